@@ -1,0 +1,54 @@
+"""The reference Transformer, one idea a file, in the order of the lessons."""
+
+from course_lib.transformer.attention import (
+    AttentionFunction,
+    attention_scores,
+    attention_weights,
+    scaled_dot_product_attention,
+)
+from course_lib.transformer.averaging import average_checkpoints
+from course_lib.transformer.decoding import beam_search, evaluating, greedy_decode, length_penalty
+from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
+from course_lib.transformer.layers import DecoderLayer, EncoderLayer
+from course_lib.transformer.masks import causal_mask, decoder_mask, padding_mask, shift_target
+from course_lib.transformer.model import Transformer, TransformerConfig, tie_embeddings
+from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
+from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding, sinusoids
+from course_lib.transformer.schedule import learning_rate, make_scheduler
+from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerConnection
+from course_lib.transformer.training import train_step
+
+__all__ = [
+    "AttentionFunction",
+    "DecoderLayer",
+    "EncoderLayer",
+    "FeedForward",
+    "LabelSmoothingLoss",
+    "LayerNorm",
+    "MultiHeadAttention",
+    "PositionalEncoding",
+    "SublayerConnection",
+    "TokenEmbedding",
+    "Transformer",
+    "TransformerConfig",
+    "attention_scores",
+    "attention_weights",
+    "average_checkpoints",
+    "beam_search",
+    "causal_mask",
+    "decoder_mask",
+    "evaluating",
+    "greedy_decode",
+    "learning_rate",
+    "length_penalty",
+    "make_scheduler",
+    "merge_heads",
+    "padding_mask",
+    "scaled_dot_product_attention",
+    "shift_target",
+    "sinusoids",
+    "smooth_targets",
+    "split_heads",
+    "tie_embeddings",
+    "train_step",
+]

@@ -1,0 +1,36 @@
+"""One model out of several checkpoints of it: section 6.1 of "Attention Is All You Need"."""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+
+def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Average the weights of several state dicts entry by entry.
+
+    Floating entries are averaged in float64 and handed back in their own dtype; others (counters, say) are
+    taken from the last. What comes back shares no memory with what went in. Raises ValueError where there is
+    nothing to average, or the names differ.
+    """
+    states = list(state_dicts)
+    if not states:
+        raise ValueError("at least one checkpoint is needed to average, and none came")
+    names = states[0].keys()
+    for number, state in enumerate(states[1:], start=2):
+        if different := sorted(names ^ state.keys()):
+            raise ValueError(
+                f"checkpoint {number} holds other entries than the first: {', '.join(different)}"
+            )
+    return {name: _average([state[name] for state in states]) for name in names}
+
+
+@torch.no_grad()
+def _average(entries: list[Tensor]) -> Tensor:
+    last = entries[-1]
+    if not last.is_floating_point():
+        return last.clone()
+    total = torch.zeros_like(last, dtype=torch.float64)
+    for entry in entries:
+        total += entry
+    return (total / len(entries)).to(last.dtype)

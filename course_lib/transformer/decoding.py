@@ -1,0 +1,110 @@
+"""From a trained model to sentences: greedy decoding, and beam search as in section 6.1 of the paper.
+
+Both work with any model that has `encode`, `decode` and `generator`, and so they compute the whole prefix anew
+for each token.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from course_lib.transformer.masks import causal_mask
+from course_lib.transformer.model import Transformer
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch dropout and gradients off inside a `with`, and give every module its old mode back after it."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def greedy_decode(
+    model: Transformer,
+    source: Int[Tensor, "B S"],
+    source_mask: Bool[Tensor, "..."],
+    max_length: int,
+    start_id: int,
+    end_id: int,
+) -> Int[Tensor, "B T"]:
+    """Write the likeliest next token, again and again, for every sentence of the batch.
+
+    Section 3.1, "auto-regressive". Each row begins with `start_id`; after its first `end_id` it holds nothing
+    else. Stops when every row has ended, or at `max_length` tokens, the start counted.
+    """
+    with evaluating(model):
+        memory = model.encode(source, source_mask)
+        target = source.new_full((source.shape[0], 1), start_id)
+        ended = torch.zeros_like(target[:, 0], dtype=torch.bool)
+        while target.shape[1] < max_length and not ended.all():
+            mask = causal_mask(target.shape[1]).to(target.device)
+            hidden = model.decode(memory, source_mask, target, mask)
+            token = model.generator(hidden[:, -1]).argmax(dim=-1).masked_fill(ended, end_id)
+            target = torch.cat([target, token.unsqueeze(1)], dim=1)
+            ended = ended | (token == end_id)
+    return target
+
+
+def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
+    """Say by how much to divide the log-probability of a translation of `length` tokens.
+
+    Wu et al. 2016 (arXiv 1609.08144), equation 14, as cited in section 6.1: ((5 + length) / 6)^alpha.
+    """
+    return ((5 + length) / 6) ** alpha
+
+
+def beam_search(
+    model: Transformer,
+    source: Int[Tensor, "B S"],
+    source_mask: Bool[Tensor, "..."],
+    beam: int,
+    max_length: int,
+    start_id: int,
+    end_id: int,
+    alpha: float,
+) -> Int[Tensor, "B T"]:
+    """Keep the `beam` likeliest beginnings of each translation at every step; hand back the best at the end.
+
+    Section 6.1. The best has the highest log-probability over length_penalty(length, alpha), where the length
+    counts the tokens after the start, the end included. Rows look as those of `greedy_decode`.
+    """
+    sentences = source.shape[0]
+    with evaluating(model):
+        memory = model.encode(source, source_mask).repeat_interleave(beam, dim=0)
+        source_mask = source_mask.expand(sentences, -1, -1).repeat_interleave(beam, dim=0)
+        target = source.new_full((sentences, beam, 1), start_id)
+        # All beams of a sentence begin alike: only the first may be continued, or they would stay alike.
+        total = torch.full((sentences, beam), -torch.inf, device=source.device, dtype=memory.dtype)
+        total[:, 0] = 0.0
+        ended = torch.zeros_like(total, dtype=torch.bool)
+        length = torch.zeros_like(total)
+
+        while target.shape[2] < max_length and not ended.all():
+            mask = causal_mask(target.shape[2]).to(target.device)
+            hidden = model.decode(memory, source_mask, target.flatten(0, 1), mask)
+            step = model.generator(hidden[:, -1]).log_softmax(dim=-1).unflatten(0, (sentences, beam))
+            # What has ended goes on with the end symbol, at no cost.
+            step = step.masked_fill(ended.unsqueeze(-1), -torch.inf)
+            step[..., end_id] = step[..., end_id].masked_fill(ended, 0.0)
+
+            total, best = (total.unsqueeze(-1) + step).flatten(1).topk(beam, dim=1)
+            parent, token = best // step.shape[-1], best % step.shape[-1]
+            length = (length + ~ended).gather(1, parent)
+            ended = ended.gather(1, parent) | (token == end_id)
+            target = target.gather(1, parent.unsqueeze(-1).expand_as(target))
+            target = torch.cat([target, token.unsqueeze(-1)], dim=2)
+
+        winner = (total / length_penalty(length, alpha)).argmax(dim=1)
+        best_target = target[torch.arange(sentences, device=target.device), winner]
+    # The winner may have ended before its rivals did.
+    longest = int(length.gather(1, winner.unsqueeze(1)).max()) + 1
+    return best_target[:, :longest]

@@ -1,0 +1,66 @@
+"""One layer of the encoder and one of the decoder: section 3.1 and figure 1 of the paper."""
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from course_lib.transformer.attention import AttentionFunction, scaled_dot_product_attention
+from course_lib.transformer.multi_head import MultiHeadAttention
+from course_lib.transformer.sublayers import FeedForward, SublayerConnection
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward network, each inside a sublayer connection: figure 1, left."""
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        d_ff: int,
+        dropout: float = 0.1,
+        norm_first: bool = False,
+        attention: AttentionFunction = scaled_dot_product_attention,
+    ) -> None:
+        super().__init__()
+        self.self_attention = MultiHeadAttention(d_model, heads, dropout, attention)
+        self.feed_forward = FeedForward(d_model, d_ff, dropout)
+        self.sublayers = nn.ModuleList(SublayerConnection(d_model, dropout, norm_first) for _ in range(2))
+
+    def forward(
+        self, x: Float[Tensor, "B S D"], source_mask: Bool[Tensor, "..."] | None
+    ) -> Float[Tensor, "B S D"]:
+        """Let every source position look at the source positions that the mask allows."""
+        attend, feed = self.sublayers
+        x = attend(x, lambda x: self.self_attention(x, x, x, source_mask))
+        return feed(x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, attention over the encoder's output, then the feed-forward network: figure 1, right."""
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        d_ff: int,
+        dropout: float = 0.1,
+        norm_first: bool = False,
+        attention: AttentionFunction = scaled_dot_product_attention,
+    ) -> None:
+        super().__init__()
+        self.self_attention = MultiHeadAttention(d_model, heads, dropout, attention)
+        self.cross_attention = MultiHeadAttention(d_model, heads, dropout, attention)
+        self.feed_forward = FeedForward(d_model, d_ff, dropout)
+        self.sublayers = nn.ModuleList(SublayerConnection(d_model, dropout, norm_first) for _ in range(3))
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        memory: Float[Tensor, "B S D"],
+        source_mask: Bool[Tensor, "..."] | None,
+        target_mask: Bool[Tensor, "..."] | None,
+    ) -> Float[Tensor, "B T D"]:
+        """Let every target position look back at the target, then at the encoder's output, `memory`."""
+        attend, cross, feed = self.sublayers
+        x = attend(x, lambda x: self.self_attention(x, x, x, target_mask))
+        x = cross(x, lambda x: self.cross_attention(x, memory, memory, source_mask))
+        return feed(x, self.feed_forward)

@@ -1,0 +1,115 @@
+"""The whole Transformer: section 3 and figure 1 of "Attention Is All You Need"."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.transformer.attention import AttentionFunction, scaled_dot_product_attention
+from course_lib.transformer.layers import DecoderLayer, EncoderLayer
+from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding
+from course_lib.transformer.sublayers import LayerNorm
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """The sizes of a Transformer. The defaults are the paper's base model (table 3)."""
+
+    layers: int = 6
+    """Layers in the encoder, and as many in the decoder: N in the paper."""
+    d_model: int = 512
+    """Features of each position."""
+    heads: int = 8
+    """Attention heads: h in the paper. They share the features, so d_model must be a multiple."""
+    d_ff: int = 2048
+    """Features inside the feed-forward network."""
+    dropout: float = 0.1
+    """Probability of dropping a number: P_drop in section 5.4."""
+    norm_first: bool = False
+    """Normalise before each sublayer ("pre-norm") and not after the sum ("post-norm", as in the paper)."""
+    attention: AttentionFunction = scaled_dot_product_attention
+    """What every head runs. Any function of the same signature will do, a fused kernel for example."""
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "d_model", "heads", "d_ff"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, and is {getattr(self, name)}")
+        if self.d_model % self.heads != 0:
+            raise ValueError(
+                f"d_model must be a multiple of heads: {self.d_model} is no multiple of {self.heads}"
+            )
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout must be at least 0 and below 1, and is {self.dropout}")
+
+
+class Transformer(nn.Module):
+    """An encoder that reads the source and a decoder that writes the target one token at a time.
+
+    With `norm_first` each stack ends on one more normalisation, since its last sum is not normalised.
+    """
+
+    def __init__(self, source_vocab: int, target_vocab: int, config: TransformerConfig) -> None:
+        super().__init__()
+        c = config
+        sizes = (c.d_model, c.heads, c.d_ff, c.dropout, c.norm_first, c.attention)
+        self.source_embedding = TokenEmbedding(source_vocab, c.d_model)
+        self.target_embedding = TokenEmbedding(target_vocab, c.d_model)
+        self.positions = PositionalEncoding(c.d_model, c.dropout)
+        self.encoder_layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(c.layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer(*sizes) for _ in range(c.layers))
+        self.encoder_norm = LayerNorm(c.d_model) if c.norm_first else None
+        self.decoder_norm = LayerNorm(c.d_model) if c.norm_first else None
+        self.generator = nn.Linear(c.d_model, target_vocab)
+        # Glorot and Bengio 2010 for the matrices. The embedding tables keep their own start.
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+
+    def encode(
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "..."] | None
+    ) -> Float[Tensor, "B S D"]:
+        """Read the source: one vector, of d_model features, for each of its tokens."""
+        x = self.positions(self.source_embedding(source))
+        for layer in self.encoder_layers:
+            x = layer(x, source_mask)
+        return x if self.encoder_norm is None else self.encoder_norm(x)
+
+    def decode(
+        self,
+        memory: Float[Tensor, "B S D"],
+        source_mask: Bool[Tensor, "..."] | None,
+        target: Int[Tensor, "B T"],
+        target_mask: Bool[Tensor, "..."] | None,
+    ) -> Float[Tensor, "B T D"]:
+        """Read what is written so far, and the encoder's output: one vector for each token of the target."""
+        x = self.positions(self.target_embedding(target))
+        for layer in self.decoder_layers:
+            x = layer(x, memory, source_mask, target_mask)
+        return x if self.decoder_norm is None else self.decoder_norm(x)
+
+    def forward(
+        self,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "..."] | None,
+        target: Int[Tensor, "B T"],
+        target_mask: Bool[Tensor, "..."] | None,
+    ) -> Float[Tensor, "B T V"]:
+        """Give each target position its logits for the token that follows it."""
+        memory = self.encode(source, source_mask)
+        return self.generator(self.decode(memory, source_mask, target, target_mask))
+
+
+def tie_embeddings(model: Transformer) -> Transformer:
+    """Let both embedding tables and the generator share one matrix, in place, and give the model back.
+
+    Section 3.4. It needs one vocabulary for both languages: raises ValueError where the sizes differ.
+    """
+    source, target = model.source_embedding.table, model.target_embedding.table
+    if source.num_embeddings != target.num_embeddings:
+        raise ValueError(
+            f"tied embeddings need one joint vocabulary, but the source has {source.num_embeddings} tokens "
+            f"and the target {target.num_embeddings}"
+        )
+    target.weight = source.weight
+    model.generator.weight = source.weight
+    return model

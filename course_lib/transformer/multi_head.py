@@ -1,0 +1,69 @@
+"""Multi-head attention: section 3.2.2 of "Attention Is All You Need"."""
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from course_lib.transformer.attention import AttentionFunction, scaled_dot_product_attention
+
+
+def split_heads(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B {heads} L d"]:
+    """Cut the last axis into heads and put the head axis before the length: (B, L, D) to (B, H, L, D/H).
+
+    Section 3.2.2. Head h gets the features h * D/H up to (h + 1) * D/H.
+    Raises ValueError where D cannot be divided by the number of heads.
+    """
+    d_model = x.shape[-1]
+    if d_model % heads != 0:
+        raise ValueError(f"{d_model} features cannot be split into {heads} heads of equal width")
+    return x.unflatten(-1, (heads, d_model // heads)).transpose(-3, -2)
+
+
+def merge_heads(x: Float[Tensor, "B H L d"]) -> Float[Tensor, "B L D"]:
+    """Undo `split_heads`: (B, H, L, D/H) to (B, L, D), the heads side by side (section 3.2.2, Concat)."""
+    return x.transpose(-3, -2).flatten(-2)
+
+
+class MultiHeadAttention(nn.Module):
+    """Attend with several heads at once, each in its own projection of the input.
+
+    Section 3.2.2. `attention` is the function that each head runs: it takes `(query, key, value, mask,
+    dropout)` and gives `(output, weights)`. Dropout falls on the weights only.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        dropout: float = 0.1,
+        attention: AttentionFunction = scaled_dot_product_attention,
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.attention = attention
+        self.query_projection = nn.Linear(d_model, d_model)
+        self.key_projection = nn.Linear(d_model, d_model)
+        self.value_projection = nn.Linear(d_model, d_model)
+        self.output_projection = nn.Linear(d_model, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B Q D"],
+        key: Float[Tensor, "B K D"],
+        value: Float[Tensor, "B K D"],
+        mask: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "B Q D"]:
+        """Project, split, attend in every head, merge, project.
+
+        A mask of shape (B, Q, K) holds for every head; (Q, K) and (B, H, Q, K) are taken as they are.
+        """
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(1)
+        output, _ = self.attention(
+            split_heads(self.query_projection(query), self.heads),
+            split_heads(self.key_projection(key), self.heads),
+            split_heads(self.value_projection(value), self.heads),
+            mask,
+            self.dropout,
+        )
+        return self.output_projection(merge_heads(output))

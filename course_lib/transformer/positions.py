@@ -1,0 +1,60 @@
+"""Words and their places as vectors: sections 3.4 and 3.5 of "Attention Is All You Need"."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+def sinusoids(length: int, d_model: int) -> Float[Tensor, "{length} {d_model}"]:
+    """Describe positions 0 to length - 1 by sines and cosines of falling frequency, in float32.
+
+    Section 3.5: column 2i is sin(position / 10000^(2i / d_model)), column 2i + 1 the cosine of the same
+    angle. An odd d_model ends on a sine.
+    """
+    position = torch.arange(length, dtype=torch.float64).unsqueeze(1)
+    even_column = torch.arange(0, d_model, 2, dtype=torch.float64)
+    angle = position / 10000.0 ** (even_column / d_model)
+    table = torch.empty(length, d_model)
+    table[:, 0::2] = angle.sin()
+    table[:, 1::2] = angle[:, : d_model // 2].cos()
+    return table
+
+
+class TokenEmbedding(nn.Module):
+    """A learned vector for each token, times the root of d_model: section 3.4.
+
+    The table starts normal with standard deviation d_model^-0.5, so that the vectors handed on start with
+    standard deviation 1, about the size of the positions that are added to them.
+    """
+
+    def __init__(self, vocab_size: int, d_model: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, d_model)
+        nn.init.normal_(self.table.weight, std=d_model**-0.5)
+
+    def forward(self, tokens: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
+        """Look the tokens up and scale their vectors."""
+        return self.table(tokens) * math.sqrt(self.table.embedding_dim)
+
+
+class PositionalEncoding(nn.Module):
+    """Add to each vector the sinusoids of its position, then drop out: sections 3.5 and 5.4.
+
+    The table follows the module's device but is not saved with it: it can always be computed again.
+    """
+
+    table: Tensor
+
+    def __init__(self, d_model: int, dropout: float = 0.1, max_length: int = 5000) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.register_buffer("table", sinusoids(max_length, d_model), persistent=False)
+
+    def forward(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
+        """Add the positions. Raises ValueError past max_length."""
+        length, max_length = x.shape[1], self.table.shape[0]
+        if length > max_length:
+            raise ValueError(f"{length} positions are asked for, but max_length is {max_length}")
+        return self.dropout(x + self.table[:length].to(x.dtype))

@@ -1,0 +1,64 @@
+"""What stands around and beside attention in a layer: sections 3.1, 3.3 and 5.4 of the paper."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class LayerNorm(nn.Module):
+    """Give each position mean 0 and variance 1 over its features, then a learned scale and shift.
+
+    Ba, Kiros and Hinton 2016 (arXiv 1607.06450), equation 4, as cited in section 3.1: the variance is the
+    biased one (divided by D), and eps stands inside the root.
+    """
+
+    def __init__(self, d_model: int, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.eps = eps
+        self.scale = nn.Parameter(torch.ones(d_model))
+        self.shift = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+        """Normalise over the last axis: (..., D) to (..., D)."""
+        variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
+        return self.scale * (x - mean) / torch.sqrt(variance + self.eps) + self.shift
+
+
+class FeedForward(nn.Module):
+    """The same two-layer network at every position: section 3.3, equation 2; dropout between the layers."""
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+        """Widen to d_ff, apply ReLU and dropout, narrow to d_model."""
+        return self.outer(self.dropout(self.inner(x).relu()))
+
+
+class SublayerConnection(nn.Module):
+    """A residual connection around a sublayer, with dropout on the sublayer's output and layer normalisation.
+
+    Section 3.1 and 5.4, "post-norm": norm(x + dropout(sublayer(x))). With `norm_first`, "pre-norm" as in
+    Xiong et al. 2020 (arXiv 2002.04745): x + dropout(sublayer(norm(x))).
+    """
+
+    def __init__(self, d_model: int, dropout: float = 0.1, norm_first: bool = False) -> None:
+        super().__init__()
+        self.norm = LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.norm_first = norm_first
+
+    def forward(
+        self,
+        x: Float[Tensor, "B L D"],
+        sublayer: Callable[[Float[Tensor, "B L D"]], Float[Tensor, "B L D"]],
+    ) -> Float[Tensor, "B L D"]:
+        """Apply the sublayer once and add what comes out to x."""
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))

@@ -1,0 +1,46 @@
+"""One update of the weights: section 5 of "Attention Is All You Need"."""
+
+from collections.abc import Iterable
+
+from jaxtyping import Int
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from course_lib.transformer.label_smoothing import LabelSmoothingLoss
+from course_lib.transformer.masks import decoder_mask, padding_mask, shift_target
+from course_lib.transformer.model import Transformer
+
+
+def train_step(
+    model: Transformer,
+    loss: LabelSmoothingLoss,
+    micro_batches: Iterable[tuple[Int[Tensor, "_ _"], Int[Tensor, "_ _"]]],
+    optimizer: Optimizer,
+    scheduler: LRScheduler,
+) -> float:
+    """Make one update from one batch, which may come in several micro-batches to save memory.
+
+    `loss(logits, labels)` is a mean over the real tokens; `loss.pad_id` names padding, in source and target.
+    The gradient, and the loss handed back, are the mean over all real tokens of the whole batch, the same for
+    any split into micro-batches. The schedule moves once an update.
+    """
+    pairs = list(micro_batches)
+    pad_id = loss.pad_id
+    # Micro-batches hold different numbers of tokens, so a mean of their means would be another number.
+    real_tokens = sum((shift_target(target)[1] != pad_id).sum() for _, target in pairs)
+    model.train()
+    optimizer.zero_grad()
+    batch_loss = 0.0
+    for source, target in pairs:
+        decoder_input, labels = shift_target(target)
+        source_mask = padding_mask(source, pad_id)
+        memory = model.encode(source, source_mask)
+        hidden = model.decode(memory, source_mask, decoder_input, decoder_mask(decoder_input, pad_id))
+        share = (labels != pad_id).sum() / real_tokens
+        micro_loss = loss(model.generator(hidden), labels) * share
+        micro_loss.backward()
+        batch_loss += micro_loss.item()
+    optimizer.step()
+    scheduler.step()
+    return batch_loss
