@@ -15,7 +15,7 @@ def padding_mask(tokens: Int[Tensor, "B L"], pad_id: int) -> Bool[Tensor, "B 1 L
 
 
 def causal_mask(length: int) -> Bool[Tensor, "1 {length} {length}"]:
-    """Allow position i to look at positions 0 to i: no position sees what it is to predict (section 3.2.3)."""
+    """Allow position i to look at positions 0 to i: none sees what it is to predict (section 3.2.3)."""
     return torch.ones(1, length, length, dtype=torch.bool).tril()
 
 

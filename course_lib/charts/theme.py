@@ -1,0 +1,98 @@
+"""One look for all pictures, and the two ways to show them: live in a notebook, or as a still SVG."""
+
+import hashlib
+import re
+from html import escape
+from io import StringIO
+from typing import TypeAlias
+
+import altair as alt
+
+from course_lib.charts.colours import AMOUNTS, CATEGORIES, INK, LINE, QUIET_INK, SIGNED
+
+Picture: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
+"""What every chart function of the course hands back."""
+
+WIDTH = 700
+"""Pixels that a picture may take across: what a notebook's output area offers on a small laptop."""
+
+FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
+MONOSPACE = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
+NAME = "build-the-transformer"
+
+
+@alt.theme.register(NAME, enable=False)
+def course_theme() -> alt.theme.ThemeConfig:
+    """Readable sizes on a white ground, quiet axes, and colours that colour-blind readers can tell apart."""
+    axis = {
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titleColor": QUIET_INK,
+        "labelColor": INK,
+        "domainColor": QUIET_INK,
+        "tickColor": QUIET_INK,
+        "gridColor": LINE,
+        "gridOpacity": 0.6,
+    }
+    return {
+        "config": {
+            "background": "white",
+            "font": FONT,
+            "padding": 8,
+            "view": {"stroke": None},
+            "axis": axis,  # type: ignore[typeddict-item]
+            "title": {
+                "anchor": "start",
+                "fontSize": 16,
+                "fontWeight": "bold",
+                "color": INK,
+                "subtitleFontSize": 12,
+                "subtitleColor": QUIET_INK,
+                "subtitlePadding": 4,
+                "offset": 12,
+            },
+            "header": {"labelFontSize": 12, "labelFontWeight": "bold", "labelColor": INK, "titleFontSize": 12},
+            "legend": {
+                "labelFontSize": 12,
+                "titleFontSize": 12,
+                "titleFontWeight": "normal",
+                "titleColor": QUIET_INK,
+                "labelColor": INK,
+            },
+            "text": {"fontSize": 12, "color": INK},
+            "range": {
+                "category": list(CATEGORIES),
+                "heatmap": list(AMOUNTS),
+                "ramp": list(AMOUNTS),
+                "diverging": list(SIGNED),
+            },
+        }
+    }
+
+
+def show_offline() -> None:
+    """Make notebooks draw the course's pictures live, in its look and without the internet.
+
+    A lesson calls this once, after importing the charts. altair's default renderer asks a server for Vega; the
+    Jupyter renderer takes it from the installed vl-convert instead.
+    """
+    alt.theme.enable(NAME)
+    alt.renderers.enable("jupyter", offline=True)
+
+
+def as_svg(chart: Picture) -> str:
+    """The picture as one `<svg>` element, for places that stand still: a failed check, a page of feedback.
+
+    The element carries the chart's description for screen readers, and ids of its own, so that several can stand
+    on one page. Needs neither a browser nor the internet; the first call of a process also starts vl-convert.
+    """
+    buffer = StringIO()
+    with alt.theme.enable(NAME):
+        chart.save(buffer, format="svg")
+    svg = buffer.getvalue()
+    prefix = "c" + hashlib.sha256(svg.encode()).hexdigest()[:12] + "-"
+    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
+    svg = svg.replace("url(#", f"url(#{prefix}")
+    description = "" if chart.description is alt.Undefined else str(chart.description)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(description)}" ', 1)
