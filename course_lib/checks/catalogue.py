@@ -1,0 +1,21 @@
+"""All that can be checked, by name."""
+
+from functools import cache
+
+from course_lib.checks.exercise import Exercise, Prediction
+from course_lib.checks.lessons import attention
+
+_LESSONS = (attention,)
+
+
+@cache
+def catalogue() -> dict[str, Exercise | Prediction]:
+    """Give every exercise and prediction of the course by its name, in the order of the lessons."""
+    return {entry.name: entry for lesson in _LESSONS for entry in lesson.CATALOGUE}
+
+
+def find(name: str) -> Exercise | Prediction:
+    """Give one of them. Raises ValueError for a name that is none of theirs."""
+    if name not in catalogue():
+        raise ValueError(f"there is no exercise called {name!r}; there are: {', '.join(catalogue())}")
+    return catalogue()[name]

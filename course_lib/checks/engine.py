@@ -1,0 +1,127 @@
+"""Check an exercise: run the probes, compare with the reference, find the mistakes that explain it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations
+from typing import Any
+
+from course_lib.checks.candidate import Candidate, Holder, Request
+from course_lib.checks.difference import Difference, difference
+from course_lib.checks.exercise import Exercise, Misconception, PatchError
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.probe import Probe
+from course_lib.checks.reply import Raised, Reply, Returned
+
+#: What the error of every stub says, so that an exercise not yet begun is known from one that fails.
+UNWRITTEN = "is yours to write"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found out."""
+
+    exercise: str
+    probes: int
+    """How many things were tried."""
+    failed: Probe | None = None
+    """The first probe that failed; None where all succeeded."""
+    difference: Difference | None = None
+    """What differs there."""
+    named: tuple[Misconception, ...] = ()
+    """The mistakes that give the same as the student's code in every probe; none where no known one does."""
+    forbidden: tuple[str, ...] = ()
+    """Functions that were called although the exercise rules them out."""
+    unwritten: str = ""
+    """The stub's own message, where the exercise has not been begun."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether all is well."""
+        return self.failed is None and not self.forbidden and not self.unwritten
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one probe saw of one candidate."""
+
+    observed: Any
+    """What the probe handed back, to be compared."""
+    replies: tuple[Reply, ...]
+    """Everything that the candidate replied, in order."""
+
+
+def examine(exercise: Exercise, holder: Holder, seed: str) -> Verdict:
+    """Run every probe of an exercise on what the holder holds, and say how it did."""
+    expected = _outcomes(exercise, LocalHolder(exercise.reference), seed)
+    found = _outcomes(exercise, holder, seed)
+    replies = [reply for outcome in found for reply in outcome.replies]
+    count = len(exercise.probes)
+
+    for reply in replies:
+        if isinstance(reply, Raised) and reply.kind == "NotImplementedError" and UNWRITTEN in reply.message:
+            return Verdict(exercise.name, count, unwritten=reply.message)
+    used = dict.fromkeys(name for reply in replies if isinstance(reply, Returned) for name in reply.forbidden)
+    for probe, right, given in zip(exercise.probes, expected, found, strict=True):
+        if (differs := difference(right.observed, given.observed)) is not None:
+            return Verdict(exercise.name, count, probe, differs, _explain(exercise, found, seed), tuple(used))
+    return Verdict(exercise.name, count, forbidden=tuple(used))
+
+
+def failed_probes(exercise: Exercise, holder: Holder, seed: str) -> list[Probe]:
+    """Give all the probes that fail, not the first alone."""
+    expected = _outcomes(exercise, LocalHolder(exercise.reference), seed)
+    found = _outcomes(exercise, holder, seed)
+    return [
+        probe
+        for probe, right, given in zip(exercise.probes, expected, found, strict=True)
+        if difference(right.observed, given.observed) is not None
+    ]
+
+
+def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconception]]:
+    """Give the pairs of an exercise's misconceptions that can be made at the same time."""
+    for pair in combinations(exercise.misconceptions, 2):
+        try:
+            exercise.with_mistakes(*pair)
+        except (PatchError, SyntaxError):
+            continue
+        yield pair
+
+
+def _explain(exercise: Exercise, found: Sequence[Outcome], seed: str) -> tuple[Misconception, ...]:
+    """Find the mistake, or the pair, that gives the same as the student's code to all that was asked."""
+    for mistakes in chain(((one,) for one in exercise.misconceptions), combinable(exercise)):
+        holder = LocalHolder(exercise.with_mistakes(*mistakes))
+        # One probe at a time: most mistakes differ at the first.
+        if all(
+            _alike(_outcome(probe, holder, seed), given)
+            for probe, given in zip(exercise.probes, found, strict=True)
+        ):
+            return mistakes
+    return ()
+
+
+def _outcomes(exercise: Exercise, holder: Holder, seed: str) -> list[Outcome]:
+    return [_outcome(probe, holder, seed) for probe in exercise.probes]
+
+
+def _alike(one: Outcome, other: Outcome) -> bool:
+    return difference(one.replies, other.replies) is None and difference(one.observed, other.observed) is None
+
+
+def _outcome(probe: Probe, holder: Holder, seed: str) -> Outcome:
+    recorder = _Recorder(holder)
+    return Outcome(probe.run(Candidate(recorder), seed), tuple(recorder.replies))
+
+
+class _Recorder:
+    """A holder that passes everything on to another, and keeps what it replied."""
+
+    def __init__(self, holder: Holder) -> None:
+        self._holder = holder
+        self.replies: list[Reply] = []
+
+    def ask(self, request: Request) -> Reply:
+        reply = self._holder.ask(request)
+        self.replies.append(reply)
+        return reply

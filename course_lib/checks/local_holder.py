@@ -1,0 +1,150 @@
+"""Hold a student's object in this process: what a check cell in JupyterLab works on."""
+
+import copy
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.checks.candidate import Fixture, Handle, Request
+from course_lib.checks.fixtures import realise
+from course_lib.checks.forbidden import Watch
+from course_lib.checks.reply import Raised, Reply, Returned, plain
+
+
+class LocalHolder:
+    """Implements `Holder`. The replies say which of the functions in `may_not_call` were called."""
+
+    def __init__(self, found: object, may_not_call: tuple[str, ...] = ()) -> None:
+        self._objects: list[object] = [found]
+        self._may_not_call = may_not_call
+
+    def ask(self, request: Request) -> Reply:
+        """Do what is asked, on copies of the arguments, so that those of the probe stay as they are."""
+        found = self._objects[request.of.number]
+        if request.action in ("build", "copy"):
+            return Returned(self._keep(self._make(found, request)))
+        if isinstance(found, Raised):
+            return found
+        given = tuple(self._given(argument) for argument in request.arguments)
+        try:
+            with warnings.catch_warnings(record=True) as caught, Watch(self._may_not_call) as watch:
+                warnings.simplefilter("always")
+                value = plain(_ACTIONS[request.action](found, request, given))
+        except Exception as error:
+            return _raised(error)
+        changed = tuple(
+            position
+            for position, (before, after) in enumerate(zip(request.arguments, given, strict=True))
+            if isinstance(before, Tensor) and not _same(before, after)
+        )
+        return Returned(value, changed, tuple(str(warning.message) for warning in caught), tuple(watch.seen))
+
+    def _make(self, found: object, request: Request) -> object:
+        if isinstance(found, Raised):
+            return found
+        try:
+            if request.action == "copy":
+                return copy.deepcopy(found)
+            return _method(found, "__call__")(*(self._given(argument) for argument in request.arguments))
+        except Exception as error:
+            return _raised(error)
+
+    def _keep(self, made: object) -> Handle:
+        self._objects.append(made)
+        return Handle(len(self._objects) - 1)
+
+    def _given(self, argument: Any) -> Any:
+        if isinstance(argument, Tensor):
+            return argument.clone()
+        if isinstance(argument, Fixture):
+            return realise(argument)
+        if isinstance(argument, Handle):
+            return self._objects[argument.number]
+        return copy.deepcopy(argument)
+
+
+def _call(found: Any, request: Request, given: tuple[Any, ...]) -> Any:
+    return _method(found, request.method)(*given)
+
+
+def _gradients(found: Any, request: Request, given: tuple[Any, ...]) -> dict[str, Any]:
+    inputs = [
+        item.requires_grad_() for item in given if isinstance(item, Tensor) and item.is_floating_point()
+    ]
+    parameters = dict(found.named_parameters()) if isinstance(found, nn.Module) else {}
+    leaves = [*inputs, *parameters.values()]
+    # Copies of the leaves: code that changes its arguments is to run here, and is found out by a call.
+    output = _method(found, request.method)(
+        *(item.clone() if isinstance(item, Tensor) and item.requires_grad else item for item in given)
+    )
+    if isinstance(output, list | tuple):
+        output = output[0]
+    arrived: tuple[Tensor | None, ...] = (None,) * len(leaves)
+    if isinstance(output, Tensor) and output.requires_grad:
+        arrived = torch.autograd.grad(output, leaves, request.toward, allow_unused=True)
+    return {
+        "inputs": arrived[: len(inputs)],
+        "weights": dict(zip(parameters, arrived[len(inputs) :], strict=True)),
+    }
+
+
+def _load(found: Any, request: Request, given: tuple[Any, ...]) -> None:
+    entries: Mapping[str, Tensor] = found.state_dict()
+    with torch.no_grad():
+        for name, weight in given[0].items():
+            if name not in entries:
+                raise AttributeError(f"no parameter is called {name!r}; there are: {', '.join(entries)}")
+            if entries[name].shape != weight.shape:
+                shapes = f"{tuple(entries[name].shape)}, not {tuple(weight.shape)}"
+                raise ValueError(f"the parameter {name} has shape {shapes}")
+            entries[name].copy_(weight)
+
+
+def _weights(found: Any, request: Request, given: tuple[Any, ...]) -> dict[str, Tensor]:
+    return dict(found.state_dict())
+
+
+def _train(found: Any, request: Request, given: tuple[Any, ...]) -> None:
+    found.train(*given)
+
+
+def _number(found: Any, request: Request, given: tuple[Any, ...]) -> Any:
+    is_number = hasattr(found, "__float__") and not isinstance(found, bool)
+    return float(found) if is_number else found
+
+
+_ACTIONS: dict[str, Callable[[Any, Request, tuple[Any, ...]], Any]] = {
+    "call": _call,
+    "gradients": _gradients,
+    "load": _load,
+    "weights": _weights,
+    "train": _train,
+    "number": _number,
+}
+
+
+def _method(found: Any, name: str) -> Callable[..., Any]:
+    if name == "__call__" and not callable(found):
+        raise TypeError(
+            f"a function or a class was expected here, and this is of type {type(found).__name__}"
+        )
+    method: Callable[..., Any] = found if name == "__call__" else getattr(found, name)
+    return method
+
+
+def _same(before: Tensor, after: Tensor) -> bool:
+    return before.shape == after.shape and before.dtype == after.dtype and before.equal(after.detach())
+
+
+def _raised(error: Exception) -> Raised:
+    # Frames of libraries and of this course say nothing to a student, whose cells belong to no package.
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "site-packages" not in frame.filename and "course_lib" not in frame.filename
+    ]
+    return Raised(type(error).__name__, str(error), (frames[-1].line or "") if frames else "")

@@ -1,0 +1,132 @@
+"""What the check cells of a notebook call."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from course_lib.checks.candidate import Holder
+from course_lib.checks.catalogue import find
+from course_lib.checks.difference import Difference
+from course_lib.checks.engine import Verdict, examine
+from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.prediction import answers
+from course_lib.checks.wording import failure, success, wrong_prediction
+
+
+class CheckFailed(AssertionError):
+    """A check found something. In a notebook it shows as its message alone, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Say to IPython what to print in place of a traceback."""
+        return str(self).split("\n")
+
+
+@dataclass(frozen=True)
+class Grading:
+    """How a check is to be graded."""
+
+    points: float
+    seed: int
+    costs: Mapping[str, float]
+
+
+_PRACTICE_SEED = "practice"
+_next_grading: list[Grading] = []
+
+
+def grading(*, points: float, seed: int, costs: Mapping[str, float] | None = None) -> None:
+    """Have the next check graded: with numbers of its own, and with partial credit.
+
+    A failure that consists only of misconceptions named in `costs` costs those points; any other costs them all.
+    """
+    _next_grading[:] = [Grading(points, seed, costs or {})]
+
+
+def check(name: str, found: object, *, may_not_call: Sequence[str] = ()) -> float | None:
+    """Check what a student wrote for the exercise or prediction of this name.
+
+    Prints one line where it is right. Where it is not, raises one short AssertionError that says which mistake it
+    is, and shows a picture of what came out beside what was expected. `may_not_call` names torch functions that
+    would be the whole exercise. When graded, and where the mistake leaves some of the points, gives these points.
+    """
+    graded = _next_grading.pop() if _next_grading else None
+    holder = found if _is_holder(found) else LocalHolder(found, tuple(may_not_call))
+    entry = find(name)
+    if isinstance(entry, Prediction):
+        return _check_prediction(entry, holder, graded)
+    return _check_exercise(entry, holder, graded)
+
+
+def _check_exercise(exercise: Exercise, holder: Holder, graded: Grading | None) -> float | None:
+    verdict = examine(exercise, holder, f"graded {graded.seed}" if graded else _PRACTICE_SEED)
+    if verdict.passed:
+        print(success(exercise.name, verdict.probes))
+        return None
+    if verdict.difference is not None and not verdict.unwritten:
+        _show(verdict.difference)
+    return _settle(failure(verdict), _left(verdict.named, verdict, graded))
+
+
+def _check_prediction(prediction: Prediction, holder: Holder, graded: Grading | None) -> float | None:
+    wrong = answers(prediction, holder)
+    if wrong is None:
+        print(f"✓ {prediction.name}: right.")
+        return None
+    named = (wrong,) if isinstance(wrong, WrongNumber) else ()
+    return _settle(wrong_prediction(prediction.name, wrong), _left(named, None, graded))
+
+
+def _settle(message: str, points: float) -> float:
+    if points <= 0:
+        raise CheckFailed(message)
+    print(f"{message}\n  {points:g} points are left for this.")
+    return points
+
+
+def _left(
+    named: Sequence[Misconception | WrongNumber], verdict: Verdict | None, graded: Grading | None
+) -> float:
+    """Say how many points a failure leaves."""
+    if graded is None or not named or (verdict is not None and verdict.forbidden):
+        return 0.0
+    if any(mistake.name not in graded.costs for mistake in named):
+        return 0.0
+    return float(graded.points - sum(graded.costs[mistake.name] for mistake in named))
+
+
+def _is_holder(found: object) -> bool:
+    return hasattr(type(found), "ask")
+
+
+def _show(difference: Difference) -> None:
+    """Draw what came out beside what was expected, where there is a table to look at and something to draw with."""
+    found, expected = difference.found, difference.expected
+    if found is None or expected is None or expected.dim() < 2 or found.dim() < 2:
+        return
+    try:
+        from IPython.display import SVG, display
+
+        from course_lib.charts import as_svg, found_beside_expected
+    except ImportError:  # a cluster node has neither
+        return
+    place = _first_difference(found, expected)
+    chart = found_beside_expected(found[place], expected[place], title=_title(place))
+    display(SVG(as_svg(chart)))
+
+
+def _first_difference(found: Tensor, expected: Tensor) -> tuple[int, ...]:
+    """Say where, on the axes before the last two, the first table stands that differs."""
+    if found.dim() != expected.dim():
+        return ()
+    front = expected.dim() - 2
+    if found.shape != expected.shape:
+        return (0,) * front
+    differs = ~found.isclose(expected.to(found.dtype), equal_nan=True)
+    return tuple(int(axis) for axis in differs.nonzero()[0][:front])
+
+
+def _title(place: tuple[int, ...]) -> str:
+    where = f", at {list(place)} of the axes in front" if place else ""
+    return f"What came out, beside what was expected{where}"

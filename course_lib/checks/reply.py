@@ -1,0 +1,60 @@
+"""What comes back from a student's object: plain values only, which can cross from process to process."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: A tensor, number, truth value, string, None, or a tuple or dict of these.
+Value = Any
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Something that is no plain value: only the name of its type is kept."""
+
+    type_name: str
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A call came back with a value."""
+
+    value: Value
+    changed: tuple[int, ...] = ()
+    """Which arguments the call changed, counted from 0."""
+    warnings: tuple[str, ...] = ()
+    """The warnings that the call gave."""
+    forbidden: tuple[str, ...] = ()
+    """The functions that the call used although the exercise rules them out."""
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A call ended in an exception."""
+
+    kind: str
+    """The name of its class."""
+    message: str
+    line: str = ""
+    """The student's line that raised it, where it is known."""
+
+
+Reply = Returned | Raised
+
+
+def plain(value: object) -> Value:
+    """Take a value apart into plain ones. A tensor loses its graph, its subclass and the memory it shares."""
+    if isinstance(value, Tensor):
+        return value.detach().as_subclass(Tensor).clone()
+    if isinstance(value, list | tuple):
+        return tuple(plain(item) for item in value)
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    if value is None or isinstance(value, torch.dtype):
+        return value
+    return Opaque(type(value).__name__)

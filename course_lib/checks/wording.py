@@ -1,0 +1,65 @@
+"""What a student reads: a verdict in words, short enough for one screen."""
+
+import textwrap
+from collections.abc import Iterable
+
+from course_lib.checks.engine import Verdict
+from course_lib.checks.exercise import WrongNumber
+
+_WIDTH = 100
+
+
+def success(name: str, probes: int) -> str:
+    """Say that all is well."""
+    return f"✓ {name}: right, in all {probes} things that were tried."
+
+
+def failure(verdict: Verdict) -> str:
+    """Say what went wrong, where, why, and what to do next."""
+    name = verdict.exercise
+    if verdict.unwritten:
+        return f"○ {verdict.unwritten}"
+    if verdict.failed is None:
+        used = " and ".join(verdict.forbidden)
+        return _lines(
+            f"✗ {name}: it gives the right answer, but by calling {used}, which is the whole exercise.",
+            "Next: build it from smaller parts; the hints above say which.",
+        )
+    assert verdict.difference is not None
+    tried = f"Tried: {verdict.failed.says}."
+    if verdict.named:
+        return _lines(
+            f"✗ {name}: {'; and '.join(mistake.says for mistake in verdict.named)}.",
+            tried,
+            verdict.difference.facts,
+            *(f"Why: {mistake.hint}" for mistake in verdict.named),
+            f"Read: {'; '.join(dict.fromkeys(mistake.paper for mistake in verdict.named))}.",
+        )
+    return _lines(
+        f"✗ {name}: something does not hold yet.",
+        tried,
+        verdict.difference.facts,
+        "Next: this is none of the mistakes that the check knows by name. Open the next hint above, or try the "
+        "function on an example small enough to work out by hand.",
+    )
+
+
+def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
+    """Say what speaks against a prediction, without giving the answer away."""
+    if isinstance(wrong, WrongNumber):
+        return _lines(f"✗ {name}: {wrong.value:g} is a common answer, but not it.", f"Why: {wrong.hint}")
+    return _lines(f"✗ {name}: {wrong}")
+
+
+def _lines(first: str, *more: str) -> str:
+    return "\n".join([*_wrapped([first], ""), *_wrapped(more, "  ")])
+
+
+def _wrapped(paragraphs: Iterable[str], indent: str) -> list[str]:
+    return [
+        line
+        for paragraph in paragraphs
+        for line in textwrap.wrap(
+            paragraph, _WIDTH, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
+        )
+    ]
