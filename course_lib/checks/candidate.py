@@ -7,7 +7,7 @@ can't tell.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -46,6 +46,7 @@ class Request:
     toward: Tensor | None = None
 
 
+@runtime_checkable
 class Holder(Protocol):
     """Whoever holds the student's objects and does with them what a check asks."""
 

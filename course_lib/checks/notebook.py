@@ -15,7 +15,7 @@ from course_lib.checks.prediction import answers
 from course_lib.checks.wording import failure, success, wrong_prediction
 
 
-class CheckFailed(AssertionError):
+class CheckError(AssertionError):
     """A check found something. In a notebook it shows as its message alone, without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
@@ -39,7 +39,7 @@ _next_grading: list[Grading] = []
 def grading(*, points: float, seed: int, costs: Mapping[str, float] | None = None) -> None:
     """Have the next check graded: with numbers of its own, and with partial credit.
 
-    A failure that consists only of misconceptions named in `costs` costs those points; any other costs them all.
+    A failure that consists only of misconceptions named in `costs` costs those points, any other all of them.
     """
     _next_grading[:] = [Grading(points, seed, costs or {})]
 
@@ -47,12 +47,12 @@ def grading(*, points: float, seed: int, costs: Mapping[str, float] | None = Non
 def check(name: str, found: object, *, may_not_call: Sequence[str] = ()) -> float | None:
     """Check what a student wrote for the exercise or prediction of this name.
 
-    Prints one line where it is right. Where it is not, raises one short AssertionError that says which mistake it
-    is, and shows a picture of what came out beside what was expected. `may_not_call` names torch functions that
-    would be the whole exercise. When graded, and where the mistake leaves some of the points, gives these points.
+    Prints one line where it is right. Where it is not, raises one short AssertionError that says which
+    mistake it is, and shows a picture of what came out beside what was expected. `may_not_call` names torch
+    functions that would be the whole exercise. When graded, gives the points that a mistake leaves, if any.
     """
     graded = _next_grading.pop() if _next_grading else None
-    holder = found if _is_holder(found) else LocalHolder(found, tuple(may_not_call))
+    holder = found if isinstance(found, Holder) else LocalHolder(found, tuple(may_not_call))
     entry = find(name)
     if isinstance(entry, Prediction):
         return _check_prediction(entry, holder, graded)
@@ -80,7 +80,7 @@ def _check_prediction(prediction: Prediction, holder: Holder, graded: Grading | 
 
 def _settle(message: str, points: float) -> float:
     if points <= 0:
-        raise CheckFailed(message)
+        raise CheckError(message)
     print(f"{message}\n  {points:g} points are left for this.")
     return points
 
@@ -96,12 +96,8 @@ def _left(
     return float(graded.points - sum(graded.costs[mistake.name] for mistake in named))
 
 
-def _is_holder(found: object) -> bool:
-    return hasattr(type(found), "ask")
-
-
 def _show(difference: Difference) -> None:
-    """Draw what came out beside what was expected, where there is a table to look at and something to draw with."""
+    """Draw what came out beside what was expected, where both are tables and something can draw them."""
     found, expected = difference.found, difference.expected
     if found is None or expected is None or expected.dim() < 2 or found.dim() < 2:
         return

@@ -39,8 +39,8 @@ def failure(verdict: Verdict) -> str:
         f"✗ {name}: something does not hold yet.",
         tried,
         verdict.difference.facts,
-        "Next: this is none of the mistakes that the check knows by name. Open the next hint above, or try the "
-        "function on an example small enough to work out by hand.",
+        "Next: this is none of the mistakes that the check knows by name. Open the next hint above, or try "
+        "the function on an example small enough to work out by hand.",
     )
 
 

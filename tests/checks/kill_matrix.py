@@ -1,0 +1,54 @@
+"""The kill matrix: for every exercise, which probe rejects which mistake, and what the student is told.
+
+`make kill-matrix` writes it anew; `test_kill_matrix.py` compares it with what stands in the repo.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from course_lib.checks.catalogue import catalogue
+from course_lib.checks.engine import combinable, examine, failed_probes
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.local_holder import LocalHolder
+from tests.checks.variants import attention
+
+FOLDER = Path(__file__).parent / "kill_matrix"
+SEED = "kill matrix"
+VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {**attention.VARIANTS}
+
+
+def exercises() -> list[Exercise]:
+    """Give every exercise of the course."""
+    return [entry for entry in catalogue().values() if isinstance(entry, Exercise)]
+
+
+def rows(exercise: Exercise) -> Iterator[tuple[str, str, Any]]:
+    """Give what stands in the matrix: its kind, its name, and the object."""
+    yield "reference", exercise.name, exercise.reference
+    for variant in VARIANTS[exercise.name]:
+        yield "variant", variant.__name__, variant
+    for mistake in exercise.misconceptions:
+        yield "misconception", mistake.name, exercise.with_mistakes(mistake)
+    for pair in combinable(exercise):
+        yield "pair", " + ".join(mistake.name for mistake in pair), exercise.with_mistakes(*pair)
+
+
+def matrix(exercise: Exercise) -> str:
+    """Give the matrix of one exercise as CSV: an x where the probe rejects."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["kind", "name", "told", *(probe.says for probe in exercise.probes)])
+    for kind, name, found in rows(exercise):
+        failed = failed_probes(exercise, LocalHolder(found), SEED)
+        told = " + ".join(mistake.name for mistake in examine(exercise, LocalHolder(found), SEED).named)
+        writer.writerow([kind, name, told, *("x" if probe in failed else "" for probe in exercise.probes)])
+    return text.getvalue()
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for exercise in exercises():
+        (FOLDER / f"{exercise.name}.csv").write_text(matrix(exercise), encoding="utf-8")

@@ -1,0 +1,173 @@
+"""What a check may do with a student's object: functions, classes, instances and numbers."""
+
+import torch
+from torch import nn
+
+from course_lib.checks.candidate import Candidate, Fixture, Handle, Request
+from course_lib.checks.fixtures import multiply
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.reply import Opaque, Raised, Returned
+
+
+class Scale(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        if size < 1:
+            raise ValueError("a size of at least 1")
+        self.scale = nn.Parameter(torch.ones(size))
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.dropout(self.scale * x)
+
+    def twice(self, x):
+        return 2 * x
+
+
+def candidate(found: object, *may_not_call: str) -> Candidate:
+    return Candidate(LocalHolder(found, may_not_call))
+
+
+def test_arguments_that_change_are_reported_and_the_probe_keeps_its_own() -> None:
+    given = torch.ones(3)
+    reply = candidate(lambda a, x: x.mul_(2)).call(1, given)
+    assert isinstance(reply, Returned)
+    assert reply.changed == (1,)
+    assert given.equal(torch.ones(3))
+
+
+def test_a_nan_that_stays_is_no_change() -> None:
+    reply = candidate(lambda x: x + 1).call(torch.tensor([float("nan")]))
+    assert isinstance(reply, Returned)
+    assert reply.changed == ()
+
+
+def test_warnings_are_caught() -> None:
+    import warnings
+
+    reply = candidate(lambda: warnings.warn("old", stacklevel=1)).call()
+    assert isinstance(reply, Returned)
+    assert reply.warnings == ("old",)
+
+
+def test_exceptions_come_back_as_data() -> None:
+    def divide(x):
+        return x / 0
+
+    reply = candidate(divide).call(1)
+    assert isinstance(reply, Raised)
+    assert (reply.kind, reply.message) == ("ZeroDivisionError", "division by zero")
+    assert reply.line == "return x / 0"
+
+
+def test_only_plain_values_come_back() -> None:
+    class Odd(torch.Tensor):
+        pass
+
+    reply = candidate(lambda: [torch.ones(2).as_subclass(Odd), object(), {"a": 1}, None, True, 2.5]).call()
+    assert isinstance(reply, Returned)
+    tensor, odd, *rest = reply.value
+    assert type(tensor) is torch.Tensor
+    assert odd == Opaque("object")
+    assert rest == [{"a": 1}, None, True, 2.5]
+
+
+def test_what_is_no_function_is_said_so() -> None:
+    reply = candidate(3.0).call(1)
+    assert isinstance(reply, Raised)
+    assert "a function or a class was expected here, and this is of type float" in reply.message
+
+
+def test_gradients_of_inputs_and_weights() -> None:
+    layer = candidate(Scale).build(2)
+    layer.train(False)
+    layer.load({"scale": torch.tensor([3.0, 4.0])})
+    reply = layer.gradients(torch.tensor([[1.0, 2.0]]), toward=torch.tensor([[1.0, 10.0]]))
+    assert isinstance(reply, Returned)
+    assert reply.value["inputs"][0].tolist() == [[3.0, 40.0]]
+    assert reply.value["weights"]["scale"].tolist() == [1.0, 20.0]
+
+
+def test_a_gradient_that_does_not_arrive_is_none() -> None:
+    reply = candidate(lambda x, y: x.detach() * y).gradients(
+        torch.ones(2), torch.ones(2), toward=torch.ones(2)
+    )
+    assert isinstance(reply, Returned)
+    assert reply.value["inputs"][0] is None
+    assert reply.value["inputs"][1].tolist() == [1.0, 1.0]
+
+
+def test_an_instance_is_built_loaded_copied_and_called() -> None:
+    layer = candidate(Scale).build(2)
+    layer.load({"scale": torch.tensor([3.0, 4.0])})
+    copied = layer.copy()
+    copied.load({"scale": torch.zeros(2)})
+    layer.train(False)
+    weights = layer.weights()
+    assert isinstance(weights, Returned)
+    assert weights.value["scale"].tolist() == [3.0, 4.0]
+    reply = layer.call(torch.ones(1, 2))
+    assert isinstance(reply, Returned)
+    assert reply.value.tolist() == [[3.0, 4.0]]
+    method = layer.call(torch.ones(1), method="twice")
+    assert isinstance(method, Returned)
+    assert method.value.tolist() == [2.0]
+
+
+def test_what_could_not_be_built_answers_with_the_reason() -> None:
+    layer = candidate(Scale).build(0)
+    for reply in (layer.call(torch.ones(1)), layer.weights(), layer.copy().train(True)):
+        assert isinstance(reply, Raised)
+        assert (reply.kind, reply.message) == ("ValueError", "a size of at least 1")
+
+
+def test_weights_that_do_not_fit_are_said_by_name() -> None:
+    layer = candidate(Scale).build(2)
+    unknown = layer.load({"gain": torch.ones(2)})
+    assert isinstance(unknown, Raised)
+    assert "no parameter is called 'gain'; there are: scale" in unknown.message
+    wrong = layer.load({"scale": torch.ones(3)})
+    assert isinstance(wrong, Raised)
+    assert "(2,), not (3,)" in wrong.message
+
+
+def test_one_object_may_be_handed_to_another() -> None:
+    holder = LocalHolder(Scale)
+    built = holder.ask(Request("build", Handle(), (2,)))
+    assert isinstance(built, Returned)
+    layer = Candidate(holder, built.value)
+    assert isinstance(
+        layer.call(layer, method="twice"), Raised
+    )  # two times a module: the module itself came in
+
+
+def test_numbers_of_every_kind() -> None:
+    for number in (8, 8.0, torch.tensor(8.0)):
+        assert candidate(number).number() == Returned(8.0)
+    assert candidate(None).number() == Returned(None)
+    assert candidate(True).number() == Returned(True)
+    assert candidate("8").number() == Returned("8")
+
+
+def test_fixtures_are_data_until_they_are_handed_over() -> None:
+    fixture = multiply(torch.tensor([2.0, 0.0]))
+    assert isinstance(fixture, Fixture)
+    reply = candidate(lambda f, x: f(x)).call(fixture, torch.ones(2, dtype=torch.float64))
+    assert isinstance(reply, Returned)
+    assert reply.value.tolist() == [2.0, 0.0]
+    assert reply.value.dtype == torch.float64
+
+
+def test_forbidden_functions_are_seen_however_they_are_reached() -> None:
+    name = "torch.nn.functional.scaled_dot_product_attention"
+    ways = (
+        torch.nn.functional.scaled_dot_product_attention,
+        getattr(torch.nn.functional, "scaled_dot_" + "product_attention"),
+        torch.ops.aten.scaled_dot_product_attention,
+        torch.ops.aten.scaled_dot_product_attention.default,
+    )
+    for way in ways:
+        reply = candidate(way, name).call(*(torch.ones(1, 2, 4) for _ in range(3)))
+        assert isinstance(reply, Returned)
+        assert reply.forbidden == (name,)
+    assert candidate(torch.softmax, name).call(torch.ones(2), 0).forbidden == ()  # type: ignore[union-attr]

@@ -1,0 +1,93 @@
+"""The grader, graded: every mistake is named, every right answer passes, nobody is accused falsely."""
+
+import csv
+import io
+
+import pytest
+
+from course_lib.checks.catalogue import catalogue
+from course_lib.checks.engine import examine
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.local_holder import LocalHolder
+from tests.checks.kill_matrix import FOLDER, VARIANTS, exercises, matrix, rows
+from tests.checks.unrelated import attention
+
+UNRELATED = {**attention.UNRELATED}
+SEEDS = ["practice", "graded 1706", "another"]
+by_name = pytest.mark.parametrize("exercise", exercises(), ids=lambda exercise: exercise.name)
+
+
+@by_name
+def test_matrix_is_the_one_in_the_repo(exercise: Exercise) -> None:
+    kept = (FOLDER / f"{exercise.name}.csv").read_text(encoding="utf-8")
+    assert matrix(exercise) == kept, "run `make kill-matrix` and look at what changed"
+
+
+def test_no_matrix_is_left_over() -> None:
+    assert {path.stem for path in FOLDER.glob("*.csv")} == {exercise.name for exercise in exercises()}
+
+
+@by_name
+def test_there_are_enough_mistakes_and_variants(exercise: Exercise) -> None:
+    assert len(exercise.misconceptions) >= 8
+    assert len(VARIANTS[exercise.name]) >= 4
+
+
+@by_name
+@pytest.mark.parametrize("seed", SEEDS)
+def test_right_answers_pass(exercise: Exercise, seed: str) -> None:
+    for found in (exercise.reference, *VARIANTS[exercise.name]):
+        verdict = examine(exercise, LocalHolder(found), seed)
+        assert verdict.passed, (found.__name__, verdict.failed, verdict.difference)
+
+
+@by_name
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_mistake_is_named(exercise: Exercise, seed: str) -> None:
+    for mistake in exercise.misconceptions:
+        verdict = examine(exercise, LocalHolder(exercise.with_mistakes(mistake)), seed)
+        assert [named.name for named in verdict.named] == [mistake.name]
+
+
+@by_name
+def test_each_pair_is_rejected_and_explained(exercise: Exercise) -> None:
+    """A pair may give the same as one of its mistakes, or as another pair; then that is named."""
+    for kind, name, found in rows(exercise):
+        if kind == "pair":
+            verdict = examine(exercise, LocalHolder(found), "practice")
+            assert not verdict.passed, name
+            assert verdict.named, name
+
+
+@by_name
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nobody_is_accused_falsely(exercise: Exercise, seed: str) -> None:
+    assert len(UNRELATED[exercise.name]) >= 6
+    for found in UNRELATED[exercise.name]:
+        verdict = examine(exercise, LocalHolder(found), seed)
+        assert not verdict.passed
+        assert verdict.named == (), verdict.difference
+
+
+def test_totals() -> None:
+    """Count what the matrices in the repo hold."""
+    kinds: dict[str, int] = {}
+    named = accused = 0
+    for exercise in exercises():
+        kept = (FOLDER / f"{exercise.name}.csv").read_text(encoding="utf-8")
+        for row in csv.DictReader(io.StringIO(kept)):
+            kinds[row["kind"]] = kinds.get(row["kind"], 0) + 1
+            named += row["kind"] == "misconception" and row["told"] == row["name"]
+            accused += row["kind"] in ("reference", "variant") and bool(row["told"])
+    totals = (
+        f"{len(exercises())} exercises, {kinds}, {named} misconceptions named, {accused} false accusations"
+    )
+    print(totals)
+    assert named == kinds["misconception"]
+    assert accused == 0
+
+
+def test_names_are_unique_in_the_course() -> None:
+    for entry in catalogue().values():
+        names = [mistake.name for mistake in entry.misconceptions]
+        assert len(names) == len(set(names))

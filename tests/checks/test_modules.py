@@ -1,0 +1,100 @@
+"""The engine carries exercises that are classes: weights put in, gradients of weights, copies."""
+
+from typing import Any
+
+import torch
+
+from course_lib.checks.candidate import Candidate
+from course_lib.checks.engine import combinable, examine
+from course_lib.checks.exercise import Exercise, Misconception
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.probe import Draw, probe
+from course_lib.checks.reply import Reply
+from course_lib.transformer import LayerNorm
+
+
+def _loaded(candidate: Candidate, draw: Draw) -> Candidate:
+    layer = candidate.build(4, 0.1)
+    layer.load({"scale": draw.normal(4).float(), "shift": draw.normal(4).float()})
+    return layer
+
+
+@probe("it normalises the last axis")
+def _values(candidate: Candidate, draw: Draw) -> Reply:
+    return _loaded(candidate, draw).call(draw.normal(2, 3, 4).float())
+
+
+@probe("gradients reach the input, the scale and the shift")
+def _gradients(candidate: Candidate, draw: Draw) -> Reply:
+    layer = _loaded(candidate, draw)
+    return layer.gradients(draw.normal(2, 4).float(), toward=draw.normal(2, 4).float())
+
+
+@probe("a copy has the same weights, and they are its own")
+def _copy(candidate: Candidate, draw: Draw) -> Any:
+    layer = _loaded(candidate, draw)
+    layer.copy().load({"scale": torch.zeros(4)})
+    return layer.weights()
+
+
+EXERCISE = Exercise(
+    reference=LayerNorm,
+    probes=(_values, _gradients, _copy),
+    misconceptions=(
+        Misconception("unbiased", "u", "h", "p", [("correction=0", "correction=1")]),
+        Misconception(
+            "outside", "o", "h", "p", [("torch.sqrt(variance + self.eps)", "(variance.sqrt() + self.eps)")]
+        ),
+        Misconception("no_shift", "n", "h", "p", [(" + self.shift", "")]),
+        Misconception(
+            "buffers",
+            "b",
+            "h",
+            "p",
+            [
+                (
+                    "self.scale = nn.Parameter(torch.ones(d_model))",
+                    'self.register_buffer("scale", torch.ones(d_model))',
+                )
+            ],
+        ),
+    ),
+)
+
+
+def test_the_reference_passes() -> None:
+    assert examine(EXERCISE, LocalHolder(LayerNorm), "seed").passed
+
+
+def test_torch_passes_under_the_contracts_names() -> None:
+    class Renamed(torch.nn.Module):
+        def __init__(self, d_model: int, eps: float = 1e-6) -> None:
+            super().__init__()
+            self.eps = eps
+            self.scale = torch.nn.Parameter(torch.ones(d_model))
+            self.shift = torch.nn.Parameter(torch.zeros(d_model))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.layer_norm(x, x.shape[-1:], self.scale, self.shift, self.eps)
+
+    assert examine(EXERCISE, LocalHolder(Renamed), "seed").passed
+
+
+def test_mistakes_and_pairs_are_named() -> None:
+    for mistakes in [*((one,) for one in EXERCISE.misconceptions), *combinable(EXERCISE)]:
+        verdict = examine(EXERCISE, LocalHolder(EXERCISE.with_mistakes(*mistakes)), "seed")
+        assert verdict.named == mistakes
+
+
+def test_a_class_with_other_names_is_told_so() -> None:
+    class Other(torch.nn.Module):
+        def __init__(self, d_model: int, eps: float = 1e-6) -> None:
+            super().__init__()
+            self.gain = torch.nn.Parameter(torch.ones(d_model))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    verdict = examine(EXERCISE, LocalHolder(Other), "seed")
+    assert not verdict.passed
+    assert verdict.named == ()

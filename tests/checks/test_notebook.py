@@ -1,0 +1,180 @@
+"""What a check cell prints, raises and gives."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from course_lib.checks import CheckError, catalogue, check, grading
+from course_lib.checks.exercise import Exercise
+from course_lib.transformer import attention_scores, scaled_dot_product_attention
+
+FUSED = "torch.nn.functional.scaled_dot_product_attention"
+
+
+def mistaken(exercise: str, *names: str) -> object:
+    entry = catalogue()[exercise]
+    assert isinstance(entry, Exercise)
+    return entry.with_mistakes(*(mistake for mistake in entry.misconceptions if mistake.name in names))
+
+
+def message(name: str, found: object, **keywords: object) -> str:
+    with pytest.raises(CheckError) as caught:
+        check(name, found, **keywords)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def test_right_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check("attention_scores", attention_scores) is None
+    written = capsys.readouterr()
+    assert re.fullmatch(r"✓ attention_scores: right, in all \d+ things that were tried\.\n", written.out)
+    assert written.err == ""
+
+
+def test_a_named_mistake_says_what_why_and_where_to_read() -> None:
+    told = message("attention_scores", mistaken("attention_scores", "not_scaled"))
+    assert told.startswith("✗ attention_scores: the dot products are not divided by the root of d.\n")
+    assert "Expected the result to hold, at [0, 0]," in told
+    assert "  Why: A dot product of d random terms has a standard deviation of √d." in told
+    assert "  Read: section 3.2.1, equation 1" in told
+    assert len(told.splitlines()) <= 12
+    assert max(map(len, told.splitlines())) <= 100
+
+
+def test_two_mistakes_are_both_named() -> None:
+    told = message("attention_scores", mistaken("attention_scores", "not_scaled", "roles_swapped"))
+    assert "not divided by the root of d; and rows belong to keys" in told.replace("\n    ", " ")
+    assert told.count("Why:") == 2
+
+
+def test_an_unknown_mistake_gets_facts_and_a_next_step() -> None:
+    told = message("attention_scores", lambda query, key: attention_scores(query, key) + 1)
+    assert told.startswith("✗ attention_scores: something does not hold yet.")
+    assert "15 of its 15 numbers differ." in told
+    assert "Open the next hint" in told
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (lambda query, key: None, "found None. Is a `return` missing?"),
+        (lambda query, key: query, "shape (3, 5), found (3, 6)"),
+        (lambda query, key: attention_scores(query, key).float(), "dtype float64, found float32"),
+        (lambda query, key: (attention_scores(query, key),), "found a tuple of one"),
+        (lambda query: query, "It raised TypeError: "),
+        (None, "a function or a class was expected here, and this is of type NoneType"),
+    ],
+)
+def test_facts(found: object, says: str) -> None:
+    assert says in message("attention_scores", found).replace("\n    ", " ")
+
+
+def test_an_error_in_the_students_line_is_shown_with_the_line() -> None:
+    def broken(query, key):
+        return query @ key
+
+    told = message("attention_scores", broken).replace("\n    ", " ")
+    assert "It raised RuntimeError:" in told
+    assert "In the line: return query @ key" in told
+
+
+def test_a_stub_says_its_own_message() -> None:
+    def stub(query, key):
+        raise NotImplementedError("attention_scores is yours to write: lesson 01, exercise 1 of 3")
+
+    told = message("attention_scores", stub)
+    assert told == "○ attention_scores is yours to write: lesson 01, exercise 1 of 3"
+
+
+def test_another_not_implemented_error_is_a_fact() -> None:
+    def unsupported(query, key):
+        raise NotImplementedError("no kernel for this dtype")
+
+    assert "It raised NotImplementedError: no kernel" in message("attention_scores", unsupported)
+
+
+def test_the_built_in_that_is_the_exercise_is_refused() -> None:
+    def fused(query, key, value, mask=None, dropout=None):
+        torch.nn.functional.scaled_dot_product_attention(query, key, value)
+        return scaled_dot_product_attention(query, key, value, mask, dropout)
+
+    told = message("scaled_dot_product_attention", fused, may_not_call=[FUSED])
+    assert f"by calling {FUSED}, which is the whole exercise" in told.replace("\n    ", " ")
+    check("scaled_dot_product_attention", fused)
+
+
+def test_in_ipython_the_message_alone_is_shown() -> None:
+    error = CheckError("one\ntwo")
+    assert isinstance(error, AssertionError)
+    assert error._render_traceback_() == ["one", "two"]
+
+
+def test_unknown_exercise_is_said_with_the_known_ones() -> None:
+    with pytest.raises(
+        ValueError, match="no exercise called 'attention_score'; there are: predict_spread, attention"
+    ):
+        check("attention_score", attention_scores)
+
+
+class TestPredictions:
+    @pytest.mark.parametrize("right", [8, 8.0, 8.2, torch.tensor(8.0), math.sqrt(64)])
+    def test_right(self, right: object, capsys: pytest.CaptureFixture[str]) -> None:
+        assert check("predict_spread", right) is None
+        assert capsys.readouterr().out == "✓ predict_spread: right.\n"
+
+    @pytest.mark.parametrize(
+        ("wrong", "says"),
+        [
+            (64, "64 is a common answer, but not it.\n  Why: That is the variance."),
+            (5.5, "5.5 is not it. Each of the 64 products"),
+            (None, "It is still None"),
+            ("8", "A number was expected, found '8'"),
+            (True, "A number was expected, found True"),
+            (float("nan"), "nan is not it"),
+        ],
+    )
+    def test_wrong(self, wrong: object, says: str) -> None:
+        assert says in message("predict_spread", wrong)
+
+
+class TestGrading:
+    def test_other_numbers_are_drawn(self) -> None:
+        seen: list[torch.Tensor] = []
+
+        def spy(query, key):
+            seen.append(query)
+            return attention_scores(query, key)
+
+        check("attention_scores", spy)
+        grading(points=4, seed=1)
+        check("attention_scores", spy)
+        assert not seen[0].equal(seen[len(seen) // 2])
+
+    def test_a_mistake_with_a_cost_leaves_the_rest(self, capsys: pytest.CaptureFixture[str]) -> None:
+        grading(points=4, seed=1, costs={"not_scaled": 1.5})
+        assert check("attention_scores", mistaken("attention_scores", "not_scaled")) == 2.5
+        assert "2.5 points are left for this." in capsys.readouterr().out
+
+    def test_costs_of_two_mistakes_add_up(self) -> None:
+        grading(points=4, seed=1, costs={"not_scaled": 1, "roles_swapped": 2})
+        assert check("attention_scores", mistaken("attention_scores", "not_scaled", "roles_swapped")) == 1
+
+    @pytest.mark.parametrize("costs", [{"not_scaled": 4}, {"not_scaled": 1}, {}])
+    def test_nothing_is_left_otherwise(self, costs: dict[str, float]) -> None:
+        names = ("not_scaled",) if costs.get("not_scaled") == 4 else ("not_scaled", "roles_swapped")
+        grading(points=4, seed=1, costs=costs)
+        message("attention_scores", mistaken("attention_scores", *names))
+
+    def test_it_holds_for_one_check_only(self) -> None:
+        grading(points=4, seed=1, costs={"not_scaled": 1})
+        check("attention_scores", attention_scores)
+        message("attention_scores", mistaken("attention_scores", "not_scaled"))
+
+    def test_a_forbidden_call_leaves_nothing(self) -> None:
+        def both(query, key):
+            torch.nn.functional.softmax(query, -1)
+            return query @ key.transpose(-2, -1)
+
+        grading(points=4, seed=1, costs={"not_scaled": 1})
+        message("attention_scores", both, may_not_call=["torch.nn.functional.softmax"])
