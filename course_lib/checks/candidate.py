@@ -11,27 +11,24 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from course_lib.checks.reply import Reply, Returned
+from course_lib.checks.reply import Handle, Reply, Returned
 
-Action = Literal["call", "gradients", "build", "load", "weights", "train", "copy", "number"]
+#: The object that is checked.
+STUDENTS_OWN = Handle(0)
+
+Action = Literal["call", "gradients", "build", "make", "copy", "load", "weights", "train", "modes", "number"]
 
 
 @dataclass(frozen=True)
 class Fixture:
-    """A callable or a model that a probe hands to the student's object, by its name among the fixtures.
+    """Something that a probe hands to the student's object: a callable, a model, an optimiser.
 
-    It is data, not code: the holder of the student's object builds the real thing from it.
+    It is data, not code: the holder of the student's object makes the real thing from it, by its name among
+    the fixtures. A setting may be another object that the probe has made.
     """
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Handle:
-    """Which of the holder's objects is meant: 0 is the student's own, the others were built from it."""
-
-    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,6 +39,7 @@ class Request:
     of: Handle
     arguments: tuple[Any, ...] = ()
     """Tensors, numbers, strings, None, tuples and dicts of these, fixtures, handles."""
+    keywords: Mapping[str, Any] = field(default_factory=dict)
     method: str = "__call__"
     toward: Tensor | None = None
 
@@ -53,8 +51,8 @@ class Holder(Protocol):
     def ask(self, request: Request) -> Reply:
         """Do it. What the student's code raises comes back as `Raised`; nothing is raised here.
 
-        "build" and "copy" come back with the `Handle` of a new object, also where it could not be made: such
-        an object answers every request with the reason.
+        "build", "make" and "copy" come back with the `Handle` of a new object, also where it could not be
+        made: such an object answers every request with the reason. Random numbers start anew each time.
         """
         ...
 
@@ -62,25 +60,35 @@ class Holder(Protocol):
 class Candidate:
     """A student's function, class, instance or number, at arm's length."""
 
-    def __init__(self, holder: Holder, handle: Handle = Handle()) -> None:
+    def __init__(self, holder: Holder, handle: Handle = STUDENTS_OWN) -> None:
         self._holder = holder
         self.handle = handle
 
-    def call(self, *arguments: Any, method: str = "__call__") -> Reply:
-        """Call the object, or one of its methods."""
-        return self._ask("call", arguments, method)
+    def call(self, *arguments: Any, method: str = "__call__", **keywords: Any) -> Reply:
+        """Call the object, or one of its methods.
 
-    def gradients(self, *arguments: Any, toward: Tensor, method: str = "__call__") -> Reply:
+        Where it gives back one of the objects that the probe has built or made, the value is its `Handle`.
+        """
+        return self._ask("call", arguments, keywords, method)
+
+    def gradients(self, *arguments: Any, toward: Tensor, method: str = "__call__", **keywords: Any) -> Reply:
         """Call the object, and send `toward` back through what it returns (of several, the first).
 
         The value is a dict: "inputs" holds one gradient for each floating argument, "weights" one for each
         parameter by name. Where none arrives there is None.
         """
-        return self._ask("gradients", arguments, method, toward)
+        return self._ask("gradients", arguments, keywords, method, toward)
 
-    def build(self, *arguments: Any) -> "Candidate":
+    def build(self, *arguments: Any, **keywords: Any) -> "Candidate":
         """Make an instance of a class."""
-        return self._another(self._ask("build", arguments))
+        return self._another(self._ask("build", arguments, keywords))
+
+    def make(self, fixture: Fixture) -> "Candidate":
+        """Make a fixture that is to be looked at afterwards, or that another fixture needs.
+
+        Where the probe only hands it over once, the `Fixture` itself can be an argument of a call.
+        """
+        return self._another(self._ask("make", (fixture,)))
 
     def copy(self) -> "Candidate":
         """Make a deep copy of an instance."""
@@ -98,6 +106,10 @@ class Candidate:
         """Switch an instance to training mode, or with False to evaluation mode."""
         return self._ask("train", (mode,))
 
+    def modes(self) -> Reply:
+        """Read which modules of an instance are in training mode: a truth value for each name."""
+        return self._ask("modes")
+
     def number(self) -> Reply:
         """Read the plain number of a predict cell, of Python, torch or numpy, as a float."""
         return self._ask("number")
@@ -106,13 +118,26 @@ class Candidate:
         self,
         action: Action,
         arguments: tuple[Any, ...] = (),
+        keywords: Mapping[str, Any] | None = None,
         method: str = "__call__",
         toward: Tensor | None = None,
     ) -> Reply:
-        plain = tuple(item.handle if isinstance(item, Candidate) else item for item in arguments)
-        return self._holder.ask(Request(action, self.handle, plain, method, toward))
+        positional = tuple(_plain(item) for item in arguments)
+        named = {name: _plain(item) for name, item in (keywords or {}).items()}
+        return self._holder.ask(Request(action, self.handle, positional, named, method, toward))
 
     def _another(self, reply: Reply) -> "Candidate":
         assert isinstance(reply, Returned)
         assert isinstance(reply.value, Handle)
         return Candidate(self._holder, reply.value)
+
+
+def _plain(argument: Any) -> Any:
+    """Replace the candidates in an argument by their handles."""
+    if isinstance(argument, Candidate):
+        return argument.handle
+    if isinstance(argument, tuple):
+        return tuple(_plain(item) for item in argument)
+    if isinstance(argument, Fixture):
+        return Fixture(argument.name, {name: _plain(value) for name, value in argument.settings.items()})
+    return argument

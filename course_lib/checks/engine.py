@@ -6,7 +6,7 @@ from itertools import chain, combinations
 from typing import Any
 
 from course_lib.checks.candidate import Candidate, Holder, Request
-from course_lib.checks.difference import Difference, difference
+from course_lib.checks.difference import Comparison, Difference
 from course_lib.checks.exercise import Exercise, Misconception, PatchError
 from course_lib.checks.local_holder import LocalHolder
 from course_lib.checks.probe import Probe
@@ -62,7 +62,7 @@ def examine(exercise: Exercise, holder: Holder, seed: str) -> Verdict:
             return Verdict(exercise.name, count, unwritten=reply.message)
     used = dict.fromkeys(name for reply in replies if isinstance(reply, Returned) for name in reply.forbidden)
     for probe, right, given in zip(exercise.probes, expected, found, strict=True):
-        if (differs := difference(right.observed, given.observed)) is not None:
+        if (differs := _difference(probe, right, given)) is not None:
             return Verdict(exercise.name, count, probe, differs, _explain(exercise, found, seed), tuple(used))
     return Verdict(exercise.name, count, forbidden=tuple(used))
 
@@ -74,7 +74,7 @@ def failed_probes(exercise: Exercise, holder: Holder, seed: str) -> list[Probe]:
     return [
         probe
         for probe, right, given in zip(exercise.probes, expected, found, strict=True)
-        if difference(right.observed, given.observed) is not None
+        if _difference(probe, right, given) is not None
     ]
 
 
@@ -93,10 +93,8 @@ def _explain(exercise: Exercise, found: Sequence[Outcome], seed: str) -> tuple[M
     for mistakes in chain(((one,) for one in exercise.misconceptions), combinable(exercise)):
         holder = LocalHolder(exercise.with_mistakes(*mistakes))
         # One probe at a time: most mistakes differ at the first.
-        if all(
-            _alike(_outcome(probe, holder, seed), given)
-            for probe, given in zip(exercise.probes, found, strict=True)
-        ):
+        outcomes = (_outcome(probe, holder, seed) for probe in exercise.probes)
+        if all(map(_alike, exercise.probes, outcomes, found)):
             return mistakes
     return ()
 
@@ -105,8 +103,17 @@ def _outcomes(exercise: Exercise, holder: Holder, seed: str) -> list[Outcome]:
     return [_outcome(probe, holder, seed) for probe in exercise.probes]
 
 
-def _alike(one: Outcome, other: Outcome) -> bool:
-    return difference(one.replies, other.replies) is None and difference(one.observed, other.observed) is None
+def _difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | None:
+    return Comparison(probe.tolerance).difference(expected.observed, found.observed)
+
+
+def _alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
+    """Say whether two candidates gave the same to everything; exceptions, the same message too."""
+    same = Comparison(probe.tolerance, messages=True)
+    return (
+        same.difference(one.replies, other.replies) is None
+        and same.difference(one.observed, other.observed) is None
+    )
 
 
 def _outcome(probe: Probe, holder: Holder, seed: str) -> Outcome:

@@ -3,16 +3,17 @@
 import copy
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from course_lib.checks.candidate import Fixture, Handle, Request
+from course_lib.checks.candidate import Fixture, Request
 from course_lib.checks.fixtures import realise
 from course_lib.checks.forbidden import Watch
-from course_lib.checks.reply import Raised, Reply, Returned, plain
+from course_lib.checks.reply import Handle, Raised, Reply, Returned, plain
 
 
 class LocalHolder:
@@ -25,53 +26,73 @@ class LocalHolder:
     def ask(self, request: Request) -> Reply:
         """Do what is asked, on copies of the arguments, so that those of the probe stay as they are."""
         found = self._objects[request.of.number]
-        if request.action in ("build", "copy"):
-            return Returned(self._keep(self._make(found, request)))
         if isinstance(found, Raised):
-            return found
-        given = tuple(self._given(argument) for argument in request.arguments)
+            return self._kept(found) if request.action in _MAKING else found
         try:
-            with warnings.catch_warnings(record=True) as caught, Watch(self._may_not_call) as watch:
-                warnings.simplefilter("always")
-                value = plain(_ACTIONS[request.action](found, request, given))
+            given = tuple(self._given(argument) for argument in request.arguments)
+            keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
+            with self._surroundings() as (caught, watch):
+                value = _ACTIONS[request.action](found, request, given, keywords)
         except Exception as error:
-            return _raised(error)
+            return self._kept(_raised(error)) if request.action in _MAKING else _raised(error)
+        if request.action in _MAKING:
+            return self._kept(value)
         changed = tuple(
             position
             for position, (before, after) in enumerate(zip(request.arguments, given, strict=True))
             if isinstance(before, Tensor) and not _same(before, after)
         )
-        return Returned(value, changed, tuple(str(warning.message) for warning in caught), tuple(watch.seen))
+        warned = tuple(str(warning.message) for warning in caught)
+        return Returned(plain(value, self._objects), changed, warned, tuple(watch.seen))
 
-    def _make(self, found: object, request: Request) -> object:
-        if isinstance(found, Raised):
-            return found
-        try:
-            if request.action == "copy":
-                return copy.deepcopy(found)
-            return _method(found, "__call__")(*(self._given(argument) for argument in request.arguments))
-        except Exception as error:
-            return _raised(error)
+    @contextmanager
+    def _surroundings(self) -> Iterator[tuple[list[warnings.WarningMessage], Watch]]:
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            torch.random.fork_rng(devices=[]),
+            Watch(self._may_not_call) as watch,
+        ):
+            warnings.simplefilter("always")
+            torch.manual_seed(0)
+            yield caught, watch
 
-    def _keep(self, made: object) -> Handle:
+    def _kept(self, made: object) -> Returned:
         self._objects.append(made)
-        return Handle(len(self._objects) - 1)
+        return Returned(Handle(len(self._objects) - 1))
 
     def _given(self, argument: Any) -> Any:
         if isinstance(argument, Tensor):
             return argument.clone()
         if isinstance(argument, Fixture):
-            return realise(argument)
+            settings = {name: self._given(value) for name, value in argument.settings.items()}
+            return realise(Fixture(argument.name, settings))
         if isinstance(argument, Handle):
-            return self._objects[argument.number]
+            made = self._objects[argument.number]
+            if isinstance(made, Raised):
+                raise RuntimeError(f"{made.kind}: {made.message}")
+            return made
+        if isinstance(argument, tuple):
+            return tuple(self._given(item) for item in argument)
         return copy.deepcopy(argument)
 
 
-def _call(found: Any, request: Request, given: tuple[Any, ...]) -> Any:
-    return _method(found, request.method)(*given)
+Given = tuple[Any, ...]
+Keywords = Mapping[str, Any]
 
 
-def _gradients(found: Any, request: Request, given: tuple[Any, ...]) -> dict[str, Any]:
+def _call(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
+    return _method(found, request.method)(*given, **keywords)
+
+
+def _make(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
+    return given[0]
+
+
+def _copy(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
+    return copy.deepcopy(found)
+
+
+def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -> dict[str, Any]:
     inputs = [
         item.requires_grad_() for item in given if isinstance(item, Tensor) and item.is_floating_point()
     ]
@@ -79,7 +100,8 @@ def _gradients(found: Any, request: Request, given: tuple[Any, ...]) -> dict[str
     leaves = [*inputs, *parameters.values()]
     # Copies of the leaves: code that changes its arguments is to run here, and is found out by a call.
     output = _method(found, request.method)(
-        *(item.clone() if isinstance(item, Tensor) and item.requires_grad else item for item in given)
+        *(item.clone() if isinstance(item, Tensor) and item.requires_grad else item for item in given),
+        **keywords,
     )
     if isinstance(output, list | tuple):
         output = output[0]
@@ -92,7 +114,7 @@ def _gradients(found: Any, request: Request, given: tuple[Any, ...]) -> dict[str
     }
 
 
-def _load(found: Any, request: Request, given: tuple[Any, ...]) -> None:
+def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> None:
     entries: Mapping[str, Tensor] = found.state_dict()
     with torch.no_grad():
         for name, weight in given[0].items():
@@ -104,25 +126,36 @@ def _load(found: Any, request: Request, given: tuple[Any, ...]) -> None:
             entries[name].copy_(weight)
 
 
-def _weights(found: Any, request: Request, given: tuple[Any, ...]) -> dict[str, Tensor]:
+def _weights(found: Any, request: Request, given: Given, keywords: Keywords) -> dict[str, Tensor]:
     return dict(found.state_dict())
 
 
-def _train(found: Any, request: Request, given: tuple[Any, ...]) -> None:
+def _train(found: Any, request: Request, given: Given, keywords: Keywords) -> None:
     found.train(*given)
 
 
-def _number(found: Any, request: Request, given: tuple[Any, ...]) -> Any:
+def _modes(found: Any, request: Request, given: Given, keywords: Keywords) -> dict[str, bool]:
+    return {name: module.training for name, module in found.named_modules()}
+
+
+def _number(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
     is_number = hasattr(found, "__float__") and not isinstance(found, bool)
     return float(found) if is_number else found
 
 
-_ACTIONS: dict[str, Callable[[Any, Request, tuple[Any, ...]], Any]] = {
+#: What comes back with the handle of a new object.
+_MAKING = ("build", "make", "copy")
+
+_ACTIONS: dict[str, Callable[[Any, Request, Given, Keywords], Any]] = {
     "call": _call,
+    "build": _call,
+    "make": _make,
+    "copy": _copy,
     "gradients": _gradients,
     "load": _load,
     "weights": _weights,
     "train": _train,
+    "modes": _modes,
     "number": _number,
 }
 

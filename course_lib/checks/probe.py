@@ -38,12 +38,14 @@ class Probe:
     """What holds where the probe succeeds, as a short sentence for students."""
     ask: Callable[[Candidate, Draw], Any]
     """Gives a reply, or a value made from replies that does not depend on what the contract leaves free."""
+    tolerance: float | None = None
+    """How far apart numbers may lie, relative to the largest; None for what is usual for their dtype."""
 
     def run(self, candidate: Candidate, seed: str) -> Any:
         """Ask, with the numbers that belong to this probe and seed."""
         return self.ask(candidate, Draw(f"{seed}/{self.says}"))
 
 
-def probe(says: str) -> Callable[[Callable[[Candidate, Draw], Any]], Probe]:
+def probe(says: str, tolerance: float | None = None) -> Callable[[Callable[[Candidate, Draw], Any]], Probe]:
     """Make a probe of a function."""
-    return lambda ask: Probe(says, ask)
+    return lambda ask: Probe(says, ask, tolerance)

@@ -1,13 +1,21 @@
 """What comes back from a student's object: plain values only, which can cross from process to process."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-#: A tensor, number, truth value, string, None, or a tuple or dict of these.
+#: A tensor, number, truth value, string, None, a handle, or a tuple or dict of these.
 Value = Any
+
+
+@dataclass(frozen=True)
+class Handle:
+    """Which of the holder's objects is meant: 0 is the student's own, the others the probe has made."""
+
+    number: int
 
 
 @dataclass(frozen=True)
@@ -44,17 +52,23 @@ class Raised:
 Reply = Returned | Raised
 
 
-def plain(value: object) -> Value:
-    """Take a value apart into plain ones. A tensor loses its graph, its subclass and the memory it shares."""
+def plain(value: object, known: Sequence[object] = ()) -> Value:
+    """Take a value apart into plain ones. A tensor loses its graph, its subclass and the memory it shares.
+
+    Where it is one of the `known` objects, it becomes that one's handle.
+    """
     if isinstance(value, Tensor):
         return value.detach().as_subclass(Tensor).clone()
     if isinstance(value, list | tuple):
-        return tuple(plain(item) for item in value)
+        return tuple(plain(item, known) for item in value)
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, known) for key, item in value.items()}
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)
     if value is None or isinstance(value, torch.dtype):
         return value
+    for number, one in enumerate(known):
+        if one is value:
+            return Handle(number)
     return Opaque(type(value).__name__)

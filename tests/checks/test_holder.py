@@ -3,10 +3,12 @@
 import torch
 from torch import nn
 
-from course_lib.checks.candidate import Candidate, Fixture, Handle, Request
-from course_lib.checks.fixtures import multiply
+from course_lib.checks.candidate import Candidate, Fixture, Request
+from course_lib.checks.fixtures.callables import mean_attention, multiply, sublayer
+from course_lib.checks.fixtures.models import linear, optimiser, scheduler, transformer
 from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import Opaque, Raised, Returned
+from course_lib.checks.reply import Handle, Opaque, Raised, Returned
+from course_lib.transformer import learning_rate
 
 
 class Scale(nn.Module):
@@ -133,7 +135,7 @@ def test_weights_that_do_not_fit_are_said_by_name() -> None:
 
 def test_one_object_may_be_handed_to_another() -> None:
     holder = LocalHolder(Scale)
-    built = holder.ask(Request("build", Handle(), (2,)))
+    built = holder.ask(Request("build", Handle(0), (2,)))
     assert isinstance(built, Returned)
     layer = Candidate(holder, built.value)
     assert isinstance(
@@ -171,3 +173,72 @@ def test_forbidden_functions_are_seen_however_they_are_reached() -> None:
         assert isinstance(reply, Returned)
         assert reply.forbidden == (name,)
     assert candidate(torch.softmax, name).call(torch.ones(2), 0).forbidden == ()  # type: ignore[union-attr]
+
+
+def test_what_is_made_can_be_handed_over_and_looked_at_afterwards() -> None:
+    def update(model, optimizer, x):
+        model(x).sum().backward()
+        optimizer.step()
+        model.eval()
+        return model
+
+    student = candidate(update)
+    model = student.make(linear(2, 1))
+    before = model.weights()
+    reply = student.call(model, optimiser(model, rate=1.0), torch.ones(3, 2, dtype=torch.float64))
+    after = model.weights()
+    assert isinstance(before, Returned)
+    assert isinstance(after, Returned)
+    assert isinstance(reply, Returned)
+    assert reply.value == model.handle
+    assert (before.value["weight"] - after.value["weight"]).tolist() == [[3.0, 3.0]]
+    assert model.modes() == Returned({"": False})
+
+
+def test_a_scheduler_drives_an_optimiser_that_was_made() -> None:
+    def rates(optimizer, scheduler):
+        optimizer.step()
+        scheduler.step()
+        return optimizer.param_groups[0]["lr"]
+
+    student = candidate(rates)
+    optimizer = student.make(optimiser(student.make(linear(2, 1)), rate=1.0, kind="adam"))
+    reply = student.call(optimizer, scheduler(optimizer, d_model=16, warmup=4))
+    assert isinstance(reply, Returned)
+    assert reply.value == learning_rate(2, 16, 4)
+
+
+def test_a_model_is_the_same_for_every_holder_and_random_numbers_start_anew() -> None:
+    first, second = (
+        candidate(None).make(transformer(7, layers=1, d_model=8, heads=2, d_ff=8)) for _ in range(2)
+    )
+    one, other = first.weights(), second.weights()
+    assert isinstance(one, Returned)
+    assert isinstance(other, Returned)
+    assert all(one.value[name].equal(other.value[name]) for name in one.value)
+    noise = candidate(lambda: torch.rand(3))
+    assert noise.call().value.equal(noise.call().value)  # type: ignore[union-attr]
+
+
+def test_keywords_are_handed_on() -> None:
+    assert candidate(lambda a, *, b: a - b).call(5, b=2) == Returned(3)
+
+
+def test_a_mean_attention_obeys_its_mask() -> None:
+    mask = torch.tensor([[True, False], [False, False]])
+    value = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    reply = candidate(lambda attend, v, m: attend(v, v, v, m)).call(mean_attention(), value, mask)
+    assert isinstance(reply, Returned)
+    assert reply.value[0].tolist() == [[1.0, 2.0], [0.0, 0.0]]
+
+
+def test_a_sublayer_that_is_called_twice_gives_something_else() -> None:
+    reply = candidate(lambda f, x: (f(x), f(x))).call(sublayer(torch.tensor(3.0)), torch.ones(1))
+    assert isinstance(reply, Returned)
+    assert [part.item() for part in reply.value] == [3.0, 6.0]
+
+
+def test_an_unknown_fixture_is_refused_by_name() -> None:
+    reply = candidate(lambda x: x).call(Fixture("multipy"))
+    assert isinstance(reply, Raised)
+    assert "no fixture is called 'multipy'; there are: config," in reply.message

@@ -6,7 +6,7 @@ import torch
 
 from course_lib.checks.candidate import Candidate
 from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
-from course_lib.checks.fixtures import multiply
+from course_lib.checks.fixtures.callables import multiply
 from course_lib.checks.probe import Draw, probe
 from course_lib.checks.reply import Reply, Returned
 from course_lib.transformer.attention import (
