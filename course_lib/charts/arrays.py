@@ -1,4 +1,4 @@
-"""The door of the charts: tensors, arrays and lists come in, plain float64 arrays and lists of words go on."""
+"""The door of the charts: tensors, arrays and lists come in, plain float64 arrays and words go on."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -17,12 +17,14 @@ Booleans: TypeAlias = NDArray[np.bool_]
 def from_tensor(values: Numbers, name: str, axes: Sequence[int]) -> Floats:
     """`values` as a float64 array of one of the numbers of axes in `axes`.
 
-    Gradients and devices are left behind; float16, bfloat16, whole numbers and booleans are widened.
-    Raises ValueError for something that isn't real numbers, for other axes, or when it holds no number at all.
+    Gradients and devices are left behind; float16, bfloat16, whole numbers and booleans are widened. Raises
+    ValueError for something that isn't real numbers, for other axes, or when it holds no number at all.
     """
     array = _as_numpy(values, name)
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name}: expected real numbers, got {array.dtype}. Give a tensor, an array or nested lists.")
+        raise ValueError(
+            f"{name}: expected real numbers, got {array.dtype}. Give a tensor, an array or nested lists."
+        )
     _check_axes(array, name, axes)
     return array.astype(np.float64)
 
@@ -34,7 +36,9 @@ def mask_from_tensor(mask: Numbers, shape: tuple[int, ...]) -> Booleans:
     """
     array = _as_numpy(mask, "mask")
     if array.dtype.kind != "b":
-        raise ValueError(f"mask: expected booleans, True for 'may look', got {array.dtype}. Compare first: mask != 0.")
+        raise ValueError(
+            f"mask: expected booleans, True for 'may look', got {array.dtype}. Compare first: mask != 0."
+        )
     try:
         return np.broadcast_to(array, shape)
     except ValueError:
@@ -63,14 +67,16 @@ def _as_numpy(values: Numbers, name: str) -> NDArray[Any]:
             return np.stack([_as_numpy(value, name) for value in values])
         return np.asarray(values)
     except ValueError as error:
-        raise ValueError(f"{name}: expected rows of equal length, got lists that fit no shape ({error}).") from None
+        raise ValueError(
+            f"{name}: expected rows of equal length, got lists that fit no shape ({error})."
+        ) from None
 
 
 def _check_axes(array: NDArray[Any], name: str, axes: Sequence[int]) -> None:
     wanted = " or ".join(map(str, axes))
     if array.ndim not in axes:
         raise ValueError(
-            f"{name}: expected {wanted} axes, got the shape {array.shape}. Pick one with an index, for example x[0]."
+            f"{name}: expected {wanted} axes, got the shape {array.shape}. Pick a part by index, as in x[0]."
         )
     if array.size == 0:
         raise ValueError(f"{name}: expected at least one number, got the shape {array.shape}.")

@@ -1,7 +1,7 @@
 """The colours of all pictures, and which ink is readable on them.
 
-Categories are those of Okabe and Ito (2008), made for colour-blind readers; yellow is left out, as it fades on
-white. Ramps change in lightness all along, so that they also read in grey.
+Categories are those of Okabe and Ito (2008), made for colour-blind readers; yellow is left out, as it fades
+on white. Ramps change in lightness all along, so that they also read in grey.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,13 @@ AMOUNTS = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 """From nothing to much, for amounts such as attention weights."""
 
 SIGNED = ("#7f3b08", "#c8691b", "#f3b775", "#f7f7f7", "#9ecae1", "#2b7bba", "#08306b")
-"""From very negative (brown) over zero (near white) to very positive (blue), for signed numbers such as scores."""
+"""From negative (brown) over zero (near white) to positive (blue), for signed numbers such as scores."""
 
 INK = "#1f2328"
 QUIET_INK = "#59636e"
 LINE = "#d0d7de"
 MASKED_FILL = "#e4e4e4"
+EQUAL_FILL = "#f3f5f7"
 MASKED_INK = "#5c5c5c"
 ALARM_FILL = "#fbd9c4"
 ALARM_INK = "#a33f00"
@@ -32,7 +33,7 @@ def red_green_blue(colour: str) -> tuple[float, float, float]:
 
 
 def on_ramp(ramp: Sequence[str], fraction: float) -> str:
-    """The colour at `fraction` (0 to 1, clamped) of a ramp, mixed as Vega mixes it: straight between the stops."""
+    """The colour at `fraction` (0 to 1, clamped) of a ramp, mixed as Vega does, straight between stops."""
     place = min(max(fraction, 0.0), 1.0) * (len(ramp) - 1)
     step = min(int(place), len(ramp) - 2)
     low, high = (red_green_blue(stop) for stop in list(pairwise(ramp))[step])

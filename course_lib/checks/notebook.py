@@ -99,7 +99,9 @@ def _left(
 def _show(difference: Difference) -> None:
     """Draw what came out beside what was expected, where both are tables and something can draw them."""
     found, expected = difference.found, difference.expected
-    if found is None or expected is None or expected.dim() < 2 or found.dim() < 2:
+    if found is None or expected is None or min(found.dim(), expected.dim()) < 2:
+        return
+    if not (found.numel() and expected.numel()):
         return
     try:
         from IPython.display import SVG, display
@@ -107,20 +109,23 @@ def _show(difference: Difference) -> None:
         from course_lib.charts import as_svg, found_beside_expected
     except ImportError:  # a cluster node has neither
         return
-    place = _first_difference(found, expected)
-    chart = found_beside_expected(found[place], expected[place], title=_title(place))
+    if found.shape == expected.shape:
+        place = _first_difference(found, expected)
+        chart = found_beside_expected(found[place], expected[place], title=_title(place))
+    else:
+        chart = found_beside_expected(_first_table(found), _first_table(expected), title=_title(()))
     display(SVG(as_svg(chart)))
 
 
 def _first_difference(found: Tensor, expected: Tensor) -> tuple[int, ...]:
     """Say where, on the axes before the last two, the first table stands that differs."""
-    if found.dim() != expected.dim():
-        return ()
-    front = expected.dim() - 2
-    if found.shape != expected.shape:
-        return (0,) * front
     differs = ~found.isclose(expected.to(found.dtype), equal_nan=True)
-    return tuple(int(axis) for axis in differs.nonzero()[0][:front])
+    return tuple(int(axis) for axis in differs.nonzero()[0][: expected.dim() - 2])
+
+
+def _first_table(tensor: Tensor) -> Tensor:
+    """Give the first table of a tensor with axes in front of it."""
+    return tensor[(0,) * (tensor.dim() - 2)]
 
 
 def _title(place: tuple[int, ...]) -> str:

@@ -1,0 +1,50 @@
+# The course's commands. Each one installs first, where something has changed.
+PYTHON ?= python3
+WORKERS ?= 2
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help demo test lab lessons check install lock kill-matrix
+
+help:
+	@echo "make demo         grade a class and train a translator, to see all of it work (under ten minutes)"
+	@echo "make lab          JupyterLab on the lessons"
+	@echo "make test         all that CI runs: check, then the tests"
+	@echo "make check        format, lint, types, and that lessons/ is what solutions/ gives"
+	@echo "make lessons      build lessons/ from solutions/"
+	@echo "make kill-matrix  write tests/checks/kill_matrix/ anew"
+	@echo "make lock         choose exact versions anew, from pyproject.toml"
+
+install: .venv/installed
+
+.venv/installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "The course needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing the versions in requirements.lock into .venv ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: install
+	python -m autograder.demo
+
+lab: install
+	jupyter lab --notebook-dir=lessons
+
+lessons: install
+	python -m autograder.build
+
+check: install
+	ruff check .
+	ruff format --check .
+	mypy
+	python -m autograder.build --check
+
+test: check
+	pytest --numprocesses=$(WORKERS) --dist=loadfile
+
+kill-matrix: install
+	python -m tests.checks.kill_matrix
+
+lock: install
+	.ci/lock.sh

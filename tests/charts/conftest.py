@@ -1,0 +1,28 @@
+from collections.abc import Callable, Iterator
+from xml.etree import ElementTree
+
+import altair as alt
+import pytest
+
+from course_lib.charts import Picture, as_svg
+
+
+@pytest.fixture
+def texts_of() -> Callable[[Picture], list[str]]:
+    """All lines that a picture writes, in the order of its SVG."""
+
+    def read(chart: Picture) -> list[str]:
+        root = ElementTree.fromstring(as_svg(chart))
+        return [line for node in root.iter("{http://www.w3.org/2000/svg}text") for line in node.itertext()]
+
+    return read
+
+
+@pytest.fixture
+def altair_restored() -> Iterator[None]:
+    """Put altair's theme and renderer back after a test that turns them."""
+    theme, renderer = alt.theme.active, alt.renderers.active
+    options = dict(alt.renderers.options)
+    yield
+    alt.theme.enable(theme)
+    alt.renderers.enable(renderer, **options)

@@ -1,0 +1,165 @@
+from collections.abc import Callable
+from itertools import combinations
+
+import pytest
+
+from course_lib.charts import BLOCKS, Picture, architecture_map, exercises_through
+from course_lib.charts.drawing import ARROWS, BOXES, HEADINGS, HEIGHT, SIGNS, TIES, WAVES, Box
+from course_lib.charts.theme import WIDTH
+
+EXERCISES = {
+    "01-attention": {"attention_scores", "attention_weights", "scaled_dot_product_attention"},
+    "02-multi-head": {"split_heads", "merge_heads", "MultiHeadAttention"},
+    "03-sublayers": {"LayerNorm", "FeedForward", "SublayerConnection"},
+    "04-masks": {"padding_mask", "causal_mask", "decoder_mask", "shift_target"},
+    "05-positional-encoding": {"sinusoids", "TokenEmbedding", "PositionalEncoding"},
+    "06-the-transformer": {
+        "EncoderLayer",
+        "DecoderLayer",
+        "Transformer",
+        "tie_embeddings",
+        "greedy_decode",
+    },
+    "07-schedule": {"learning_rate", "make_scheduler"},
+    "08-label-smoothing": {"smooth_targets", "LabelSmoothingLoss"},
+    "09-training": {"train_step"},
+    "10-translation-data": {"build_vocabulary", "learn_merges", "token_batches", "collate"},
+    "11-decoding": {"length_penalty", "beam_search", "average_checkpoints"},
+    "12-final-lab": {"shard", "global_token_mean"},
+}
+ALL_BOXES = (*BOXES, *WAVES)
+
+
+def test_every_exercise_is_a_block() -> None:
+    found: dict[str, set[str]] = {}
+    for block in BLOCKS:
+        found.setdefault(block.lesson, set()).add(block.name)
+    assert found == EXERCISES
+    assert len(BLOCKS) == sum(map(len, EXERCISES.values()))
+
+
+def test_every_block_is_drawn_and_nothing_else() -> None:
+    assert {box.name for box in ALL_BOXES} == {block.name for block in BLOCKS}
+
+
+def test_every_block_says_what_it_does() -> None:
+    for block in BLOCKS:
+        assert block.does.endswith("."), block
+        assert 20 < len(block.does) < 90, block
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return (
+        one.x < other.x + other.width
+        and other.x < one.x + one.width
+        and one.y < other.y + other.height
+        and other.y < one.y + one.height
+    )
+
+
+def _holds(outer: Box, inner: Box) -> bool:
+    return (
+        outer.x < inner.x
+        and inner.x + inner.width < outer.x + outer.width
+        and outer.y < inner.y
+        and inner.y + inner.height < outer.y + outer.height
+    )
+
+
+def test_boxes_are_apart_or_one_holds_the_other() -> None:
+    for one, other in combinations(ALL_BOXES, 2):
+        nested = (one.is_open and _holds(one, other)) or (other.is_open and _holds(other, one))
+        assert nested or not _overlap(one, other), (one, other)
+
+
+def test_holders_come_before_what_they_hold() -> None:
+    """They are drawn in this order, so a later one would cover an earlier one inside it."""
+    holders = [box for box in BOXES if box.is_open]
+    for earlier, later in combinations(holders, 2):
+        assert not _holds(later, earlier)
+
+
+def test_everything_lies_on_the_canvas() -> None:
+    for box in ALL_BOXES:
+        assert 0 < box.x < box.x + box.width < WIDTH
+        assert 0 < box.y < box.y + box.height < HEIGHT - 24  # below stands the key
+    corners = [corner for path in (*ARROWS, *TIES) for corner in path.corners]
+    for x, y in corners + [(x, y) for x, y, _ in (*SIGNS, *HEADINGS)]:
+        assert 0 < x < WIDTH
+        assert 0 < y < HEIGHT - 24
+
+
+def test_labels_fit_their_boxes() -> None:
+    """At 11 pixels a letter of the bold face is 6.2 wide on average."""
+    for box in BOXES:
+        assert max(len(line) for line in box.label.split("\n")) * 6.2 < box.width + 4, box
+
+
+@pytest.mark.parametrize("path", [path for path in ARROWS if path.points])
+def test_arrows_end_at_a_box_or_a_word(path: object) -> None:
+    x, y = path.corners[-1]  # type: ignore[attr-defined]
+    edges = [
+        (box.x <= x <= box.x + box.width and min(abs(y - box.y), abs(y - box.y - box.height)) < 1)
+        or (box.y <= y <= box.y + box.height and min(abs(x - box.x), abs(x - box.x - box.width)) < 1)
+        for box in BOXES
+    ]
+    words = [abs(x - sign_x) < 1 and abs(y - sign_y) < 8 for sign_x, sign_y, _ in SIGNS]
+    assert any(edges + words)
+
+
+def _states(chart: Picture) -> dict[str, str]:
+    """Each block's state, as the picture's own data has it."""
+    rows = [row for data in chart.to_dict()["datasets"].values() for row in data]
+    return {row["name"]: row["state"] for row in rows if "state" in row}
+
+
+def test_states() -> None:
+    states = _states(
+        architecture_map(exercises_through(2), current=["LayerNorm", "FeedForward", "split_heads"])
+    )
+    assert states.pop("LayerNorm") == states.pop("FeedForward") == states.pop("split_heads") == "now"
+    built = {"attention_scores", "attention_weights", "scaled_dot_product_attention"}
+    assert {name for name, state in states.items() if state == "built"} == built | {
+        "merge_heads",
+        "MultiHeadAttention",
+    }
+    assert set(states.values()) == {"built", "to come"}
+
+
+def test_one_current_block_may_be_a_plain_name() -> None:
+    assert _states(architecture_map(current="train_step"))["train_step"] == "now"
+
+
+@pytest.mark.parametrize("through", [0, 5, 12])
+def test_says_how_far_the_student_is(through: int, texts_of: Callable[[Picture], list[str]]) -> None:
+    built = exercises_through(through)
+    chart = architecture_map(built)
+    assert any(text.startswith(f"{len(built)} of 35 parts are built") for text in texts_of(chart))
+    assert all(name in str(chart.description) for name in built)
+
+
+def test_a_part_that_is_built_looks_different_in_grey_too() -> None:
+    """Dashes and bold words tell the states apart without colour."""
+    chart = architecture_map(["FeedForward"], current="LayerNorm").to_dict()
+    marks = [layer["mark"] for layer in chart["layer"] if layer["mark"]["type"] == "rect"]
+    looks = {(mark["strokeWidth"], tuple(mark["strokeDash"])) for mark in marks}
+    assert len(looks) == 3
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"\['attension'\].*Known: attention_scores, .*global_token_mean"):
+        architecture_map(["attension"])
+    with pytest.raises(ValueError, match=r"\['x', 'y'\]"):
+        architecture_map(["x"], current="y")
+
+
+@pytest.mark.parametrize("lesson", [-1, 13])
+def test_bad_lesson(lesson: int) -> None:
+    with pytest.raises(ValueError, match=f"expected a number from 0 to 12, got {lesson}"):
+        exercises_through(lesson)
+
+
+def test_exercises_through() -> None:
+    assert exercises_through(0) == []
+    assert set(exercises_through(1)) == EXERCISES["01-attention"]
+    assert len(exercises_through(12)) == len(BLOCKS)

@@ -1,0 +1,116 @@
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from course_lib.charts import Picture, found_beside_expected
+
+TextsOf = Callable[[Picture], list[str]]
+
+
+def _values(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+def test_counts_and_marks_what_differs(texts_of: TextsOf) -> None:
+    expected = _values(3, 4)
+    found = expected.clone()
+    found[1, 2] += 0.5
+    texts = texts_of(found_beside_expected(found, expected, axes=("query", "key")))
+    assert "1 of 12 values differ" in texts
+    assert {"your result", "expected", "where they differ", "query", "key"} <= set(texts)
+    assert texts.count("+0.50") == 1
+    assert texts.count("=") == 11
+
+
+def test_agreement_is_said(texts_of: TextsOf) -> None:
+    texts = texts_of(found_beside_expected(_values(2, 2), _values(2, 2)))
+    assert "All 4 values agree" in texts
+    assert texts.count("=") == 4
+
+
+@pytest.mark.parametrize(("tolerance", "differing"), [(1e-6, 4), (1e-2, 0)])
+def test_tolerance(tolerance: float, differing: int) -> None:
+    chart = found_beside_expected(_values(2, 2) + 1e-3, _values(2, 2), tolerance=tolerance)
+    assert str(chart.description).startswith(f"{differing} of 4" if differing else "All 4")
+
+
+def test_no_numbers_are_marked_and_nan_equals_nan(texts_of: TextsOf) -> None:
+    expected = torch.tensor([[math.nan, 1.0, 2.0, 3.0]])
+    found = torch.tensor([[math.nan, math.nan, math.inf, -math.inf]])
+    texts = texts_of(found_beside_expected(found, expected))
+    assert "3 of 4 values differ" in texts
+    assert texts.count("NaN") == 3
+    assert {"∞", "-∞"} <= set(texts)
+    assert texts.count("≠") == 3
+    assert any(text.startswith("Black cells") for text in texts)
+
+
+def test_infinities_of_one_sign_agree() -> None:
+    chart = found_beside_expected(torch.tensor([math.inf, -math.inf]), torch.tensor([math.inf, math.inf]))
+    assert str(chart.description).startswith("1 of 2 values differ")
+
+
+def test_other_shapes_stand_side_by_side(texts_of: TextsOf) -> None:
+    texts = texts_of(found_beside_expected(_values(3, 4), _values(4, 3)))
+    assert "The shapes differ: (3, 4) found, (4, 3) expected" in texts
+    assert "where they differ" not in texts
+    assert not {"=", "≠"} & set(texts)
+
+
+def test_one_axis_beside_two(texts_of: TextsOf) -> None:
+    assert "The shapes differ: (4,) found, (4, 1) expected" in texts_of(
+        found_beside_expected(_values(4), _values(4, 1))
+    )
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1, 5), (12,), (16, 16), (1, 1)])
+def test_shapes_that_fit(shape: tuple[int, ...], texts_of: TextsOf) -> None:
+    texts = texts_of(found_beside_expected(_values(*shape), _values(*shape) + 1))
+    assert not any(text.startswith("Shown:") for text in texts)
+
+
+def test_the_first_difference_of_a_large_result_is_shown(texts_of: TextsOf) -> None:
+    expected = _values(100, 40)
+    found = expected.clone()
+    found[70, 33] += 1
+    texts = texts_of(found_beside_expected(found, expected))
+    assert "Shown: rows 62 to 77 of 100, columns 24 to 39 of 40." in texts
+    assert texts.count("≠") == 1
+
+
+def test_one_wild_value_does_not_drown_the_rest(texts_of: TextsOf) -> None:
+    expected = torch.tensor([[1.0, -2.0], [0.5, 0.0]])
+    found = expected.clone()
+    found[0, 0] = 1e9
+    texts = texts_of(found_beside_expected(found, expected))
+    assert "Colours end at 4; sizes beyond take the last colour." in texts
+    assert "1e+9" in texts
+
+
+def test_the_callers_title_moves_the_finding_below(texts_of: TextsOf) -> None:
+    texts = texts_of(found_beside_expected(_values(2, 2), -_values(2, 2), title="The scores of two queries"))
+    assert texts.index("The scores of two queries") < texts.index("4 of 4 values differ.")
+
+
+def test_description_tells_the_first_differences() -> None:
+    expected = torch.zeros(2, 3)
+    found = expected.clone()
+    found[1, 2] = 0.25
+    chart = found_beside_expected(found, expected, axes=("query", "key"))
+    assert "query 1, key 2: found 0.25, expected 0" in str(chart.description)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "message"),
+    [
+        (torch.zeros(1, 2, 2), torch.zeros(2, 2), "found: expected 0 or 1 or 2 axes"),
+        (torch.zeros(2, 2), torch.zeros(1, 2, 2), "expected: expected 0 or 1 or 2 axes"),
+        (torch.zeros(0), torch.zeros(2), "found: expected at least one number"),
+        ("text", torch.zeros(2), "found: expected real numbers"),
+    ],
+)
+def test_bad_comparisons(found: object, expected: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        found_beside_expected(found, expected)  # type: ignore[arg-type]

@@ -1,0 +1,130 @@
+"""What holds for every picture of the course, also for those that are still to be drawn."""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+from xml.etree import ElementTree
+
+import altair as alt
+import pandas as pd
+import pytest
+import torch
+
+from course_lib import charts
+from course_lib.charts import Picture, as_svg
+from course_lib.charts.theme import NAME
+
+WORDS = ["the", "animal", "crossed", "the", "street"]
+WIDEST = 760
+
+
+def _weights(*shape: int) -> torch.Tensor:
+    return torch.softmax(torch.randn(shape, generator=torch.Generator().manual_seed(0)), dim=-1)
+
+
+def _draws() -> pd.DataFrame:
+    rows = []
+    for width in (1, 16, 256):
+        for divided in (True, False):
+            for draw in range(5):
+                weight = 0.3 if divided else 1 - 0.5 / width
+                rows.append(
+                    {
+                        "d_k": width,
+                        "divided": divided,
+                        "largest_weight": weight - 0.01 * draw,
+                        "gradient": (0.3 if divided else 0.3 / width) + 0.001 * draw,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+EXAMPLES: dict[str, Callable[[], Picture]] = {
+    "architecture_map": lambda: charts.architecture_map(["attention_scores"], current="attention_weights"),
+    "attention_heatmap": lambda: charts.attention_heatmap(_weights(5, 5), WORDS, WORDS),
+    "attention_over_sentence": lambda: charts.attention_over_sentence(_weights(5, 5), WORDS, WORDS),
+    "found_beside_expected": lambda: charts.found_beside_expected(_weights(16, 16), _weights(16, 16).T),
+    "mask_effect": lambda: charts.mask_effect(
+        torch.randn(5, 5), torch.ones(5, 5, dtype=torch.bool), _weights(5, 5)
+    ),
+    "score_spread": lambda: charts.score_spread({1: torch.arange(9.0), 64: 8 * torch.arange(9.0)}),
+    "softmax_saturation": lambda: charts.softmax_saturation(_draws()),
+    "softmax_temperature": lambda: charts.softmax_temperature(torch.randn(5), WORDS),
+}
+
+
+def _chart_functions() -> Iterator[str]:
+    for module_info in pkgutil.iter_modules(charts.__path__):
+        module = importlib.import_module(f"course_lib.charts.{module_info.name}")
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            own = function.__module__ == module.__name__ and not name.startswith("_")
+            if own and get_type_hints(function).get("return") == Picture:
+                yield name
+
+
+def _themed(chart: Picture) -> dict[str, Any]:
+    with alt.theme.enable(NAME):
+        return chart.to_dict()
+
+
+def _find(spec: Any, key: str) -> Iterator[Any]:
+    if isinstance(spec, dict):
+        for name, value in spec.items():
+            if name == key:
+                yield value
+            yield from _find(value, key)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from _find(value, key)
+
+
+def test_every_chart_function_is_public_and_has_an_example() -> None:
+    found = set(_chart_functions())
+    assert found == set(EXAMPLES)
+    assert found <= set(charts.__all__)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_valid_with_title_description_and_tooltips(name: str) -> None:
+    spec = _themed(EXAMPLES[name]())  # to_dict validates against the Vega-Lite schema
+    assert len(spec["title"]["text"]) > 15
+    assert len(spec["description"]) > len(spec["title"]["text"])
+    assert any(_find(spec, "tooltip"))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_asks_nobody_for_data(name: str) -> None:
+    spec = _themed(EXAMPLES[name]())
+    spec.pop("$schema")
+    assert "http" not in str(spec)
+    assert not list(_find(spec, "url"))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_draws_in_the_width_of_a_notebook(name: str) -> None:
+    root = ElementTree.fromstring(as_svg(EXAMPLES[name]()))
+    assert 200 < float(root.attrib["width"]) <= WIDEST
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_says_its_description_in_the_svg(name: str) -> None:
+    chart = EXAMPLES[name]()
+    root = ElementTree.fromstring(as_svg(chart))
+    assert root.attrib["role"] == "img"
+    assert root.attrib["aria-label"] == chart.description
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_survives_the_way_through_the_notebook_renderer(name: str) -> None:
+    """The Jupyter renderer rebuilds a chart from its specification before it shows it."""
+    chart = EXAMPLES[name]()
+    rebuilt = alt.Chart.from_dict(chart.to_dict())
+    assert as_svg(rebuilt) == as_svg(chart)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_has_a_title_of_the_callers(name: str) -> None:
+    parameters = inspect.signature(getattr(charts, name)).parameters
+    assert parameters["title"].kind is inspect.Parameter.KEYWORD_ONLY

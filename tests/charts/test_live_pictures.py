@@ -1,0 +1,165 @@
+"""The pictures that a student plays with: what the browser computes, and that it follows the hand."""
+
+import copy
+import math
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pytest
+import torch
+from playwright.sync_api import Page, sync_playwright
+
+from course_lib.charts import Picture, attention_over_sentence, softmax_temperature
+from course_lib.charts.temperature import FACTOR
+
+TextsOf = Callable[[Picture], list[str]]
+
+WORDS = ["the", "cat", "saw", "the", "dog"]
+SCORES = torch.tensor([1.5, -0.5, 0.25, 2.0, 0.0], dtype=torch.float64)
+
+
+def _weights() -> torch.Tensor:
+    return torch.softmax(3 * torch.randn(5, 5, generator=torch.Generator().manual_seed(3)), dim=-1)
+
+
+def _turned(chart: Picture, parameter: str, value: Any) -> Picture:
+    """The chart as it looks when the student has set a parameter."""
+    spec = copy.deepcopy(chart.to_dict())
+    found = [param for param in spec["params"] if param["name"] == parameter]
+    assert len(found) == 1
+    found[0]["value"] = value
+    return alt.Chart.from_dict(spec)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 1.0, 4.0, 8.0])
+def test_slider_computes_softmax_and_its_gradient(factor: float, texts_of: TextsOf) -> None:
+    weights = torch.softmax(factor * SCORES, dim=0)
+    jacobian = torch.autograd.functional.jacobian(
+        lambda scores: torch.softmax(scores, dim=0), factor * SCORES
+    )
+    texts = Counter(texts_of(_turned(softmax_temperature(SCORES, WORDS), FACTOR, factor)))
+    for text, count in Counter(f"{weight:.2f}" for weight in weights.tolist()).items():
+        assert texts[text] >= count
+    assert texts[f"{float(jacobian.norm()):.3f}"] == 1
+
+
+@pytest.mark.parametrize("size", [1e3, 1e-3])
+def test_slider_copes_with_huge_and_tiny_scores(size: float, texts_of: TextsOf) -> None:
+    texts = texts_of(softmax_temperature(size * SCORES, WORDS, factor=8))
+    assert not any("NaN" in text or "nan" in text for text in texts)
+    assert ("1.00" if size > 1 else "0.20") in texts
+
+
+def test_slider_stands_where_it_was_put(texts_of: TextsOf) -> None:
+    there = texts_of(softmax_temperature(SCORES, WORDS, factor=4))
+    assert there == texts_of(_turned(softmax_temperature(SCORES, WORDS), FACTOR, 4))
+    assert there != texts_of(softmax_temperature(SCORES, WORDS))
+
+
+def test_keys_are_numbered_without_words(texts_of: TextsOf) -> None:
+    assert {"0", "1", "2", "3", "4"} <= set(texts_of(softmax_temperature(SCORES.bfloat16())))
+
+
+@pytest.mark.parametrize(
+    ("scores", "factor", "message"),
+    [
+        (torch.tensor([1.0, -math.inf]), 1.0, "expected finite numbers"),
+        (torch.zeros(2, 2), 1.0, "scores: expected 1 axes"),
+        (torch.zeros(2), 9.0, "factor: expected 0 to 8, the slider's range, got 9"),
+        (torch.zeros(2), -1.0, "got -1"),
+    ],
+)
+def test_bad_slider(scores: torch.Tensor, factor: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        softmax_temperature(scores, factor=factor)
+
+
+@pytest.mark.parametrize("query", range(5))
+def test_sentence_shows_the_chosen_querys_weights(query: int, texts_of: TextsOf) -> None:
+    expected = Counter(f"{weight:.2f}" for weight in _weights()[query].tolist())
+    chart = attention_over_sentence(_weights(), WORDS, WORDS, start=query)
+    for shown in (
+        chart,
+        _turned(attention_over_sentence(_weights(), WORDS, WORDS), "chosen_query", [{"query": query}]),
+    ):
+        written = Counter(
+            text for text in texts_of(shown) if text.startswith(("0.", "1.0")) and len(text) == 4
+        )
+        assert written == expected
+
+
+def test_sentence_takes_other_keys_than_queries(texts_of: TextsOf) -> None:
+    texts = texts_of(
+        attention_over_sentence(torch.full((2, 3), 1 / 3), ["das", "Tier"], ["the", "animal", "."])
+    )
+    assert {"das", "Tier", "the", "animal", "."} <= set(texts)
+    assert texts.count("0.33") == 3
+
+
+@pytest.mark.parametrize(
+    ("weights", "start", "message"),
+    [
+        (torch.full((5, 5), 1.5), 0, "expected numbers from 0 to 1"),
+        (torch.full((5, 5), math.nan), 0, "expected numbers from 0 to 1"),
+        (torch.full((5, 5), -0.1), 0, "expected numbers from 0 to 1"),
+        (torch.full((5, 5), 0.2), 5, "start: expected a query from 0 to 4, got 5"),
+        (torch.full((4, 5), 0.2), 0, "queries: expected 4 words"),
+        (torch.full((1, 5, 5), 0.2), 0, "weights: expected 2 axes"),
+    ],
+)
+def test_bad_sentences(weights: torch.Tensor, start: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        attention_over_sentence(weights, WORDS, WORDS, start=start)
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    """A page in Chromium that is cut off from the internet."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        context = browser.new_context(offline=True)
+        yield context.new_page()
+        browser.close()
+
+
+def _open(page: Page, chart: Picture, folder: Path) -> None:
+    file = folder / "picture.html"
+    chart.save(str(file), format="html", inline=True, embed_options={"renderer": "svg"})
+    page.goto(file.as_uri())
+    page.wait_for_selector("svg.marks")
+
+
+def _wait_for(page: Page, words: list[str]) -> None:
+    """Wait until the picture writes all these words, each as often as the list has it."""
+    page.wait_for_function(
+        """words => {
+            const shown = Array.from(document.querySelectorAll("svg.marks text"), node => node.textContent);
+            const count = (list, word) => list.filter(other => other === word).length;
+            return words.every(word => count(shown, word) >= count(words, word));
+        }""",
+        arg=words,
+        timeout=20_000,
+    )
+
+
+def test_a_click_on_a_word_and_the_list_choose_the_query(page: Page, tmp_path: Path) -> None:
+    rows = [[f"{weight:.2f}" for weight in row] for row in _weights().tolist()]
+    _open(page, attention_over_sentence(_weights(), WORDS, WORDS, start=0), tmp_path)
+    _wait_for(page, rows[0])
+    page.locator(
+        "svg.marks text", has_text="saw"
+    ).last.click()  # the queries stand above the keys in drawing order
+    _wait_for(page, rows[2])
+    assert page.locator("select").input_value() == "2"
+    page.locator("select").select_option("4")
+    _wait_for(page, rows[4])
+
+
+def test_the_slider_moves_the_bars(page: Page, tmp_path: Path) -> None:
+    _open(page, softmax_temperature(SCORES, WORDS), tmp_path)
+    page.locator("input[type=range]").fill("0")
+    _wait_for(page, ["0.20"] * 5)

@@ -1,0 +1,59 @@
+import re
+from collections.abc import Callable
+
+import altair as alt
+import pytest
+import torch
+from altair.jupyter import JupyterChart
+
+from course_lib.charts import Picture, as_svg, attention_heatmap, found_beside_expected, show_offline
+from course_lib.charts.theme import FONT, NAME
+
+
+def _heatmap() -> Picture:
+    return attention_heatmap(torch.eye(3), list("abc"), list("abc"))
+
+
+@pytest.mark.usefixtures("altair_restored")
+def test_show_offline_shows_a_widget_that_loads_nothing_from_outside() -> None:
+    show_offline()
+    bundle = _heatmap()._repr_mimebundle_()
+    shown = bundle[0] if isinstance(bundle, tuple) else bundle
+    assert "application/vnd.jupyter.widget-view+json" in shown
+    assert alt.theme.active == NAME
+    script = str(JupyterChart._esm)
+    assert len(script) > 500_000  # Vega itself is in it
+    assert not re.search(r'import[^;]{0,200}from\s*"https?:', script)
+
+
+def test_svg_does_not_change_the_theme_of_the_session() -> None:
+    before = alt.theme.active
+    as_svg(_heatmap())
+    assert alt.theme.active == before
+
+
+def test_svgs_on_one_page_share_no_id() -> None:
+    first, second = as_svg(_heatmap()), as_svg(found_beside_expected(torch.randn(9, 9), torch.randn(9, 9)))
+    ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (first, second)]
+    assert all(ids)
+    assert not ids[0] & ids[1]
+    for svg, own in zip((first, second), ids, strict=True):
+        assert set(re.findall(r"url\(#([^)]+)\)", svg)) <= own
+
+
+def test_svg_names_the_font_once() -> None:
+    assert as_svg(_heatmap()).count("font-family") == 1
+    assert FONT in as_svg(_heatmap())
+
+
+def test_svg_escapes_what_callers_write(texts_of: Callable[[Picture], list[str]]) -> None:
+    word = '<b>"&'
+    chart = attention_heatmap(torch.eye(2), [word, "b"], [word, "b"], title=f"Where does {word} look?")
+    assert word in texts_of(chart)
+    assert f"Where does {word} look?" in texts_of(chart)
+    assert "<b>" not in as_svg(chart)
+
+
+def test_pictures_stay_small_enough_for_feedback() -> None:
+    largest = found_beside_expected(torch.randn(16, 16), torch.randn(16, 16))
+    assert len(as_svg(largest)) < 150_000
