@@ -35,7 +35,7 @@ architecture_map(built=[], current=["attention_scores", "attention_weights", "sc
 
 # %% [markdown]
 # This is the whole machine, the paper's figure 1 with its inside showing. What is highlighted is what you build now.
-# By lesson 09 all of it is filled in, and it is yours.
+# By lesson 12 all of it is filled in, and it is yours.
 #
 # Run the next cell once. It imports what your code may use.
 
@@ -169,7 +169,9 @@ for d_k in [1, 4, 16, 64, 256, 1024]:
     for divided, scores in [(True, divided_scores), (False, divided_scores * math.sqrt(d_k))]:
         weights = scores.softmax(dim=-1).squeeze(1)
         jacobian = torch.diag_embed(weights) - weights.unsqueeze(-1) * weights.unsqueeze(-2)
-        for largest, gradient in zip(weights.amax(dim=-1).tolist(), jacobian.norm(dim=(-2, -1)).tolist()):
+        for largest, gradient in zip(
+            weights.amax(dim=-1).tolist(), jacobian.norm(dim=(-2, -1)).tolist(), strict=True
+        ):
             rows.append((d_k, divided, largest, gradient))
 
 softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight", "gradient"]))
@@ -306,7 +308,8 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # come with this course, with a method older than the Transformer: count which words stand within two places of
 # each other, keep the pairs that stand together more often than chance would have it (the logarithm of observed over
 # expected counts, where it is positive), and squeeze the table into 32 numbers a word by a singular value
-# decomposition. Words used in similar ways get similar vectors.
+# decomposition. Words used in similar ways get similar vectors. All are brought to the same length, 5, for now: large
+# enough for clear differences between scores.
 
 # %% tags=["see"]
 from collections import Counter
@@ -329,7 +332,8 @@ for pair, count in counts.items():
 chance = together.sum(1, keepdim=True) * together.sum(0, keepdim=True) / together.sum()
 association = (together / chance).log().clamp(min=0)
 left, size, _ = torch.linalg.svd(association)
-vectors = left[:, :32] * size[:32].sqrt()
+vectors = left[:, :32] * size[:32]
+vectors = 5 * torch.nn.functional.normalize(vectors - vectors.mean(dim=0), dim=-1)
 print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1]} numbers a word")
 
 # %% [markdown]
@@ -340,11 +344,11 @@ print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1
 # you attend, or multiply it: what happens to the weights, and why?
 
 # %% tags=["see"]
-sentence = "a small dog plays with a red ball on the beach".split()
+sentence = "a boy with a blue hat and a girl in a red dress".split()
 x = vectors[[index[word] for word in sentence]]
 output, weights = scaled_dot_product_attention(x, x, x)
 
-attention_over_sentence(weights, sentence, sentence, start=2)
+attention_over_sentence(weights, sentence, sentence, start=1)
 
 # %% tags=["see"]
 attention_heatmap(weights, sentence, sentence)
@@ -352,8 +356,8 @@ attention_heatmap(weights, sentence, sentence)
 # %% [markdown]
 # Look for two things.
 #
-# **Words look at words like themselves.** Nobody told the function about animals, colours or articles. It is all in
-# the vectors, and attention brings it out.
+# **Words look at words like themselves.** The boy looks at the girl, blue at red, the hat at the dress. Nobody told the
+# function about people, colours or clothes. It is all in the vectors, and attention brings it out.
 #
 # **Most of all they look at themselves**, the dark diagonal. Small wonder: query and key are the same vector, and
 # what fits a vector better than itself? To look for something *else*, a word must be able to ask with another vector
@@ -408,8 +412,7 @@ print("largest change of the output:", (same - output).abs().max().item())
 # <details><summary>PyTorch has this built in. Why write it?</summary>
 #
 # `torch.nn.functional.scaled_dot_product_attention` does the same, faster, and the final lab uses it. But it hands
-# back no weights, gives NaN or zeros for an empty row depending on its backend and version, and teaches nothing. You
-# are here to know what is inside.
+# back no weights to look at, and what it does is hidden inside it. You are here to know what is inside.
 #
 # </details>
 #

@@ -1,0 +1,57 @@
+"""A notebook open in JupyterLab, as a student has it before them."""
+
+from playwright.sync_api import Locator, Page, expect
+
+
+class NotebookPage:
+    """What a student does with a notebook."""
+
+    def __init__(self, page: Page, address: str, path: str) -> None:
+        self.page = page
+        page.goto(address.format(path))
+        expect(page.locator(".jp-NotebookPanel .jp-Cell").first).to_be_visible()
+        self._wait_until_idle()
+
+    def cell(self, text: str) -> Locator:
+        """Give the code cell whose input holds this text."""
+        typed = self.page.locator(".jp-InputArea", has_text=text)
+        return self.page.locator(".jp-CodeCell", has=typed).first
+
+    def run_all(self) -> None:
+        """Run all cells from the top, as the menu's Run All Cells does; wait until it stops."""
+        # Not awaited: the command waits for the dialog in turn.
+        self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:restart-run-all') }")
+        self.page.locator(".jp-Dialog button", has_text="Restart").click()
+        self.page.wait_for_timeout(1500)
+        self._wait_until_idle()
+
+    def rewrite(self, cell: Locator, source: str) -> None:
+        """Replace what stands in a cell, by the keyboard."""
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.press("Delete")
+        self.page.keyboard.insert_text(source)
+
+    def validate(self) -> str:
+        """Save, press nbgrader's Validate, and give what its window says."""
+        self.page.keyboard.press("Control+s")
+        self.page.get_by_role("button", name="Validate").first.click()
+        window = self.page.locator(".jp-Dialog")
+        expect(window).to_contain_text("Success", timeout=180_000)
+        return window.inner_text()
+
+    def charts(self) -> Locator:
+        """Give the charts that are drawn."""
+        return self.page.locator(".vega-embed canvas, .vega-embed svg.marks")
+
+    def _wait_until_idle(self) -> None:
+        self.page.wait_for_function(
+            """() => {
+                const panel = window.jupyterapp.shell.currentWidget;
+                const kernel = panel?.sessionContext?.session?.kernel;
+                const waiting = document.querySelectorAll('.jp-InputPrompt');
+                const running = [...waiting].some(prompt => prompt.textContent.includes('*'));
+                return kernel && kernel.status === 'idle' && !running;
+            }""",
+            timeout=180_000,
+        )

@@ -1,0 +1,67 @@
+"""Lesson 01 in JupyterLab: run it, see the charts, make a slip, be told, mend it, validate."""
+
+import os
+from pathlib import Path
+
+import nbformat
+from playwright.sync_api import Page, expect
+
+from course_lib.checks import catalogue
+from course_lib.checks.exercise import Exercise
+from tests.browser.notebook_page import NotebookPage
+
+ROOT = Path(__file__).parents[2]
+NAME = "01-attention/01-attention.ipynb"
+SCREENSHOTS = os.environ.get("COURSE_SCREENSHOTS")
+
+
+def solved_by_a_student(slip: str) -> nbformat.NotebookNode:
+    """The released notebook with all cells filled in, and one slip in the scores."""
+    released = nbformat.read(ROOT / "lessons" / NAME, as_version=4)
+    solved = {cell.id: cell for cell in nbformat.read(ROOT / "solutions" / NAME, as_version=4).cells}
+    for cell in released.cells:
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            cell.source = solved[cell.id].source
+            if cell.id == "attention_scores":
+                cell.source = slip
+    return released
+
+
+def shoot(page: Page, name: str) -> None:
+    if SCREENSHOTS:
+        page.screenshot(path=f"{SCREENSHOTS}/{name}.png")
+
+
+def test_a_student_does_lesson_01(lab: str, page: Page, folder: Path) -> None:
+    exercise = catalogue()["attention_scores"]
+    assert isinstance(exercise, Exercise)
+    not_scaled = next(mistake for mistake in exercise.misconceptions if mistake.name == "not_scaled")
+    (folder / NAME).parent.mkdir()
+    nbformat.write(solved_by_a_student(exercise.source_with(not_scaled)), folder / NAME)
+    notebook = NotebookPage(page, lab, NAME)
+
+    notebook.run_all()
+    check = notebook.cell('check("attention_scores", attention_scores)')
+    expect(check).to_contain_text("✗ attention_scores: the dot products are not divided by the root of d.")
+    expect(check).to_contain_text("Why: A dot product of d random terms")
+    expect(check).not_to_contain_text("Traceback")
+    check.scroll_into_view_if_needed()
+    shoot(page, "01-slip")
+
+    notebook.rewrite(notebook.cell("def attention_scores"), exercise.source)
+    notebook.run_all()
+    expect(check).to_contain_text("✓ attention_scores: right")
+    for name in ("attention_weights", "scaled_dot_product_attention"):
+        expect(notebook.cell(f'check("{name}", {name}')).to_contain_text(f"✓ {name}: right")
+    expect(notebook.charts()).to_have_count(8)
+    for number in range(8):
+        chart = notebook.charts().nth(number)
+        chart.scroll_into_view_if_needed()
+        box = chart.bounding_box()
+        assert box is not None
+        assert box["width"] > 200
+        assert box["height"] > 100
+        shoot(page, f"01-chart-{number}")
+
+    assert "Success" in notebook.validate()
+    shoot(page, "01-validated")
