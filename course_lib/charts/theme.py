@@ -93,7 +93,9 @@ def show_offline() -> None:
     """
     alt.theme.enable(NAME)
     menu = {"export": True, "source": False, "compiled": False, "editor": False}
-    alt.renderers.enable("jupyter", offline=True, embed_options={"actions": menu})
+    # On canvases: SVG pictures name their clipping areas alike, and on one page take each other's.
+    options = {"actions": menu, "renderer": "canvas"}
+    alt.renderers.enable("jupyter", offline=True, embed_options=options)
 
 
 def as_svg(chart: Picture) -> str:

@@ -1,0 +1,116 @@
+"""The house's conventions, kept by a test rather than by prose."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOP = {"lessons", "solutions", "autograder", "course_lib", "tests", "environment.yml", "README.md"}
+NO_NAMES = {"utils", "util", "misc", "helpers", "helper", "common"}
+
+
+def files(*suffixes: str) -> list[Path]:
+    """What git tracks or would track."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    paths = [ROOT / name for name in listed if (ROOT / name).is_file()]
+    return [path for path in paths if not suffixes or path.suffix in suffixes]
+
+
+def imports(path: Path) -> set[str]:
+    """The modules that a file imports, also inside its functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def test_the_top_level_is_the_given_one_and_tool_files() -> None:
+    tools = {".ci", ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}
+    tools |= {"Makefile", "pyproject.toml", "requirements.lock"}
+    assert {path.relative_to(ROOT).parts[0] for path in files()} == TOP | tools
+
+
+def test_names_say_what_is_inside() -> None:
+    parts = {part for path in files(".py") for part in (*path.relative_to(ROOT).parts[:-1], path.stem)}
+    assert not parts & NO_NAMES
+
+
+@pytest.mark.parametrize(
+    ("package", "may_not_import"),
+    [
+        (
+            "course_lib/transformer",
+            ("course_lib.checks", "course_lib.charts", "course_lib.translation", "autograder"),
+        ),
+        ("course_lib/translation", ("course_lib.checks", "course_lib.charts", "autograder")),
+        (
+            "course_lib/charts",
+            ("course_lib.transformer", "course_lib.checks", "course_lib.translation", "autograder"),
+        ),
+        ("course_lib/checks", ("autograder",)),
+        ("course_lib/translation", ("jupyterlab", "nbgrader", "nbformat", "IPython", "altair", "pandas")),
+        ("course_lib", ("tests", "lessons", "solutions")),
+        ("autograder", ("tests", "lessons", "solutions")),
+    ],
+)
+def test_arrows_point_one_way(package: str, may_not_import: tuple[str, ...]) -> None:
+    for path in files(".py"):
+        if path.is_relative_to(ROOT / package):
+            for name in imports(path):
+                for other in may_not_import:
+                    assert name != other, f"{path} imports {name}"
+                    assert not name.startswith(f"{other}."), f"{path} imports {name}"
+
+
+def test_the_lab_and_the_reference_need_no_notebooks() -> None:
+    """They import where Jupyter, nbgrader, spaCy and altair are not installed, as on a cluster node."""
+    code = """
+import importlib.abc, sys
+absent = {"jupyterlab", "nbgrader", "nbformat", "IPython", "altair", "spacy", "pandas"}
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"{name} is not on a cluster node")
+sys.meta_path.insert(0, Absent())
+import course_lib.transformer, course_lib.translation.train
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_files_are_small() -> None:
+    large = [(path.name, path.stat().st_size) for path in files() if path.stat().st_size > 500_000]
+    assert not large
+
+
+def test_notebooks_are_kept_without_outputs() -> None:
+    notebooks = files(".ipynb")
+    assert notebooks
+    for path in notebooks:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        assert not [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")], path
+
+
+def test_nothing_names_the_machine_it_was_written_on() -> None:
+    here = [str(ROOT) + "/", str(ROOT.parent) + "/", str(Path.home()) + "/"]
+    for path in files(".py", ".md", ".toml", ".yml", ".yaml", ".ipynb", ".lock", ".sh", ".csv"):
+        text = path.read_text(encoding="utf-8")
+        assert not [folder for folder in here if folder != "//" and folder in text], path
+
+
+def test_every_dependency_says_why() -> None:
+    """One line of reason beside each package that the course did not have to have."""
+    given = {"jupyterlab", "pytest", "torch"}
+    lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+    packages = [line.strip() for line in lines if line.startswith('    "') and ">=" in line]
+    assert packages
+    for line in packages:
+        name = line.strip('"').partition(">=")[0]
+        assert "#" in line or name in given, line
