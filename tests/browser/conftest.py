@@ -39,6 +39,9 @@ def lab(folder: Path, tmp_path: Path) -> Iterator[str]:
     # All cells are on the page, also those that are scrolled away.
     _set(tmp_path / "settings", "notebook-extension/tracker", '{"windowingMode": "none"}')
     _set(tmp_path / "settings", "apputils-extension/notification", '{"fetchNews": "false"}')
+    # What Validate runs: importing torch may take longer than nbgrader's 30 seconds on two busy cores.
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "nbgrader_config.py").write_text("get_config().Execute.timeout = 120\n")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -57,6 +57,7 @@ def test_a_student_does_lesson_01(lab: str, page: Page, folder: Path) -> None:
     for number in range(8):
         chart = notebook.charts().nth(number)
         chart.scroll_into_view_if_needed()
+        assert chart.evaluate("node => node.tagName") == "CANVAS"  # see course_lib.charts.theme
         box = chart.bounding_box()
         assert box is not None
         assert box["width"] > 200
