@@ -11,7 +11,7 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
 
     Floating entries are averaged in float64 and handed back in their own dtype; others (counters, say) are
     taken from the last. What comes back shares no memory with what went in. Raises ValueError where there is
-    nothing to average, or the names differ.
+    nothing to average, or names or shapes differ.
     """
     states = list(state_dicts)
     if not states:
@@ -22,6 +22,10 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
             raise ValueError(
                 f"checkpoint {number} holds other entries than the first: {', '.join(different)}"
             )
+        for name in names:
+            if state[name].shape != states[0][name].shape:
+                shapes = f"{tuple(state[name].shape)}, and in the first {tuple(states[0][name].shape)}"
+                raise ValueError(f"in checkpoint {number}, {name} has the shape {shapes}")
     return {name: _average([state[name] for state in states]) for name in names}
 
 

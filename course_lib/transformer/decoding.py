@@ -1,7 +1,7 @@
 """From a trained model to sentences: greedy decoding, and beam search as in section 6.1 of the paper.
 
-Both work with any model that has `encode`, `decode` and `generator`; so they compute the whole prefix anew for
-each token.
+Both work with any model that has `encode`, `decode` and `generator`; so they compute the whole prefix anew
+for each token.
 """
 
 from collections.abc import Iterator

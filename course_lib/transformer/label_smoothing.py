@@ -33,4 +33,6 @@ class LabelSmoothingLoss(nn.Module):
         """Give the mean loss in nats a token; zero where every label is padding."""
         targets = smooth_targets(labels, self.vocab_size, self.pad_id, self.smoothing).to(logits.dtype)
         real_tokens = (labels != self.pad_id).sum().clamp(min=1)
-        return -(targets * logits.log_softmax(dim=-1)).sum() / real_tokens
+        costs = -targets * logits.log_softmax(dim=-1)
+        # A class that the model rules out costs nothing where no probability lies; 0 times infinity is NaN.
+        return costs.masked_fill(targets == 0, 0.0).sum() / real_tokens

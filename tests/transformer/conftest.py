@@ -1,0 +1,36 @@
+"""For the tests of the reference: fixed random numbers, and every warning an error."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jaxtyping
+import pytest
+import torch
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.filterwarnings("error"))
+
+
+@pytest.fixture(autouse=True)
+def _fixed_random_numbers() -> None:
+    torch.manual_seed(20170612)
+
+
+@pytest.fixture
+def shapes_unchecked() -> Iterator[None]:
+    """Run the reference as its users do, who have no import hook to stop a wrong shape."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture(params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+def device(request: pytest.FixtureRequest) -> str:
+    """The processor, and a graphics card where there is one."""
+    return request.param

@@ -1,0 +1,85 @@
+"""Random tensors, masks, sentences and modules for the tests, in float64."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from course_lib.transformer import Transformer, TransformerConfig
+
+Module = TypeVar("Module", bound=nn.Module)
+
+#: The ids of the padding, start and end symbols in all tests that decode or train.
+PAD, START, END = 0, 1, 2
+
+#: For hypothesis: what to seed torch's generator with, so that an example can be played again.
+seeds = st.integers(0, 2**31)
+
+
+def numbers(*shape: int) -> Tensor:
+    """Draw from the standard normal distribution."""
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def leaves(*shapes: tuple[int, ...]) -> list[Tensor]:
+    """Draw tensors that collect gradients."""
+    return [numbers(*shape).requires_grad_() for shape in shapes]
+
+
+def random_mask(*shape: int) -> Tensor:
+    """Allow about half of the keys, and to every query at least one."""
+    mask = torch.rand(*shape) < 0.5
+    mask.scatter_(-1, torch.randint(shape[-1], (*shape[:-1], 1)), True)
+    return mask
+
+
+def sentences(lengths: Iterable[int], vocabulary: int = 11, pad_id: int = PAD) -> Tensor:
+    """Draw sentences of these lengths from the ids that are no special symbol, padded to the longest."""
+    lengths = list(lengths)
+    tokens = torch.randint(3, vocabulary, (len(lengths), max(lengths)))
+    for row, length in zip(tokens, lengths, strict=True):
+        row[length:] = pad_id
+    return tokens
+
+
+def sentences_from(seed: int, lengths: Iterable[int]) -> Tensor:
+    """Draw the sentences that belong to this seed."""
+    torch.manual_seed(seed)
+    return sentences(lengths)
+
+
+def batches(shortest: int = 1) -> st.SearchStrategy[Tensor]:
+    """For hypothesis: one to four padded sentences, each of at most six tokens."""
+    return st.builds(sentences_from, seeds, st.lists(st.integers(shortest, 6), min_size=1, max_size=4))
+
+
+def with_random_weights(module: Module, spread: float = 0.5) -> Module:
+    """Move every weight away from its start, biases and norms too, and compute in float64."""
+    module.double()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=spread)
+    return module
+
+
+def small_transformer(vocabulary: int = 11, spread: float | None = 0.5, **settings: Any) -> Transformer:
+    """Build a model of two layers, without dropout unless told. `spread=None` keeps its own first weights."""
+    sizes = {"layers": 2, "d_model": 8, "heads": 2, "d_ff": 12, "dropout": 0.0} | settings
+    model = Transformer(vocabulary, vocabulary, TransformerConfig(**sizes)).double()
+    return model if spread is None else with_random_weights(model, spread)
+
+
+def assert_close(actual: Tensor, expected: Tensor, rtol: float = 1e-9, atol: float = 1e-11) -> None:
+    """Compare values, shape, dtype and device; far tighter than float32, unless told."""
+    torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol)
+
+
+@contextmanager
+def unchanged(*tensors: Tensor) -> Iterator[None]:
+    """Refuse a body that writes into one of these."""
+    before = [tensor.detach().clone() for tensor in tensors]
+    yield
+    for tensor, old in zip(tensors, before, strict=True):
+        assert torch.equal(tensor, old), "an input was written into"
