@@ -1,0 +1,1 @@
+"""The translation lab: corpora, subwords, batches, training over processes, checkpoints, decoding, scores."""

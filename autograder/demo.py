@@ -1,0 +1,187 @@
+"""Play a class and train a translator, with the ordinary commands: `python -m autograder.demo`.
+
+All of it happens in `runs/demo`: the instructor's own gradebook and submissions are not touched.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+from nbgrader.api import Grade, Gradebook
+from rich.console import Console
+from rich.table import Table
+
+from autograder.build import COURSE
+from autograder.errors import CourseError
+from autograder.example_class import Submission, hand_in
+from autograder.feedback import CHECK_ERROR
+from autograder.manifest import SOURCES, Lesson, load_manifest
+
+#: The lesson that the class has worked on, by its place in the manifest.
+LESSON = 0
+
+#: What a check prints in front of a verdict that is not "right".
+NOT_RIGHT = ("✗", "○")
+
+
+def main() -> int:
+    """Run all steps; the first that fails ends the demo with its exit code."""
+    console = Console()
+    folder = COURSE / "runs" / "demo"
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        play_class(console, COURSE, folder / "class")
+        _train(console, folder / "translation")
+        _say_where_to_look(console, folder)
+    except StepFailedError as failed:
+        console.print(f"\n[bold red]The demo stops here:[/] {failed}")
+        return failed.code
+    except CourseError as error:
+        console.print(f"\n[bold red]The lessons' sources are not in order:[/]\n{error}", highlight=False)
+        return 1
+    return 0
+
+
+class StepFailedError(Exception):
+    """A command of the demo ended with an exit code other than 0."""
+
+    def __init__(self, command: str, code: int) -> None:
+        self.code = code
+        super().__init__(f"`{command}` ended with exit code {code}")
+
+
+def copy_course(course: Path, into: Path) -> None:
+    """Copy what an instructor needs to grade: the sources and nbgrader's configuration."""
+    shutil.copytree(
+        course / SOURCES, into / SOURCES, ignore=shutil.ignore_patterns("*.ipynb", ".ipynb_checkpoints")
+    )
+    (into / "autograder").mkdir()
+    shutil.copyfile(course / "autograder" / "nbgrader_config.py", into / "autograder" / "nbgrader_config.py")
+
+
+def play_class(console: Console, course: Path, into: Path) -> None:
+    """Release, hand in, grade, give feedback and export, in a copy of a course, with nbgrader's commands.
+
+    Raises StepFailedError where one of them fails.
+    """
+    copy_course(course, into)
+    lesson = load_manifest(into).lesson[LESSON]
+    desk = into / "autograder"
+
+    console.rule(f"[bold]A class does lesson {lesson.name}")
+    console.print("The instructor works in the folder of nbgrader_config.py, and releases the lesson:")
+    _step(console, desk, "nbgrader", "generate_assignment", lesson.name)
+    submissions = hand_in(into, lesson)
+    console.print(f"{len(submissions)} students hand something in. It is graded:")
+    _step(console, desk, "nbgrader", "autograde", lesson.name)
+    console.print("Each student gets a page with points, verdicts and pictures, but no hidden tests:")
+    _step(console, desk, "nbgrader", "generate_feedback", lesson.name)
+    console.print("And the scores leave for the examinations office:")
+    _step(console, desk, "nbgrader", "export", "--to", "grades.csv")
+    console.print("\nWhat each student did, and the first thing that the checks found:")
+    _say_verdicts(console, desk, lesson, submissions)
+    console.print(score_table(desk, lesson, submissions))
+    console.print("A dot waits for a person, who opens Formgrader in JupyterLab.\n")
+
+
+def _train(console: Console, folder: Path) -> None:
+    console.rule(
+        "[bold]Two processes train a German-English translator on the captions that come with the course"
+    )
+    shown = folder.relative_to(COURSE)
+    _step(
+        console,
+        COURSE,
+        *("torchrun", "--nproc-per-node=2", "-m", "course_lib.translation.train", "captions"),
+        f"run_folder={shown}",
+        speaks=True,
+    )
+
+
+def _say_where_to_look(console: Console, folder: Path) -> None:
+    console.rule("[bold]Where to look")
+    shown = folder.relative_to(COURSE)
+    console.print(f"Scores of the class: {shown}/class/autograder/grades.csv", highlight=False)
+    for page in sorted((folder / "class" / "autograder" / "feedback").rglob("*.html")):
+        console.print(f"Feedback:            {page.relative_to(COURSE)}", highlight=False, soft_wrap=True)
+    console.print(f"To grade by hand:    cd {shown}/class/autograder && jupyter lab", highlight=False)
+    console.print(f"Translations:        {shown}/translation/translations.txt", highlight=False)
+    console.print(f"Losses and speed:    {shown}/translation/metrics.jsonl", highlight=False)
+    console.print("Next: `make lab` opens the lessons. README.md says what else there is.")
+
+
+def _step(console: Console, folder: Path, *command: str, speaks: bool = False) -> None:
+    """Run a command in a folder. What it says is shown where it fails, or where it speaks for itself."""
+    line = " ".join(command)
+    console.print(f"  [bold cyan]$ {line}[/]", highlight=False, soft_wrap=True)
+    program = Path(sys.executable).with_name(command[0])
+    own_gradebook = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
+    start = time.perf_counter()
+    if speaks:
+        code, said = subprocess.run([program, *command[1:]], cwd=folder, check=False).returncode, ""
+    else:
+        with console.status(f"{line} ..."):
+            done = subprocess.run(
+                [program, *command[1:]],
+                cwd=folder,
+                check=False,
+                env=own_gradebook,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        code, said = done.returncode, done.stdout
+    if code != 0:
+        console.print(said, markup=False, highlight=False)
+        raise StepFailedError(line, code)
+    console.print(f"    [dim]{time.perf_counter() - start:.0f} s[/]", highlight=False)
+
+
+def score_table(desk: Path, lesson: Lesson, submissions: Sequence[Submission]) -> Table:
+    """Read the gradebook: a column for each student, a row for each thing that gives points."""
+    table = Table(title=f"\n{lesson.title}: points", title_justify="left")
+    table.add_column("")
+    table.add_column("of", justify="right")
+    grades: list[dict[str, Grade]] = []
+    with Gradebook(f"sqlite:///{desk}/gradebook.db") as gradebook:
+        for submission in submissions:
+            table.add_column(submission.student, justify="right")
+            graded = gradebook.find_submission_notebook(lesson.name, lesson.name, submission.student)
+            grades.append({grade.name: grade for grade in graded.grades})
+        for name, points in lesson.points.items():
+            cells = ("·" if given[name].needs_manual_grade else f"{given[name].score:g}" for given in grades)
+            table.add_row(name.removeprefix("check_"), f"{points:g}", *cells)
+        sums = (f"{sum(grade.score for grade in given.values()):g}" for given in grades)
+        table.add_section()
+        table.add_row("score", f"{sum(lesson.points.values()):g}", *sums, style="bold")
+    return table
+
+
+def _say_verdicts(console: Console, desk: Path, lesson: Lesson, submissions: Sequence[Submission]) -> None:
+    for submission in submissions:
+        notebook = desk / "autograded" / submission.student / lesson.name / f"{lesson.name}.ipynb"
+        console.print(f"  [bold]{submission.student}[/] {submission.did}", highlight=False, soft_wrap=True)
+        console.print(f"    {first_verdict(notebook)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def first_verdict(notebook: Path) -> str:
+    """Find the first line that a check said about something that is not right."""
+    for cell in nbformat.read(notebook, as_version=4).cells:
+        if not cell.id.startswith("check_"):
+            continue
+        for output in cell.outputs:
+            failed = output.output_type == "error"
+            text = f"{output.ename}: {output.evalue}" if failed else output.get("text", "")
+            first_line = text.removeprefix(f"{CHECK_ERROR}: ").partition("\n")[0]
+            if failed or first_line.startswith(NOT_RIGHT):
+                return first_line
+    return "✓ all right"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""Files that are either whole or not there, whenever the process is killed."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file beside `path`, and give it that name once it is whole and on the disk.
+
+    Where the body raises, the temporary file is removed and `path` stays as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def atomic_write_text(path: Path, text: str) -> None:
+    """Write `text` in UTF-8 to `path`, whole or not at all."""
+    with atomic_write(path) as file:
+        file.write(text.encode("utf-8"))

@@ -1,0 +1,46 @@
+"""Byte-pair encoding, the learning half: lesson 10, and section 5.1 of "Attention Is All You Need"."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from itertools import pairwise
+
+
+def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[str, str]]:
+    """Find up to `count` pairs of neighbouring symbols to merge, in the order in which to merge them.
+
+    Sennrich et al. 2016 (arXiv 1508.07909), section 3.2, as cited in section 5.1. `words` says how often each
+    word occurs. A word starts as its characters; each time the most frequent pair becomes one symbol
+    everywhere, of equally frequent pairs the smallest. Ends early when no word has two symbols left.
+    """
+    symbols = {word: list(word) for word in words}
+    pair_counts: Counter[tuple[str, str]] = Counter()
+    words_with: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for word, letters in symbols.items():
+        for pair in pairwise(letters):
+            pair_counts[pair] += words[word]
+            words_with[pair].add(word)
+
+    merges: list[tuple[str, str]] = []
+    while len(merges) < count:
+        pair_counts = +pair_counts  # Without the pairs that no word holds any more.
+        if not pair_counts:
+            break
+        best = min(pair_counts, key=lambda pair: (-pair_counts[pair], pair))
+        merges.append(best)
+        # Only the words that hold the pair change, so only their pairs are counted anew.
+        for word in words_with.pop(best):
+            old, new = symbols[word], []
+            position = 0
+            while position < len(old):
+                width = 2 if tuple(old[position : position + 2]) == best else 1
+                new.append("".join(old[position : position + width]))
+                position += width
+            symbols[word] = new
+            for pair in pairwise(old):
+                pair_counts[pair] -= words[word]
+                if pair != best:
+                    words_with[pair].discard(word)
+            for pair in pairwise(new):
+                pair_counts[pair] += words[word]
+                words_with[pair].add(word)
+    return merges

@@ -1,0 +1,63 @@
+"""How a run shows that it moves: a bar in a terminal, plain lines in a file."""
+
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+class RunDisplay:
+    """The first process's words to the user; the other processes have a silent one."""
+
+    def __init__(self, updates: int, done: int, speaks: bool) -> None:
+        self._console = Console(quiet=not speaks, soft_wrap=True, highlight=False, markup=False)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            console=self._console,
+            disable=not (speaks and self._console.is_terminal),
+        )
+        self._task = self._bar.add_task("updates", total=updates, completed=done, numbers="")
+
+    def __enter__(self) -> "RunDisplay":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def advance(self) -> None:
+        """Count one update."""
+        self._bar.advance(self._task)
+
+    def numbers(self, row: dict[str, Any], stays: bool) -> None:
+        """Show a row of metrics: as a line where it stays or there is no bar, else beside the bar."""
+        text = "  ".join(f"{name} {_short(value)}" for name, value in row.items())
+        if stays or self._bar.disable:
+            self._console.print(text)
+        else:
+            self._bar.update(self._task, numbers=text)
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        self._console.print(text)
+
+
+def _short(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

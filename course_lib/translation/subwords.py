@@ -1,0 +1,85 @@
+"""Subwords shared by both languages: byte-pair encoding by `tokenizers`, section 5.1 of the paper."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from course_lib.translation.atomic_files import atomic_write_text
+from course_lib.translation.errors import BadInputError
+
+PAD, START, END, UNKNOWN = "<pad>", "<start>", "<end>", "<unknown>"
+
+
+class Subwords:
+    """A vocabulary of byte-level subwords, and the way from text to ids and back.
+
+    Bytes are the smallest symbols, so every text can be written, and decoding gives it back letter by letter:
+    no detokeniser stands between the translation and its score. `pad_id`, `start_id`, `end_id` and
+    `unknown_id` are the first four ids; text never becomes one of them, not even text that spells "<pad>".
+    """
+
+    pad_id, start_id, end_id, unknown_id = range(4)
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        # Text that spells a special symbol is text. This setting isn't saved with the tokenizer.
+        self._tokenizer.encode_special_tokens = True
+
+    @classmethod
+    def learn(cls, sentences: Iterable[str], size: int) -> "Subwords":
+        """Learn the merges from the sentences of the training split.
+
+        The same sentences give the same subwords. A small corpus may run out of pairs to merge: then there
+        are fewer than `size`.
+        """
+        tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
+        # The space before a word belongs to it, and the first word of a sentence gets one too.
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=size,
+            special_tokens=[PAD, START, END, UNKNOWN],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(sentences, trainer)
+        return cls(tokenizer)
+
+    @classmethod
+    def load(cls, path: Path) -> "Subwords":
+        """Read what `save` wrote. Raises BadInputError where that isn't possible."""
+        try:
+            tokenizer = Tokenizer.from_str(path.read_text("utf-8"))
+        except OSError as error:
+            raise BadInputError(
+                f"{path}: expected the run's vocabulary, but it cannot be read ({error.strerror})"
+            ) from None
+        except Exception:  # The library raises no class of its own.
+            raise BadInputError(
+                f"{path}: expected a vocabulary written by a run, came something else"
+            ) from None
+        return cls(tokenizer)
+
+    def save(self, path: Path) -> None:
+        """Write everything as one JSON file, whole or not at all."""
+        atomic_write_text(path, self._tokenizer.to_str(pretty=True))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash that two vocabularies share only where they are the same."""
+        return hashlib.sha256(self._tokenizer.to_str().encode("utf-8")).hexdigest()
+
+    def __len__(self) -> int:
+        return self._tokenizer.get_vocab_size()
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Give each sentence its ids, without start and end."""
+        encodings = self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Give each list of ids its text; start, end and padding leave no trace."""
+        texts = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=True)
+        return [text.removeprefix(" ") for text in texts]

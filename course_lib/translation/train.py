@@ -1,0 +1,88 @@
+"""The command that trains a translator, alone or under torchrun.
+
+    python -m course_lib.translation.train CONFIG [section.key=value ...]
+    torchrun --nproc-per-node=2 -m course_lib.translation.train CONFIG [section.key=value ...]
+
+A run that was stopped goes on where it was: give the same command again.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from course_lib.translation.config import describe_keys, load_config, provided_configs
+from course_lib.translation.distributed import (
+    FirstRefusedError,
+    Place,
+    end_together,
+    first_then_rest,
+    process_group,
+)
+from course_lib.translation.errors import BadInputError
+from course_lib.translation.run import Result, train
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+SAMPLES = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and give its exit code: 0 done, 2 bad input (one line says what), 130 interrupted."""
+    given = _parser().parse_args(arguments)
+    with process_group() as place:
+        try:
+            config = first_then_rest(place, lambda: load_config(given.config, given.overrides))
+            result = train(config, place)
+        except BadInputError as error:
+            _refuse(error, place)
+            return BAD_INPUT
+        except KeyboardInterrupt:
+            if place.is_first:
+                print("\nStopped. The same command goes on from the latest checkpoint.", file=sys.stderr)
+            return INTERRUPTED
+    if place.is_first:
+        print(_summary(result))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m course_lib.translation.train",
+        description="Train a German-English translator. A run that was stopped goes on where it was.",
+        epilog=f"keys [default]:\n{describe_keys()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "config",
+        metavar="CONFIG",
+        help=f"a YAML file, or the name of a provided config: {', '.join(provided_configs())}",
+    )
+    parser.add_argument(
+        "overrides", metavar="section.key=value", nargs="*", help="values that replace those of the config"
+    )
+    return parser
+
+
+def _refuse(error: BadInputError, place: Place) -> None:
+    if not isinstance(error, FirstRefusedError):
+        speaker = "train" if place.is_first else f"train, process {place.rank}"
+        print(f"{speaker}: {error}", file=sys.stderr, flush=True)
+    end_together(place)
+
+
+def _summary(result: Result) -> str:
+    lines = []
+    for source, translation, reference in list(
+        zip(result.sources, result.translations, result.references, strict=True)
+    )[:SAMPLES]:
+        lines += [f"  German:     {source}", f"  translated: {translation}", f"  reference:  {reference}", ""]
+    lines += [
+        f"BLEU {result.score.bleu:.1f} on {len(result.sources)} test sentences ({result.score.signature})",
+        f"Translations: {result.folder.translations}",
+        f"Metrics:      {result.folder.metrics}",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

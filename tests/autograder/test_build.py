@@ -1,0 +1,255 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from small_course import LESSON, SmallCourse, cell_of
+
+import course_lib
+from autograder.build import build, main
+from autograder.errors import CourseError
+from autograder.freshness import refresh
+
+CLASS_EXERCISE = """
+[[lesson.exercise]]
+name = "MultiHeadAttention"
+points = 6
+hints = ["one", "two", "three"]
+write = ["__init__", "forward"]
+"""
+
+CLASS_CELLS = """
+# %% build="MultiHeadAttention"
+### BEGIN SOLUTION course_lib.transformer.multi_head:MultiHeadAttention
+
+# %% [markdown] hints="MultiHeadAttention"
+
+# %% check="MultiHeadAttention"
+
+# %% [markdown]
+# Why the root?
+"""
+
+
+def test_students_get_stubs_that_name_their_exercise(small: SmallCourse) -> None:
+    build(small.root)
+    notebook = small.released()
+    nbformat.validate(notebook)
+    assert cell_of(notebook, "predict_spread").source == (
+        "# How far do the dot products of two vectors of 64 numbers spread?\n"
+        "predict_spread = None  # your number here"
+    )
+    written, _, stub = cell_of(notebook, "attention_scores").source.rpartition("\n")
+    assert written.startswith("def attention_scores(\n")
+    assert written.endswith('"""')
+    assert stub == (
+        '    raise NotImplementedError("attention_scores is yours to write: lesson 01, exercise 1 of 1")'
+    )
+    assert cell_of(notebook, "check_attention_scores").source == (
+        'check("attention_scores", attention_scores, '
+        'may_not_call=["torch.nn.functional.scaled_dot_product_attention"])'
+    )
+    assert cell_of(notebook, "check_predict_spread").source == 'check("predict_spread", predict_spread)'
+    assert cell_of(notebook, "explain_root").source == "*Your answer here.*"
+    assert cell_of(notebook, "hints_attention_scores").source.count("<details>") == 3
+
+
+def test_each_method_of_a_class_gets_its_own_stub(small: SmallCourse) -> None:
+    small.change_manifest("\n[[lesson.explanation]]", CLASS_EXERCISE + "\n[[lesson.explanation]]")
+    small.change_source("\n# %% [markdown]\n# Why the root?\n", CLASS_CELLS)
+    build(small.root)
+    source = cell_of(small.released(), "MultiHeadAttention").source
+    assert '"MultiHeadAttention.__init__ is yours to write: lesson 01, exercise 2 of 2"' in source
+    assert '"MultiHeadAttention.forward is yours to write: lesson 01, exercise 2 of 2"' in source
+    assert source.count("raise NotImplementedError") == 2
+    assert "nn.Linear" not in source
+    assert '"""Project, split, attend in every head, merge, project.' in source
+    compile(source, "cell", "exec")
+
+
+def test_the_solution_notebook_grades_with_hidden_numbers(small: SmallCourse) -> None:
+    build(small.root)
+    notebook = small.solution()
+    assert cell_of(notebook, "check_attention_scores").source == (
+        "### BEGIN HIDDEN TESTS\n"
+        "from course_lib.checks import grading\n"
+        'grading(points=4, seed=5, costs={"not_scaled": 2.5})\n'
+        "### END HIDDEN TESTS\n"
+        'check("attention_scores", attention_scores, '
+        'may_not_call=["torch.nn.functional.scaled_dot_product_attention"])'
+    )
+    assert "predict_spread = 8.0" in cell_of(notebook, "predict_spread").source
+    assert "MARK SCHEME" in cell_of(notebook, "explain_root").source
+
+
+def test_cells_have_ids_that_stay(small: SmallCourse) -> None:
+    build(small.root)
+    assert [cell.id for cell in small.released().cells] == [
+        "01-scores-text-1",
+        "setup",
+        "predict_spread",
+        "check_predict_spread",
+        "attention_scores",
+        "hints_attention_scores",
+        "check_attention_scores",
+        "01-scores-see-1",
+        "01-scores-code-1",
+        "01-scores-text-2",
+        "explain_root",
+    ]
+
+
+def test_which_cells_nbgrader_locks_and_grades(small: SmallCourse) -> None:
+    build(small.root)
+    kinds = {}
+    for cell in small.released().cells:
+        if "nbgrader" in cell.metadata:
+            meta = cell.metadata.nbgrader
+            assert meta.grade_id == cell.id
+            kinds[cell.id] = (meta.grade, meta.solution, meta.locked, meta.get("points"))
+    assert kinds == {
+        "setup": (False, False, True, None),
+        "predict_spread": (False, True, False, None),
+        "check_predict_spread": (True, False, True, 1),
+        "attention_scores": (False, True, False, None),
+        "check_attention_scores": (True, False, True, 4),
+        "explain_root": (True, True, False, 2),
+    }
+
+
+def test_the_notebook_carries_the_course_version_and_no_trace_of_its_source(small: SmallCourse) -> None:
+    build(small.root)
+    assert small.released().metadata == {
+        "course": {"lesson": LESSON, "version": course_lib.__version__},
+        "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    }
+
+
+def test_files_beside_the_lessons_are_handed_out_and_sources_are_not(small: SmallCourse) -> None:
+    build(small.root)
+    lessons = small.root / "lessons"
+    found = {path.relative_to(lessons).as_posix() for path in lessons.rglob("*") if path.is_file()}
+    assert found == {"AGENTS.md", f"{LESSON}/{LESSON}.ipynb", f"{LESSON}/data/words.txt"}
+    assert (lessons / "AGENTS.md").read_bytes() == (small.root / "solutions/AGENTS.md").read_bytes()
+
+
+def test_only_what_changed_is_written(small: SmallCourse) -> None:
+    assert build(small.root) == [
+        f"lessons/{name}" for name in (f"{LESSON}/{LESSON}.ipynb", f"{LESSON}/data/words.txt", "AGENTS.md")
+    ]
+    assert build(small.root) == []
+    small.change_source("# # A small lesson", "# # Another lesson")
+    assert build(small.root) == [f"lessons/{LESSON}/{LESSON}.ipynb"]
+    assert small.released().cells[0].source == "# Another lesson"
+
+
+def test_nbgraders_own_command_gives_the_same_bytes(small: SmallCourse) -> None:
+    build(small.root)
+    lessons = small.root / "lessons"
+    built = {path: path.read_bytes() for path in lessons.rglob("*") if path.is_file()}
+    # As in a fresh clone: lessons/ is there, the solution notebooks and the gradebook are not.
+    (small.root / "solutions" / LESSON / f"{LESSON}.ipynb").unlink()
+    done = nbgrader(small.root, "generate_assignment", LESSON)
+    assert done.returncode == 0, done.stderr
+    assert {path: path.read_bytes() for path in lessons.rglob("*") if path.is_file()} == built
+    assert (small.root / "autograder/gradebook.db").is_file()
+
+
+def test_nbgraders_commands_refuse_a_source_that_is_not_in_order(small: SmallCourse) -> None:
+    build(small.root)
+    small.change_source('# %% check="predict_spread"\n', "")
+    done = nbgrader(small.root, "generate_assignment", LESSON)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "The lessons' sources are not in order:",
+        "solutions/01-scores/01-scores.py: the manifest has predict_spread, but no cell "
+        'check="predict_spread" is there; add it',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (":attention_scores", ":attention_socres", "is not called attention_scores"),
+        ("transformer.attention:", "transformer.atention:", "no module 'course_lib.transformer.atention'"),
+        ("### BEGIN SOLUTION course", "### SOLUTION course", "its body must be the one line"),
+        (
+            "attention:attention_scores\n",
+            "attention:attention_scores\nx = 1\n",
+            "its body must be the one line",
+        ),
+        ("# How far do", "answer = 8  # How far do", "its body must be the question, as lines of comment"),
+        (
+            'check="predict_spread"\n',
+            'check="predict_spread"\n1 + 1\n',
+            "its body is generated; leave it empty",
+        ),
+        ("# ### END MARK SCHEME\n", "", "it needs a model answer, and below it a mark scheme"),
+        ("# The variances of independent products add up.\n", "", "it needs a model answer, and below it"),
+    ],
+)
+def test_a_cell_that_cannot_be_built_is_named(small: SmallCourse, old: str, new: str, says: str) -> None:
+    small.change_source(old, new)
+    with pytest.raises(CourseError) as refused:
+        build(small.root)
+    [problem] = refused.value.problems
+    assert problem.startswith("solutions/01-scores/01-scores.py, cell ")
+    assert says in problem
+    assert not (small.root / "lessons").exists()
+    assert not list((small.root / "solutions").rglob("*.ipynb"))
+
+
+def test_a_prediction_without_an_answer_is_refused(small: SmallCourse) -> None:
+    small.change_manifest('"predict_spread"', '"predict_weather"')
+    for role in ("predict", "check"):
+        small.change_source(f'{role}="predict_spread"', f'{role}="predict_weather"')
+    with pytest.raises(CourseError, match=r"course_lib\.checks has no prediction 'predict_weather'"):
+        build(small.root)
+
+
+def test_solution_notebooks_are_rebuilt_only_when_stale(small: SmallCourse) -> None:
+    assert refresh(small.root) == [LESSON]
+    assert refresh(small.root) == []
+    path = small.root / "solutions" / LESSON / f"{LESSON}.ipynb"
+    path.write_text("half a notebook")
+    assert refresh(small.root) == [LESSON]
+    # An older time on a changed file, as a restored copy has it, hides nothing.
+    source = small.root / "solutions" / LESSON / f"{LESSON}.py"
+    small.change_source("# # A small lesson", "# # Another lesson")
+    os.utime(source, (0, 0))
+    assert refresh(small.root) == [LESSON]
+
+
+def test_a_fresh_course_is_loaded_without_jupytext_and_torch(small: SmallCourse) -> None:
+    refresh(small.root)
+    load = (
+        "import sys; from traitlets.config import PyFileConfigLoader; "
+        f"PyFileConfigLoader('nbgrader_config.py', path={str(small.root / 'autograder')!r}).load_config(); "
+        "sys.exit(' '.join({'jupytext', 'torch'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_command_line_builds_and_refuses(small: SmallCourse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--course", str(small.root)]) == 0
+    assert f"wrote lessons/{LESSON}/{LESSON}.ipynb" in capsys.readouterr().out
+    assert main(["--course", str(small.root)]) == 0
+    assert capsys.readouterr().out == "lessons/ is up to date\n"
+    small.change_manifest("points = 4", "points = 0")
+    assert main(["--course", str(small.root)]) == 1
+    assert capsys.readouterr().err.startswith(
+        "solutions/course.toml, lesson 01-scores, exercise attention_scores"
+    )
+
+
+def nbgrader(course: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [Path(sys.executable).with_name("nbgrader"), *arguments],
+        cwd=course / "autograder",
+        capture_output=True,
+        text=True,
+        check=False,
+    )

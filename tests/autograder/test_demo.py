@@ -1,0 +1,19 @@
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from small_course import SmallCourse
+
+from autograder.demo import StepFailedError, play_class
+
+
+def test_a_step_that_fails_ends_the_demo_and_says_why(small: SmallCourse, tmp_path: Path) -> None:
+    small.change_source('# %% check="predict_spread"\n', "")
+    said = io.StringIO()
+    with pytest.raises(
+        StepFailedError, match="`nbgrader generate_assignment 01-scores` ended with"
+    ) as failed:
+        play_class(Console(file=said, width=200), small.root, tmp_path / "class")
+    assert failed.value.code == 1
+    assert "The lessons' sources are not in order" in said.getvalue()

@@ -1,0 +1,246 @@
+"""A class is graded with nbgrader's real commands, as an instructor types them, and its scores are exact."""
+
+import copy
+import csv
+import html
+import io
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook
+from rich.console import Console
+from small_course import cell_of
+
+from autograder.build import COURSE, released
+from autograder.demo import copy_course, first_verdict, score_table
+from autograder.example_class import Submission, hand_in, last_slip
+from autograder.feedback import CHECK_ERROR
+from autograder.manifest import Lesson, load_manifest
+from course_lib.checks import CheckError
+
+ATTACK = (
+    'I say <script>alert(1)</script><img src="x" onerror="alert(2)"> [this](javascript:alert(3)). **Really.**'
+)
+
+
+@dataclass(frozen=True)
+class GradedClass:
+    """A copy of the real course, in which a class has done the first lesson."""
+
+    root: Path
+    lesson: Lesson
+    submissions: list[Submission]
+
+    @property
+    def desk(self) -> Path:
+        """Where the commands are typed."""
+        return self.root / "autograder"
+
+    def autograded(self, student: str) -> NotebookNode:
+        return nbformat.read(self._file("autograded", student, "ipynb"), as_version=4)
+
+    def feedback(self, student: str) -> str:
+        return self._file("feedback", student, "html").read_text(encoding="utf-8")
+
+    def scores(self, student: str) -> dict[str, float]:
+        """What the gradebook holds, by grade cell."""
+        with Gradebook(f"sqlite:///{self.desk}/gradebook.db") as gradebook:
+            notebook = gradebook.find_submission_notebook(self.lesson.name, self.lesson.name, student)
+            return {grade.name: grade.score for grade in notebook.grades}
+
+    def _file(self, step: str, student: str, suffix: str) -> Path:
+        return self.desk / step / student / self.lesson.name / f"{self.lesson.name}.{suffix}"
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> GradedClass:
+    root = tmp_path_factory.mktemp("graded") / "course"
+    copy_course(COURSE, root)
+    [lesson, *_] = load_manifest(root).lesson
+    run(root, "generate_assignment", lesson.name)
+    submissions = hand_in(root, lesson)
+    submissions.append(hand_in_spoilt(root, lesson, submissions[0].notebook))
+    run(root, "autograde", lesson.name)
+    run(root, "generate_feedback", lesson.name)
+    run(root, "export")
+    return GradedClass(root, lesson, submissions)
+
+
+def hand_in_spoilt(root: Path, lesson: Lesson, right: NotebookNode) -> Submission:
+    """Hand in a right lesson whose last check is deleted, and which attacks whoever reads its answer."""
+    notebook = copy.deepcopy(right)
+    last_check = f"check_{lesson.exercise[-1].name}"
+    notebook.cells = [cell for cell in notebook.cells if cell.id != last_check]
+    cell_of(notebook, lesson.explanation[0].name).source = ATTACK
+    folder = root / "autograder" / "submitted" / "felix" / lesson.name
+    folder.mkdir(parents=True)
+    nbformat.write(notebook, folder / f"{lesson.name}.ipynb")
+    return Submission("felix", "right, with an attack", notebook)
+
+
+def run(root: Path, *command: str, folder: str = "autograder") -> str:
+    # A gradebook of the person who runs the tests must not be written to.
+    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("nbgrader"), *command],
+        cwd=root / folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def expected_scores(lesson: Lesson) -> dict[str, dict[str, float]]:
+    """What each student has earned before a person has read the explanations."""
+    nothing = dict.fromkeys(lesson.points, 0.0)
+    right = nothing | {f"check_{name}": float(entry.points) for name, entry in lesson.checked.items()}
+    slip = last_slip(lesson)
+    left = slip.exercise.points - slip.cost
+    return {
+        "amara": right,
+        "bruno": right | {f"check_{slip.exercise.name}": left},
+        "chiyo": nothing,
+        "daria": right | {f"check_{lesson.exercise[-1].name}": 0.0},
+        "emeka": nothing,
+        "felix": right,
+    }
+
+
+def test_the_slip_of_the_example_leaves_some_points(graded: GradedClass) -> None:
+    slip = last_slip(graded.lesson)
+    assert 0 < slip.cost < slip.exercise.points
+
+
+@pytest.mark.parametrize("student", ["amara", "bruno", "chiyo", "daria", "emeka", "felix"])
+def test_the_gradebook_holds_the_expected_scores(graded: GradedClass, student: str) -> None:
+    assert graded.scores(student) == expected_scores(graded.lesson)[student]
+
+
+def test_the_export_holds_the_sums(graded: GradedClass) -> None:
+    rows = csv.DictReader(io.StringIO((graded.desk / "grades.csv").read_text()))
+    found = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in rows}
+    most = sum(graded.lesson.points.values())
+    assert found == {
+        student: (sum(scores.values()), most) for student, scores in expected_scores(graded.lesson).items()
+    }
+
+
+def test_only_answers_in_words_wait_for_a_person(graded: GradedClass) -> None:
+    explanations = {entry.name for entry in graded.lesson.explanation}
+    with Gradebook(f"sqlite:///{graded.desk}/gradebook.db") as gradebook:
+        for submission in graded.submissions:
+            notebook = gradebook.find_submission_notebook(
+                graded.lesson.name, graded.lesson.name, submission.student
+            )
+            waiting = {grade.name for grade in notebook.grades if grade.needs_manual_grade}
+            # An answer that was left as it was is worth nothing, and nobody has to read it.
+            assert waiting == (set() if submission.student in ("chiyo", "emeka") else explanations)
+
+
+def test_a_check_that_was_tagged_to_be_skipped_was_run(graded: GradedClass) -> None:
+    for name in graded.lesson.checked:
+        cell = cell_of(graded.autograded("emeka"), f"check_{name}")
+        assert cell.metadata.tags == ["skip-execution"]
+        assert [output.output_type for output in cell.outputs] == ["error"]
+
+
+def test_the_release_is_what_is_built(graded: GradedClass) -> None:
+    with released(graded.root) as folder:
+        built = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    lessons = graded.root / "lessons"
+    assert built == {
+        path.relative_to(lessons): path.read_bytes() for path in lessons.rglob("*") if path.is_file()
+    }
+
+
+def test_sources_are_copied_nowhere(graded: GradedClass) -> None:
+    assert not list((graded.root / "lessons").rglob("*.py"))
+    assert not list((graded.desk / "autograded").rglob("*.py"))
+
+
+def test_a_lesson_as_released_fails_validation_on_each_graded_cell(graded: GradedClass) -> None:
+    name = graded.lesson.name
+    said = run(graded.root, "validate", f"{name}.ipynb", folder=f"lessons/{name}")
+    assert f"VALIDATION FAILED ON {len(graded.lesson.points)} CELL(S)" in said
+    for exercise in graded.lesson.exercise:
+        assert f"{exercise.name} is yours to write: lesson {name[:2]}, exercise " in said
+
+
+def test_a_solved_lesson_validates(graded: GradedClass) -> None:
+    name = graded.lesson.name
+    said = run(graded.root, "validate", f"{name}.ipynb", folder=f"autograder/submitted/amara/{name}")
+    assert said == "Success! Your notebook passes all the tests.\n"
+
+
+@pytest.mark.parametrize("student", ["amara", "bruno", "chiyo", "daria", "emeka", "felix"])
+def test_feedback_shows_no_hidden_test_and_no_mark_scheme(graded: GradedClass, student: str) -> None:
+    page = graded.feedback(student)
+    text = re.sub(r"<[^>]+>", "", page)
+    for secret in ("grading(", f"seed={graded.lesson.seed}", "HIDDEN TESTS", "ark scheme", "MARK SCHEME"):
+        assert secret not in text
+
+
+def test_feedback_shows_verdicts_and_pictures(graded: GradedClass) -> None:
+    slip = last_slip(graded.lesson)
+    bruno = graded.feedback("bruno")
+    assert f"✗ {slip.exercise.name}: {slip.misconception.says}" in bruno
+    assert "data:image/svg+xml;base64," in bruno
+    assert "Score: 0.0 / 4.0" in graded.feedback("daria")
+    error = f"NameError: name '{graded.lesson.exercise[-1].name}' is not defined"
+    assert error in html.unescape(graded.feedback("daria"))
+    assert "Hint 1 of 3</summary>" in graded.feedback("chiyo")
+    assert CheckError.__name__ == CHECK_ERROR
+
+
+def test_feedback_is_harmless(graded: GradedClass) -> None:
+    page = graded.feedback("felix")
+    assert "<script>alert" not in page
+    assert "onerror" not in page
+    assert "javascript:alert" not in page
+    assert "I say &lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<strong>Really.</strong>" in page
+
+
+def test_graders_see_the_mark_scheme_below_each_answer(graded: GradedClass) -> None:
+    cells = graded.autograded("amara").cells
+    for entry in graded.lesson.explanation:
+        [place] = [index for index, cell in enumerate(cells) if cell.id == entry.name]
+        scheme = cells[place + 1]
+        assert scheme.metadata.tags == ["mark-scheme"]
+        assert "1 point:" in scheme.source
+        assert "### " not in scheme.source
+
+
+def test_graded_notebooks_stay_small(graded: GradedClass) -> None:
+    for submission in graded.submissions:
+        assert len(nbformat.writes(graded.autograded(submission.student))) < 500_000
+
+
+def test_the_demo_reads_the_scores(graded: GradedClass) -> None:
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(score_table(graded.desk, graded.lesson, graded.submissions))
+    [last_row] = [line for line in console.export_text().splitlines() if line.startswith("│ score")]
+    sums = [sum(scores.values()) for scores in expected_scores(graded.lesson).values()]
+    assert last_row.replace("│", "").split()[2:] == [f"{score:g}" for score in sums]
+    slip = last_slip(graded.lesson)
+    verdicts = [
+        first_verdict(
+            graded.desk / "autograded" / student / graded.lesson.name / f"{graded.lesson.name}.ipynb"
+        )
+        for student in ("amara", "bruno", "daria")
+    ]
+    assert verdicts == [
+        "✓ all right",
+        f"✗ {slip.exercise.name}: {slip.misconception.says}.",
+        f"NameError: name '{graded.lesson.exercise[-1].name}' is not defined",
+    ]

@@ -1,0 +1,217 @@
+"""Each thing that `make check` refuses, provoked."""
+
+import json
+from pathlib import Path
+
+import pytest
+from small_course import LESSON, SmallCourse
+
+from autograder.build import build, main
+from autograder.refusals import refusals
+
+NOTEBOOK = f"lessons/{LESSON}/{LESSON}.ipynb"
+SOLUTION_LINE = "return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])"
+AFTER_BUILD = '# %% [markdown] hints="attention_scores"'
+
+
+def test_a_course_in_order_is_not_refused(small: SmallCourse, capfd: pytest.CaptureFixture[str]) -> None:
+    # A hint may say what it likes, and what Jupyter and Python leave behind is not stray.
+    small.change_manifest("Divide by the root.", SOLUTION_LINE)
+    small.write(f"lessons/{LESSON}/.ipynb_checkpoints/{LESSON}-checkpoint.ipynb", "{}")
+    small.write(f"solutions/{LESSON}/__pycache__/x.pyc", "")
+    build(small.root)
+    assert main(["--check", "--course", str(small.root)]) == 0
+    assert capfd.readouterr().out == (
+        "lessons/ is what the sources give, every solution passes, and every stub fails.\n"
+    )
+
+
+def test_the_command_line_says_each_refusal_on_a_line(
+    small: SmallCourse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build(small.root)
+    small.write("solutions/notes.txt", "")
+    small.write("lessons/notes.txt", "")
+    assert main(["--check", "--course", str(small.root)]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "solutions/notes.txt: a stray file; course.toml does not name it, so add it there, or remove it",
+        "lessons/notes.txt: a stray file; it comes from no source, so remove it",
+    ]
+
+
+# --- lessons/ is what the sources give ----------------------------------------------------------------------
+
+
+def test_a_lesson_edited_by_hand_is_refused(small: SmallCourse) -> None:
+    build(small.root)
+    small.change(NOTEBOOK, "# A small lesson", "# A fine lesson")
+    assert refusals(small.root) == [
+        f"{NOTEBOOK}, cell 01-scores-text-1: not what its source gives; change the source, never the lesson, "
+        "then run `make lessons`"
+    ]
+
+
+def test_a_single_byte_is_refused(small: SmallCourse) -> None:
+    build(small.root)
+    path = small.root / NOTEBOOK
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert refusals(small.root) == [
+        f"{NOTEBOOK}: not what its source gives; change the source, never the lesson, then run `make lessons`"
+    ]
+
+
+def test_a_source_changed_without_building_is_refused(small: SmallCourse) -> None:
+    build(small.root)
+    small.change_source("# # A small lesson", "# # A fine lesson")
+    [problem] = refusals(small.root)
+    assert problem.startswith(f"{NOTEBOOK}, cell 01-scores-text-1: not what its source gives")
+
+
+def test_a_missing_lesson_is_refused(small: SmallCourse) -> None:
+    build(small.root)
+    (small.root / NOTEBOOK).unlink()
+    assert refusals(small.root) == [f"{NOTEBOOK}: missing; run `make lessons`"]
+
+
+def test_a_lesson_that_is_no_notebook_is_refused(small: SmallCourse) -> None:
+    build(small.root)
+    small.write(NOTEBOOK, "no JSON")
+    [problem] = refusals(small.root)
+    assert problem.startswith(f"{NOTEBOOK}: not what its source gives")
+
+
+# --- nothing leaks ------------------------------------------------------------------------------------------
+
+
+def test_lines_for_instructors_in_the_text_are_refused(small: SmallCourse) -> None:
+    lines = [
+        "- 2 points: says that variances add up.",
+        "The variances of independent products add up.",
+        'grading(points=4, seed=5, costs={"not_scaled": 2.5})',
+        "predict_spread = 8.0",
+        SOLUTION_LINE,
+    ]
+    small.change_source("# # A small lesson", "\n#\n".join(f"# {line}" for line in ["# A lesson", *lines]))
+    build(small.root)
+    assert refusals(small.root) == [
+        f"{NOTEBOOK}, cell 01-scores-text-1: students would read {line!r}, "
+        "which only instructors may; take it out"
+        for line in lines
+    ]
+
+
+def test_a_solution_left_in_its_own_cell_is_refused(small: SmallCourse) -> None:
+    build(small.root)
+    path = small.root / NOTEBOOK
+    notebook = json.loads(path.read_text())
+    [cell] = [cell for cell in notebook["cells"] if cell["id"] == "attention_scores"]
+    cell["source"][-1] = f"    {SOLUTION_LINE}"
+    path.write_text(json.dumps(notebook))
+    assert refusals(small.root)[1].startswith(
+        f"{NOTEBOOK}, cell attention_scores: students would read {SOLUTION_LINE!r}"
+    )
+
+
+@pytest.mark.parametrize("name", [f"{LESSON}/data/words.txt", "AGENTS.md"])
+def test_a_solution_in_a_file_beside_a_lesson_is_refused(small: SmallCourse, name: str) -> None:
+    small.write(f"solutions/{name}", SOLUTION_LINE)
+    build(small.root)
+    [problem] = refusals(small.root)
+    assert problem.startswith(f"lessons/{name}: students would read {SOLUTION_LINE!r}")
+
+
+# --- solutions pass, stubs fail -----------------------------------------------------------------------------
+
+
+def test_a_solution_that_fails_its_check_is_refused(
+    small: SmallCourse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = Path("course_lib/transformer/attention.py").read_text()
+    (tmp_path / "mistaken.py").write_text(reference.replace(" / math.sqrt(query.shape[-1])", ""))
+    monkeypatch.syspath_prepend(tmp_path)
+    small.change_source("course_lib.transformer.attention:attention_scores", "mistaken:attention_scores")
+    build(small.root)
+    problems = refusals(small.root)
+    place = f"solutions/{LESSON}/{LESSON}.py, cell check_attention_scores"
+    assert problems[0] == f"{place}: the solution gets 1.5 of 4 points"
+    assert problems[1].startswith(
+        f"{place}-as-seen: with the solutions it fails: CheckError: ✗ attention_scores"
+    )
+    assert len(problems) == 2
+
+
+def test_a_cell_that_fails_with_the_solutions_is_refused(small: SmallCourse) -> None:
+    small.change_source("# A cell to play with.", "import sys; print('careful', file=sys.stderr)")
+    build(small.root)
+    assert refusals(small.root) == [
+        f"solutions/{LESSON}/{LESSON}.py, cell 01-scores-code-1: with the solutions it fails: careful"
+    ]
+
+
+def test_a_stub_that_passes_is_refused(small: SmallCourse) -> None:
+    gift = "# %%\nfrom course_lib.transformer.attention import attention_scores\n\n"
+    small.change_source(AFTER_BUILD, gift + AFTER_BUILD)
+    build(small.root)
+    assert refusals(small.root) == [
+        f"{NOTEBOOK}, cell check_attention_scores: it passes before anything is written; "
+        "a cell above it gives the answer"
+    ]
+
+
+def test_a_stub_whose_message_is_lost_is_refused(small: SmallCourse) -> None:
+    swallow = """# %%
+def forgiving(query, key, written=attention_scores):
+    try:
+        return written(query, key)
+    except NotImplementedError:
+        return query
+
+
+attention_scores = forgiving
+
+"""
+    small.change_source(AFTER_BUILD, swallow + AFTER_BUILD)
+    build(small.root)
+    [problem] = refusals(small.root)
+    assert problem.startswith(
+        f"{NOTEBOOK}, cell check_attention_scores: it should fail because the stub is not written yet, "
+    )
+
+
+# --- the manifest fits --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("Divide by the root.", "", "attention_scores, hints: hint 3 is empty: write it"),
+        (', "Divide by the root."', "", "expected 3 hints, from gentle to plain, and found 2"),
+        ("points = 4", "points = 0", "exercise attention_scores, points: Input should be greater than 0"),
+        ("not_scaled = 2.5", "unscaled = 2", "the slip 'unscaled' is none of its misconceptions: not_scaled"),
+        ("torch.nn.functional.scaled_dot", "torch.nn.scaled_dot", "which cannot be found; mend its spelling"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(small: SmallCourse, old: str, new: str, says: str) -> None:
+    small.change_manifest(old, new)
+    problems = refusals(small.root)
+    assert problems[0].startswith("solutions/course.toml, lesson 01-scores, ")
+    assert says in problems[0]
+
+
+def test_an_exercise_that_the_checks_do_not_know_is_refused(small: SmallCourse) -> None:
+    small.change_manifest('"attention_scores"', '"attention_socres"')
+    problems = refusals(small.root)
+    assert problems[0].startswith(
+        "solutions/course.toml, lesson 01-scores, attention_socres: course_lib.checks has no check of that"
+    )
+    assert any('no cell build="attention_socres" is there; add it' in problem for problem in problems)
+
+
+@pytest.mark.parametrize("role", ["build", "check", "[markdown] hints"])
+def test_a_missing_cell_is_refused(small: SmallCourse, role: str) -> None:
+    small.change_source(f'# %% {role}="attention_scores"\n', "# %%\n")
+    [problem] = refusals(small.root)
+    assert problem == (
+        f"solutions/{LESSON}/{LESSON}.py: the manifest has attention_scores, but no cell "
+        f'{role.split()[-1]}="attention_scores" is there; add it'
+    )

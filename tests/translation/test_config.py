@@ -1,0 +1,173 @@
+"""Configs are typed and documented, and a wrong one is refused by the name of its key, in one line."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from course_lib.translation.config import (
+    RunConfig,
+    Section,
+    describe_keys,
+    differing_keys,
+    documented_yaml,
+    load_config,
+    provided_configs,
+)
+from course_lib.translation.errors import BadInputError
+
+SMALLEST = "run_folder: runs/x\ndata: {corpus: captions}\ntraining: {epochs: 1}\n"
+
+
+def refusal(tmp_path: Path, text: str, *overrides: str) -> str:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(BadInputError) as refused:
+        load_config(str(path), overrides)
+    message = str(refused.value)
+    assert "\n" not in message
+    return message.replace(str(path), "wrong.yaml")
+
+
+def written(tmp_path: Path, text: str, *overrides: str) -> RunConfig:
+    path = tmp_path / "right.yaml"
+    path.write_text(text, "utf-8")
+    return load_config(str(path), overrides)
+
+
+def all_fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    for key, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from all_fields(field.annotation)
+        else:
+            yield key, field
+
+
+@pytest.mark.parametrize("name", sorted(provided_configs()))
+def test_provided_configs_can_be_read_by_name(name: str) -> None:
+    config = load_config(name)
+    assert config.run_folder == f"runs/{name}"
+
+
+def test_both_corpora_have_a_provided_config() -> None:
+    corpora = {load_config(name).data.corpus for name in provided_configs()}
+    assert corpora == {"captions", "multi30k"}
+
+
+def test_every_key_is_documented() -> None:
+    for key, field in all_fields(RunConfig):
+        assert (field.description or "").endswith("."), key
+        assert str(field.description) in " ".join(describe_keys().split()), key
+
+
+def test_a_written_config_is_read_back_the_same(tmp_path: Path) -> None:
+    config = written(
+        tmp_path,
+        SMALLEST,
+        "training.factor=1e-3",
+        "data.cache='a: strange, #name'",
+        "model.norm_first=true",
+        "training.epochs=7",
+    )
+    assert (config.training.factor, config.model.norm_first, config.training.epochs) == (1e-3, True, 7)
+    assert config.data.cache == "a: strange, #name"
+    assert written(tmp_path, documented_yaml(config)) == config
+
+
+def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> None:
+    assert written(tmp_path, SMALLEST, "model.layers=2", "seed=5").model.layers == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("training.epoch=1", 'there is no key "training.epoch"; did you mean "training.epochs"?'),
+        ("trainning.epochs=1", 'there is no key "trainning"; did you mean "training"?'),
+        ("epochs=1", 'there is no key "epochs"; did you mean "training.epochs"?'),
+        (
+            "model.colour=red",
+            'there is no key "model.colour"; the keys there are layers, d_model, heads, d_ff,',
+        ),
+        ("training.epochs=many", "training.epochs: expected a valid integer, came many"),
+        ("training.epochs=2.5", "training.epochs: expected a valid integer, came 2.5"),
+        ("training.epochs=true", "training.epochs: expected a valid integer, came true"),
+        ("training.epochs=0", "training.epochs: expected greater than or equal to 1, came 0"),
+        ("model.dropout=1", "model.dropout: expected less than 1, came 1"),
+        ("model.tied=0.5", "model.tied: expected a valid boolean, came 0.5"),
+        (
+            "training.precision=float8",
+            'training.precision: expected "float32", "bfloat16" or "float64", came float8',
+        ),
+        ("model=big", '"model" is a section: expected keys with values, came big'),
+        ("model.heads=7", "model: d_model must be a multiple of heads: 512 is no multiple of 7"),
+        ("training.weight_decay=0.1", "training: weight_decay needs optimizer: adamw"),
+        ("data.folder=here", 'data: corpus: folder and the key "folder" go together: give both or neither'),
+        (
+            "training.tokens_per_batch=100",
+            "training.tokens_per_batch must hold one sentence of data.max_length: 100 is less than 128",
+        ),
+        ("training.epochs", '"training.epochs": expected an override section.key=value, for example'),
+        ("=3", '"=3": expected an override section.key=value'),
+        ("seed.first=3", '"seed.first=3": "seed" is a value and has no keys of its own'),
+        ("model.layers=[", '"model.layers=[", line 1: not valid YAML'),
+    ],
+)
+def test_wrong_keys_and_values_are_named(tmp_path: Path, override: str, expected: str) -> None:
+    assert expected in refusal(tmp_path, f"seed: 1\n{SMALLEST}", override)
+
+
+def test_all_faults_stand_in_one_line(tmp_path: Path) -> None:
+    message = refusal(tmp_path, SMALLEST, "training.epochs=0", "model.layer=2")
+    assert message == (
+        'wrong.yaml: there is no key "model.layer"; did you mean "model.layers"?; '
+        "training.epochs: expected greater than or equal to 1, came 0"
+    )
+
+
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "run_folder: runs/x\ntraining: {}\n")
+    assert message == 'wrong.yaml: the key "data" is missing; the key "training.epochs" is missing'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("run_folder: [\n", "wrong.yaml, line 2: not valid YAML"),
+        ("just words", "wrong.yaml: expected keys with values, came just words"),
+        ("", "wrong.yaml: expected keys with values, came null"),
+        ("seed: 1\nseed: 2\n", 'wrong.yaml, line 2: not valid YAML: the key "seed" stands twice'),
+        ("data: {corpus: captions, corpus: multi30k}", 'the key "corpus" stands twice'),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in refusal(tmp_path, text)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r'captoins: expected a YAML file .*Did you mean "captions"\?'):
+        load_config("captoins")
+    with pytest.raises(BadInputError, match="it cannot be read"):
+        load_config(str(tmp_path))
+    (tmp_path / "latin.yaml").write_bytes("seed: 1 # größe".encode("latin-1"))
+    with pytest.raises(BadInputError, match="expected a YAML file in UTF-8"):
+        load_config(str(tmp_path / "latin.yaml"))
+
+
+def test_differing_keys_leaves_out_what_shapes_no_weight(tmp_path: Path) -> None:
+    before = written(tmp_path, SMALLEST)
+    now = written(tmp_path, SMALLEST, "model.d_ff=64", "seed=2", "training.epochs=9", "run_folder=elsewhere")
+    assert differing_keys(before, now) == ["seed", "model.d_ff"]
+    assert differing_keys(before, before) == []
+
+
+def test_a_config_does_not_change(tmp_path: Path) -> None:
+    config = written(tmp_path, SMALLEST)
+    with pytest.raises(ValueError, match="frozen"):
+        config.seed = 3  # type: ignore[misc]
+
+
+def test_overrides_replace_values_of_a_provided_config() -> None:
+    config = load_config("captions", ["training.epochs=3", "model.dropout=0.2"])
+    assert (config.training.epochs, config.model.dropout) == (3, 0.2)

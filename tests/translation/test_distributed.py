@@ -1,0 +1,115 @@
+"""`shard` and `global_token_mean`, as the exercises' contract has them, among real processes."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from real_processes import in_processes
+
+from course_lib.translation.distributed import (
+    FirstRefusedError,
+    Place,
+    end_together,
+    first_then_rest,
+    gather,
+    global_sum,
+    global_token_mean,
+    process_group,
+    shard,
+)
+from course_lib.translation.errors import BadInputError
+
+SUMS, COUNTS = [6.0, 1.0, 5.0], [3, 1, 0]
+
+
+@given(st.lists(st.integers(), max_size=20), st.integers(1, 6))
+def test_shards_hold_each_batch_once_and_differ_by_one(batches: list[int], world_size: int) -> None:
+    shards = [list(shard(batches, rank, world_size)) for rank in range(world_size)]
+    assert sorted(batch for part in shards for batch in part) == sorted(batches)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+    assert shards[0] == batches[::world_size]
+
+
+def test_the_mean_of_one_process_is_its_own() -> None:
+    loss_sum, token_count = torch.tensor(6.0, requires_grad=True), torch.tensor(4)
+    mean = global_token_mean(loss_sum, token_count)
+    assert mean.item() == 1.5
+    assert mean.dtype == torch.float32
+    assert not mean.requires_grad
+    assert (loss_sum.item(), token_count.item()) == (6.0, 4)
+
+
+def mean_of(place: Place) -> tuple[float, float, int]:
+    loss_sum, token_count = torch.tensor(SUMS[place.rank]), torch.tensor(COUNTS[place.rank])
+    mean = global_token_mean(loss_sum, token_count)
+    return mean.item(), loss_sum.item(), int(token_count)
+
+
+def test_the_mean_of_three_processes_weighs_tokens_and_not_processes() -> None:
+    for rank, (mean, loss_sum, token_count) in enumerate(in_processes(3, mean_of)):
+        assert mean == 3.0
+        assert (loss_sum, token_count) == (SUMS[rank], COUNTS[rank])
+
+
+def collectives(place: Place) -> tuple[list[str], list[float], list[float]]:
+    values = torch.tensor([float(place.rank), 1.0])
+    names = gather(place, [f"{place.rank}a", f"{place.rank}b"])
+    return names, global_sum(place, values).tolist(), values.tolist()
+
+
+def test_gather_and_sum() -> None:
+    for rank, (names, total, values) in enumerate(in_processes(3, collectives)):
+        assert names == ["0a", "0b", "1a", "1b", "2a", "2b"]
+        assert total == [3.0, 3.0]
+        assert values == [rank, 1.0]
+
+
+def order(place: Place, folder: str) -> bool:
+    """The first makes a file, the others find it."""
+
+    def make() -> bool:
+        if place.is_first:
+            with open(f"{folder}/made", "x"):
+                return True
+        with open(f"{folder}/made"):
+            return True
+
+    return first_then_rest(place, make)
+
+
+def test_what_the_first_makes_the_others_find(tmp_path: object) -> None:
+    assert in_processes(3, order, str(tmp_path)) == [True, True, True]
+
+
+def refusal(place: Place, refusing: int) -> str:
+    def make() -> None:
+        if place.rank == refusing:
+            raise BadInputError(f"process {place.rank} cannot go on")
+
+    try:
+        first_then_rest(place, make)
+    except FirstRefusedError as error:
+        end_together(place)
+        return f"as the first: {error}"
+    except BadInputError as error:
+        end_together(place)
+        return str(error)
+    return "went on"
+
+
+def test_bad_input_on_the_first_ends_all() -> None:
+    assert in_processes(2, refusal, 0) == ["process 0 cannot go on", "as the first: process 0 cannot go on"]
+
+
+def test_bad_input_elsewhere_is_that_process_s_own() -> None:
+    assert in_processes(2, refusal, 1) == ["went on", "process 1 cannot go on"]
+
+
+def test_alone_there_is_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with process_group() as place:
+        assert place == Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+        assert not torch.distributed.is_initialized()
+        assert gather(place, [1, 2]) == [1, 2]
+        assert global_sum(place, torch.tensor(3.0)).item() == 3.0
+        assert first_then_rest(place, lambda: "made") == "made"

@@ -1,0 +1,82 @@
+"""The metrics file drops what will be done again, and a window adds up over processes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from real_processes import in_processes
+
+from course_lib.translation.distributed import Place
+from course_lib.translation.metrics import MetricsLog, Window
+
+ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+
+
+def test_rows_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        log.write({"step": 1})
+        kept = log.position()
+        log.write({"step": 2})
+        assert path.read_text().count("\n") == 2, "readers see each row at once"
+    with path.open("a") as file:
+        file.write('{"step": 3, "lo')  # Killed in the middle of a row.
+    with MetricsLog(path, kept) as log:
+        log.write({"step": 2, "text": "wörtlich"})
+    assert [json.loads(line) for line in path.read_text("utf-8").splitlines()] == [
+        {"step": 1},
+        {"step": 2, "text": "wörtlich"},
+    ]
+
+
+def test_a_new_run_begins_with_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("old\n")
+    with MetricsLog(path) as log:
+        assert log.position() == 0
+
+
+def test_a_window_gives_means_and_begins_anew() -> None:
+    window = Window(ALONE)
+    window.add(torch.tensor(6.0), target_tokens=2, real_places=5, places=10)
+    window.add(torch.tensor(4.0), target_tokens=3, real_places=10, places=10)
+    row = window.close()
+    assert row["loss"] == 2.0
+    assert row["padded"] == 0.25
+    assert row["tokens_per_second"] > 0
+    window.add(torch.tensor(8.0), target_tokens=2, real_places=4, places=4)
+    assert window.close()["loss"] == 4.0
+
+
+def test_the_clock_counts_updates_only() -> None:
+    window = Window(ALONE)
+    window.restart_clock()
+    window.add(torch.tensor(1.0), 1000, 1, 1)
+    state = window.state()
+    later = Window(ALONE)
+    later.load({**state, "seconds": 10.0})
+    assert later.close()["tokens_per_second"] == pytest.approx(100, rel=0.01)
+
+
+def two_halves(place: Place) -> tuple[list[dict[str, float]], float]:
+    window = Window(place)
+    window.add(torch.tensor(float(place.rank + 1)), 1, 2, 4)
+    states = [window.state()]
+    states.append(window.state())  # Asked twice, nothing is counted twice.
+    later = Window(place)
+    later.load(states[-1])
+    later.add(torch.tensor(10.0), 1, 4, 4)
+    return states, later.close()["loss"]
+
+
+def test_a_window_adds_up_over_processes_and_goes_on_from_its_state() -> None:
+    for states, loss in in_processes(2, two_halves):
+        for state in states:
+            assert {name: state[name] for name in ("loss_sum", "target_tokens", "real_places", "places")} == {
+                "loss_sum": 3.0,
+                "target_tokens": 2.0,
+                "real_places": 4.0,
+                "places": 8.0,
+            }
+        assert loss == (1 + 2 + 10 + 10) / 4
