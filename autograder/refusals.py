@@ -149,8 +149,8 @@ def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
     except nbformat.reader.NotJSONError:  # refused already: it is not what the source gives
         return
     for cell in cells:
-        if not cell.get("id", "").startswith("hints_"):
-            name = cell.get("id", "")
+        name = cell.get("id", "")
+        if not name.startswith("hints_"):
             yield f"{shown}, cell {name}", name, cell.source
 
 
