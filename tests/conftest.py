@@ -1,19 +1,25 @@
 """For all tests: shapes in annotations are executed, and hypothesis tries the same examples in every run."""
 
 import sys
+from pathlib import Path
 
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-CHECKED_PACKAGES = ("course_lib.transformer", "course_lib.translation")
+_LAB = Path(__file__).parents[1] / "course_lib" / "translation"
+# Not the built-in corpus: it handles no tensors, and checking makes drawing it ten times as slow.
+CHECKED = (
+    "course_lib.transformer",
+    *(f"course_lib.translation.{path.stem}" for path in _LAB.glob("[!_]*.py")),
+)
 
 # pytest reads this file before any test, in each worker of pytest-xdist too.
-if early := [name for name in CHECKED_PACKAGES if name in sys.modules]:
+if early := [name for name in CHECKED if name in sys.modules]:
     raise RuntimeError(
         f"{', '.join(early)} was imported before tests/conftest.py, so its shapes would not be checked; "
         "import it in the tests, not in a pytest plugin"
     )
-install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
+install_import_hook(CHECKED, "beartype.beartype")
 
 settings.register_profile("course", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("course")

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import TypeVar
 
-import jaxtyping
 import pytest
 
 from course_lib.translation.captions import (
@@ -50,15 +49,6 @@ VERBS = [verb for group in (*GROUPS, POSITIONS) for verb in group] + [BE, HAVE, 
 
 # The corpus that every page, figure and example of the course was made with.
 DEFAULT_CORPUS = "7d55bf504019d7c10430a85b5f764943f25a3cc29a2e88c9acbf1b90af3fe326"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def annotations_are_not_executed() -> Iterator[None]:
-    """There are no shapes here to check, and the search for derivations would take ten times as long."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="module")
