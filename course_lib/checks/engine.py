@@ -52,7 +52,7 @@ class Outcome:
 
 def examine(exercise: Exercise, holder: Holder, seed: str) -> Verdict:
     """Run every probe of an exercise on what the holder holds, and say how it did."""
-    expected = _outcomes(exercise, LocalHolder(exercise.reference), seed)
+    expected = list(_known(exercise, (), seed))
     found = _outcomes(exercise, holder, seed)
     replies = [reply for outcome in found for reply in outcome.replies]
     count = len(exercise.probes)
@@ -69,7 +69,7 @@ def examine(exercise: Exercise, holder: Holder, seed: str) -> Verdict:
 
 def failed_probes(exercise: Exercise, holder: Holder, seed: str) -> list[Probe]:
     """Give all the probes that fail, not the first alone."""
-    expected = _outcomes(exercise, LocalHolder(exercise.reference), seed)
+    expected = list(_known(exercise, (), seed))
     found = _outcomes(exercise, holder, seed)
     return [
         probe
@@ -91,12 +91,34 @@ def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconceptio
 def _explain(exercise: Exercise, found: Sequence[Outcome], seed: str) -> tuple[Misconception, ...]:
     """Find the mistake, or the pair, that gives the same as the student's code to all that was asked."""
     for mistakes in chain(((one,) for one in exercise.misconceptions), combinable(exercise)):
-        holder = LocalHolder(exercise.with_mistakes(*mistakes))
         # One probe at a time: most mistakes differ at the first.
-        outcomes = (_outcome(probe, holder, seed) for probe in exercise.probes)
-        if all(map(_alike, exercise.probes, outcomes, found)):
+        if all(map(_alike, exercise.probes, _known(exercise, mistakes, seed), found)):
             return mistakes
     return ()
+
+
+def _known(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> "_Known":
+    """Give the outcomes of the reference with these mistakes in it; with none, of the reference."""
+    key = (seed, *(mistake.name for mistake in mistakes))
+    if key not in exercise.outcomes:
+        exercise.outcomes[key] = _Known(exercise, exercise.with_mistakes(*mistakes), seed)
+    known: _Known = exercise.outcomes[key]
+    return known
+
+
+class _Known:
+    """The outcomes of one of the course's own versions, each found out once, when it is first asked for."""
+
+    def __init__(self, exercise: Exercise, version: Any, seed: str) -> None:
+        holder = LocalHolder(version)
+        self._to_come = (_outcome(probe, holder, seed) for probe in exercise.probes)
+        self._there: list[Outcome] = []
+
+    def __iter__(self) -> Iterator[Outcome]:
+        yield from self._there
+        for outcome in self._to_come:
+            self._there.append(outcome)
+            yield outcome
 
 
 def _outcomes(exercise: Exercise, holder: Holder, seed: str) -> list[Outcome]:

@@ -62,6 +62,9 @@ class Exercise:
     """In the order in which a failure is best reported: the plainest first."""
     misconceptions: Sequence[Misconception] = ()
     compiled: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False, compare=False)
+    """The versions with mistakes that were asked for, by the mistakes' names."""
+    outcomes: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False, compare=False)
+    """What probes saw of these versions, by the seed and the mistakes' names."""
 
     @cached_property
     def name(self) -> str:
@@ -89,6 +92,8 @@ class Exercise:
 
     def with_mistakes(self, *misconceptions: Misconception) -> Any:
         """Give the function or class with these mistakes in it. Raises PatchError where they don't fit."""
+        if not misconceptions:
+            return self.reference
         key = tuple(misconception.name for misconception in misconceptions)
         if key not in self.compiled:
             names = dict(vars(sys.modules[self.reference.__module__]))
