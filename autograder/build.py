@@ -3,7 +3,7 @@
 import argparse
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config, PyFileConfigLoader
 
 from autograder.errors import CourseError
-from autograder.freshness import digest_of_inputs, refresh
+from autograder.freshness import refresh
 from autograder.manifest import LESSONS, SOURCES, Lesson, load_manifest
 from course_lib.translation.atomic_files import atomic_write, atomic_write_text
 
@@ -26,26 +26,24 @@ COURSE = Path(__file__).resolve().parents[1]
 WITHOUT_GRADEBOOK = {"GenerateAssignment": {"no_database": True}, "SaveCells": {"enabled": False}}
 
 
-def write_solutions(course: Path, lessons: Sequence[Lesson]) -> None:
-    """Build the solution notebooks of these lessons, beside their sources.
+def write_solutions(course: Path, lessons: Sequence[Lesson], stamps: Mapping[str, str]) -> list[str]:
+    """Build the solution notebooks of these lessons, beside their sources, and give what is wrong with any.
 
-    Raises CourseError, before anything is written, with all that does not fit in any of them.
+    A lesson that cannot be built has no solution notebook afterwards.
     """
     from autograder.solution_notebook import solution_notebook
 
-    notebooks: dict[Path, str] = {}
     problems: list[str] = []
     for lesson in lessons:
+        path = course / SOURCES / lesson.name / f"{lesson.name}.ipynb"
         try:
-            notebook = solution_notebook(course, lesson, digest_of_inputs(course, lesson))
+            notebook = solution_notebook(course, lesson, stamps[lesson.name])
         except CourseError as error:
+            path.unlink(missing_ok=True)
             problems += error.problems
-            continue
-        notebooks[course / SOURCES / lesson.name / f"{lesson.name}.ipynb"] = nbformat.writes(notebook) + "\n"
-    if problems:
-        raise CourseError(problems)
-    for path, text in notebooks.items():
-        atomic_write_text(path, text)
+        else:
+            atomic_write_text(path, nbformat.writes(notebook) + "\n")
+    return problems
 
 
 @contextmanager
@@ -56,7 +54,9 @@ def released(course: Path) -> Iterator[Path]:
     Raises CourseError where a lesson cannot be built.
     """
     manifest = load_manifest(course)
-    refresh(course)
+    problems = refresh(course)
+    if problems:
+        raise CourseError(problems)
     with TemporaryDirectory(prefix="release-") as folder:
         root = Path(folder)
         (root / SOURCES).symlink_to((course / SOURCES).resolve())

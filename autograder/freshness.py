@@ -2,46 +2,62 @@
 
 import hashlib
 import json
+import sys
+from functools import cache
 from pathlib import Path
 
 import course_lib
-from autograder.manifest import SOURCES, Lesson, load_manifest
+from autograder.manifest import SOURCES, Lesson, Manifest, load_manifest
 
 
-def digest_of_inputs(course: Path, lesson: Lesson) -> str:
-    """Give a hash of all that a lesson's solution notebook is built from: its source, the manifest, our code.
+def stamps(course: Path, manifest: Manifest) -> dict[str, str]:
+    """Give, by lesson, a hash of all that its solution notebook is built from: source, manifest and our code.
 
     Times of files are not asked: git and copies set them as they like.
     """
     packages = (Path(course_lib.__file__).parent, Path(__file__).parent)
     code = [file for package in packages for file in sorted(package.rglob("*.py"))]
-    source = course / SOURCES / lesson.name / f"{lesson.name}.py"
-    digest = hashlib.sha256()
-    for file in (course / SOURCES / "course.toml", *([source] if source.is_file() else []), *code):
+    common = hashlib.sha256()
+    for file in (course / SOURCES / "course.toml", *code):
         content = file.read_bytes()
-        digest.update(f"{file.name} {len(content)} ".encode() + content)
-    return digest.hexdigest()
-
-
-def is_fresh(course: Path, lesson: Lesson) -> bool:
-    """Say whether the solution notebook on disk is what the source gives now."""
-    try:
-        text = (course / SOURCES / lesson.name / f"{lesson.name}.ipynb").read_text(encoding="utf-8")
-        stamped = json.loads(text)["metadata"]["course"]["inputs"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return stamped == digest_of_inputs(course, lesson)
+        common.update(f"{file.name} {len(content)} ".encode() + content)
+    found: dict[str, str] = {}
+    for lesson in manifest.lesson:
+        source = course / SOURCES / lesson.name / f"{lesson.name}.py"
+        digest = common.copy()
+        digest.update(source.read_bytes() if source.is_file() else b"")
+        found[lesson.name] = digest.hexdigest()
+    return found
 
 
 def refresh(course: Path) -> list[str]:
-    """Build the solution notebooks that are missing or stale, and give their lessons' names.
+    """Build the solution notebooks that are missing or stale, and give what is wrong with any.
 
-    Raises CourseError where one cannot be built.
+    One that cannot be built is removed where it stood, so that none is released or shown that is out of date.
+    Raises CourseError where the manifest is not in order.
     """
-    stale = [lesson for lesson in load_manifest(course).lesson if not is_fresh(course, lesson)]
-    if stale:
-        # Here, not above: jupytext and torch take seconds, and mostly nothing is stale.
-        from autograder.build import write_solutions
+    manifest = load_manifest(course)
+    current = stamps(course, manifest)
+    stale = [lesson for lesson in manifest.lesson if _stamp_of(course, lesson) != current[lesson.name]]
+    if not stale:
+        return []
+    # Here, not above: jupytext and torch take seconds, and mostly nothing is stale.
+    from autograder.build import write_solutions
 
-        write_solutions(course, stale)
-    return [lesson.name for lesson in stale]
+    return write_solutions(course, stale, current)
+
+
+@cache
+def refresh_at_start(course: Path) -> None:
+    """Do so for nbgrader, and say what is wrong: once, although one command loads its configuration often."""
+    if problems := refresh(course):
+        print("Not in order, and so not to be released:", *problems, sep="\n", file=sys.stderr)
+
+
+def _stamp_of(course: Path, lesson: Lesson) -> str | None:
+    try:
+        text = (course / SOURCES / lesson.name / f"{lesson.name}.ipynb").read_text(encoding="utf-8")
+        stamp: str = json.loads(text)["metadata"]["course"]["inputs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return stamp

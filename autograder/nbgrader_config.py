@@ -25,7 +25,7 @@ from nbgrader.preprocessors import (
 
 from autograder.errors import CourseError
 from autograder.feedback import ForStudents
-from autograder.freshness import refresh
+from autograder.freshness import refresh, refresh_at_start
 from autograder.mark_scheme import ShowMarkScheme
 from autograder.stubs import NamedStubs
 
@@ -105,7 +105,9 @@ c.HTMLExporter.filters = {
 }
 
 # --- The solution notebooks, which git does not keep --------------------------------------------------------
+# Formgrader's button releases without loading this file again.
+c.GenerateAssignment.pre_convert_hook = lambda **_: refresh(course)
 try:
-    refresh(course)
+    refresh_at_start(course)
 except CourseError as error:
-    raise SystemExit(f"The lessons' sources are not in order:\n{error}") from None
+    raise SystemExit(f"The manifest is not in order:\n{error}") from None

@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -157,16 +158,47 @@ def test_nbgraders_own_command_gives_the_same_bytes(small: SmallCourse) -> None:
     assert (small.root / "autograder/gradebook.db").is_file()
 
 
-def test_nbgraders_commands_refuse_a_source_that_is_not_in_order(small: SmallCourse) -> None:
+def test_nbgrader_releases_no_lesson_that_is_not_in_order(small: SmallCourse) -> None:
     build(small.root)
+    before = (small.root / "lessons" / LESSON / f"{LESSON}.ipynb").read_bytes()
     small.change_source('# %% check="predict_spread"\n', "")
     done = nbgrader(small.root, "generate_assignment", LESSON)
     assert done.returncode == 1
-    assert done.stderr.splitlines() == [
-        "The lessons' sources are not in order:",
+    # Said once, although nbgrader loads its configuration several times.
+    assert done.stderr.count("Not in order") == 1
+    assert done.stderr.splitlines()[:2] == [
+        "Not in order, and so not to be released:",
         "solutions/01-scores/01-scores.py: the manifest has predict_spread, but no cell "
         'check="predict_spread" is there; add it',
     ]
+    assert (small.root / "lessons" / LESSON / f"{LESSON}.ipynb").read_bytes() == before
+
+
+def test_nbgrader_does_nothing_with_a_manifest_that_is_not_in_order(small: SmallCourse) -> None:
+    small.change_manifest("points = 4", "points = 0")
+    done = nbgrader(small.root, "generate_assignment", LESSON)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "The manifest is not in order:\nsolutions/course.toml, lesson 01-scores, exercise attention_scores, "
+        "points: Input should be greater than 0 (found 0)\n"
+    )
+
+
+def test_a_lesson_that_is_not_in_order_holds_up_no_other(small: SmallCourse) -> None:
+    manifest = (small.root / "solutions/course.toml").read_text()
+    [_, lesson] = manifest.split("[[lesson]]")
+    small.write("solutions/course.toml", manifest + "[[lesson]]" + lesson.replace("01-scores", "02-scores"))
+    shutil.copytree(small.root / "solutions/01-scores", small.root / "solutions/02-scores")
+    (small.root / "solutions/02-scores/01-scores.py").rename(small.root / "solutions/02-scores/02-scores.py")
+    small.change("solutions/02-scores/02-scores.py", '# %% check="predict_spread"\n', "")
+    small.write("solutions/02-scores/02-scores.ipynb", "out of date")
+    [problem] = refresh(small.root)
+    assert problem.startswith("solutions/02-scores/02-scores.py: the manifest has predict_spread")
+    assert small.solution().metadata.course.lesson == LESSON
+    assert not (small.root / "solutions/02-scores/02-scores.ipynb").exists()
+    assert nbgrader(small.root, "generate_assignment", LESSON).returncode == 0
+    with pytest.raises(CourseError, match="02-scores"):
+        build(small.root)
 
 
 @pytest.mark.parametrize(
@@ -210,16 +242,23 @@ def test_a_prediction_without_an_answer_is_refused(small: SmallCourse) -> None:
 
 
 def test_solution_notebooks_are_rebuilt_only_when_stale(small: SmallCourse) -> None:
-    assert refresh(small.root) == [LESSON]
-    assert refresh(small.root) == []
     path = small.root / "solutions" / LESSON / f"{LESSON}.ipynb"
+
+    def refreshed() -> bool:
+        before = path.stat().st_ino if path.exists() else None
+        assert refresh(small.root) == []
+        return path.stat().st_ino != before
+
+    assert refreshed()
+    assert not refreshed()
     path.write_text("half a notebook")
-    assert refresh(small.root) == [LESSON]
+    assert refreshed()
     # An older time on a changed file, as a restored copy has it, hides nothing.
-    source = small.root / "solutions" / LESSON / f"{LESSON}.py"
     small.change_source("# # A small lesson", "# # Another lesson")
-    os.utime(source, (0, 0))
-    assert refresh(small.root) == [LESSON]
+    os.utime(path.with_suffix(".py"), (0, 0))
+    assert refreshed()
+    small.change_manifest("points = 4", "points = 5")
+    assert refreshed()
 
 
 def test_a_fresh_course_is_loaded_without_jupytext_and_torch(small: SmallCourse) -> None:

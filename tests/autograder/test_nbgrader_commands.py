@@ -85,12 +85,12 @@ def hand_in_spoilt(root: Path, lesson: Lesson, right: NotebookNode) -> Submissio
     return Submission("felix", "right, with an attack", notebook)
 
 
-def run(root: Path, *command: str, folder: str = "autograder") -> str:
+def run(root: Path, *command: str) -> str:
     # A gradebook of the person who runs the tests must not be written to.
     environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
     done = subprocess.run(
         [Path(sys.executable).with_name("nbgrader"), *command],
-        cwd=root / folder,
+        cwd=root / "autograder",
         env=environment,
         capture_output=True,
         text=True,
@@ -98,6 +98,10 @@ def run(root: Path, *command: str, folder: str = "autograder") -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def expected_scores(lesson: Lesson) -> dict[str, dict[str, float]]:
@@ -156,11 +160,8 @@ def test_a_check_that_was_tagged_to_be_skipped_was_run(graded: GradedClass) -> N
 
 def test_the_release_is_what_is_built(graded: GradedClass) -> None:
     with released(graded.root) as folder:
-        built = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    lessons = graded.root / "lessons"
-    assert built == {
-        path.relative_to(lessons): path.read_bytes() for path in lessons.rglob("*") if path.is_file()
-    }
+        built = contents(folder / graded.lesson.name)
+    assert built == contents(graded.root / "lessons" / graded.lesson.name)
 
 
 def test_sources_are_copied_nowhere(graded: GradedClass) -> None:
@@ -170,7 +171,7 @@ def test_sources_are_copied_nowhere(graded: GradedClass) -> None:
 
 def test_a_lesson_as_released_fails_validation_on_each_graded_cell(graded: GradedClass) -> None:
     name = graded.lesson.name
-    said = run(graded.root, "validate", f"{name}.ipynb", folder=f"lessons/{name}")
+    said = run(graded.root, "validate", f"../lessons/{name}/{name}.ipynb")
     assert f"VALIDATION FAILED ON {len(graded.lesson.points)} CELL(S)" in said
     for exercise in graded.lesson.exercise:
         assert f"{exercise.name} is yours to write: lesson {name[:2]}, exercise " in said
@@ -178,7 +179,7 @@ def test_a_lesson_as_released_fails_validation_on_each_graded_cell(graded: Grade
 
 def test_a_solved_lesson_validates(graded: GradedClass) -> None:
     name = graded.lesson.name
-    said = run(graded.root, "validate", f"{name}.ipynb", folder=f"autograder/submitted/amara/{name}")
+    said = run(graded.root, "validate", f"submitted/amara/{name}/{name}.ipynb")
     assert said == "Success! Your notebook passes all the tests.\n"
 
 
