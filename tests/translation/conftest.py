@@ -1,20 +1,16 @@
 """What the lab's tests share: a small corpus in files, and a config that trains on it in a second."""
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from phrases import phrase_pairs
 
 from course_lib.translation.config import RunConfig, load_config
 
 # The tests start processes of their own; more threads would only wait for each other.
 torch.set_num_threads(1)
-
-NUMBERS = {"zwei": "two", "drei": "three", "vier": "four", "fünf": "five", "sechs": "six"}
-COLOURS = {"rote": "red", "große": "big", "schöne": "beautiful", "müde": "tired"}
-THINGS = {"Hunde": "dogs", "Äpfel": "apples", "Bäume": "trees", "Fußbälle": "footballs", "Züge": "trains"}
 
 CONFIG = """
 run_folder: {run}
@@ -25,21 +21,6 @@ training:
     log_every: 4, checkpoint_every: 3}}
 evaluation: {{tokens_per_batch: 1000}}
 """
-
-
-def phrase_pairs(count: int, seed: int) -> list[tuple[str, str]]:
-    """Pairs of one to four phrases, so that lengths are uneven."""
-    rng = random.Random(seed)
-    pairs = []
-    for _ in range(count):
-        phrases = [
-            [rng.choice(list(words.items())) for words in (NUMBERS, COLOURS, THINGS)]
-            for _ in range(rng.randint(1, 4))
-        ]
-        german = " und ".join(" ".join(word for word, _ in phrase) for phrase in phrases)
-        english = " and ".join(" ".join(word for _, word in phrase) for phrase in phrases)
-        pairs.append((f"{german}.", f"{english}."))
-    return pairs
 
 
 def write_split(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from conftest import phrase_pairs
 from hypothesis import given
 from hypothesis import strategies as st
+from phrases import phrase_pairs
 from real_processes import in_processes
 
 from course_lib.translation.distributed import Place

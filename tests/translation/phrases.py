@@ -1,0 +1,22 @@
+"""Made-up pairs of sentences, for the tests of the lab."""
+
+import random
+
+NUMBERS = {"zwei": "two", "drei": "three", "vier": "four", "fünf": "five", "sechs": "six"}
+COLOURS = {"rote": "red", "große": "big", "schöne": "beautiful", "müde": "tired"}
+THINGS = {"Hunde": "dogs", "Äpfel": "apples", "Bäume": "trees", "Fußbälle": "footballs", "Züge": "trains"}
+
+
+def phrase_pairs(count: int, seed: int) -> list[tuple[str, str]]:
+    """Pairs of one to four phrases, so that lengths are uneven."""
+    rng = random.Random(seed)
+    pairs = []
+    for _ in range(count):
+        phrases = [
+            [rng.choice(list(words.items())) for words in (NUMBERS, COLOURS, THINGS)]
+            for _ in range(rng.randint(1, 4))
+        ]
+        german = " und ".join(" ".join(word for word, _ in phrase) for phrase in phrases)
+        english = " and ".join(" ".join(word for _, word in phrase) for phrase in phrases)
+        pairs.append((f"{german}.", f"{english}."))
+    return pairs
