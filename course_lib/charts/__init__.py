@@ -7,10 +7,22 @@ tables; they know nothing of lessons or checks.
 from course_lib.charts.architecture import architecture_map
 from course_lib.charts.attention import attention_heatmap
 from course_lib.charts.blocks import BLOCKS, Block, exercises_through
+from course_lib.charts.calibration import calibration_curves
 from course_lib.charts.comparison import found_beside_expected
+from course_lib.charts.confidence import loss_by_confidence
+from course_lib.charts.costs import layer_costs
+from course_lib.charts.decoding import decoding_steps
+from course_lib.charts.head_costs import cost_of_heads
+from course_lib.charts.lines import named_lines
 from course_lib.charts.masking import mask_effect
+from course_lib.charts.normalising import normalisation_effect
+from course_lib.charts.parameters import parameters_by_part
 from course_lib.charts.saturation import softmax_saturation
+from course_lib.charts.schedules import schedule_curves
 from course_lib.charts.sentence import attention_over_sentence
+from course_lib.charts.shapes import shape_flow
+from course_lib.charts.smoothing import target_distributions
+from course_lib.charts.splitting import features_in_heads
 from course_lib.charts.spread import score_spread
 from course_lib.charts.temperature import softmax_temperature
 from course_lib.charts.theme import Picture, as_svg, show_offline
@@ -23,11 +35,23 @@ __all__ = [
     "as_svg",
     "attention_heatmap",
     "attention_over_sentence",
+    "calibration_curves",
+    "cost_of_heads",
+    "decoding_steps",
     "exercises_through",
+    "features_in_heads",
     "found_beside_expected",
+    "layer_costs",
+    "loss_by_confidence",
     "mask_effect",
+    "named_lines",
+    "normalisation_effect",
+    "parameters_by_part",
+    "schedule_curves",
     "score_spread",
+    "shape_flow",
     "show_offline",
     "softmax_saturation",
     "softmax_temperature",
+    "target_distributions",
 ]

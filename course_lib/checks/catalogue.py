@@ -3,9 +3,16 @@
 from functools import cache
 
 from course_lib.checks.exercise import Exercise, Prediction
-from course_lib.checks.lessons import attention
+from course_lib.checks.lessons import (
+    attention,
+    label_smoothing,
+    multi_head,
+    schedule,
+    sublayers,
+    the_transformer,
+)
 
-_LESSONS = (attention,)
+_LESSONS = (attention, multi_head, sublayers, the_transformer, schedule, label_smoothing)
 
 
 @cache

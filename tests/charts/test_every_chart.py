@@ -41,17 +41,60 @@ def _draws() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _work() -> pd.DataFrame:
+    rows = [(length, "network", 3) for length in (2, 4, 8)] + [
+        (length, "mean", length) for length in (2, 4, 8)
+    ]
+    return pd.DataFrame(rows, columns=["length", "part", "multiplications"])
+
+
+def _lines() -> pd.DataFrame:
+    return pd.DataFrame(
+        {"line": ["one", "one", "other", "other"], "x": [0, 1, 0, 1], "y": [1.0, 2.0, 1.0, 1.5]}
+    )
+
+
 EXAMPLES: dict[str, Callable[[], Picture]] = {
     "architecture_map": lambda: charts.architecture_map(["attention_scores"], current="attention_weights"),
     "attention_heatmap": lambda: charts.attention_heatmap(_weights(5, 5), WORDS, WORDS),
     "attention_over_sentence": lambda: charts.attention_over_sentence(_weights(5, 5), WORDS, WORDS),
+    "calibration_curves": lambda: charts.calibration_curves(
+        pd.DataFrame({"model": "plain", "confidence": [0.8] * 30, "right": [True, False, True] * 10})
+    ),
+    "cost_of_heads": lambda: charts.cost_of_heads(
+        pd.DataFrame({"heads": [1, 2], "parameters": [80, 80], "multiplications": [9, 9], "weights": [4, 8]})
+    ),
+    "features_in_heads": lambda: charts.features_in_heads({"cut": torch.arange(12).view(2, 3, 2)}, WORDS[:3]),
     "found_beside_expected": lambda: charts.found_beside_expected(_weights(16, 16), _weights(16, 16).T),
+    "decoding_steps": lambda: charts.decoding_steps(_weights(4, 5), WORDS, [1, 0, 2, 4]),
+    "loss_by_confidence": lambda: charts.loss_by_confidence(
+        pd.DataFrame({"smoothing": 0.1, "confidence": [0.1, 0.9, 0.99], "loss": [2.3, 0.5, 0.6]})
+    ),
     "mask_effect": lambda: charts.mask_effect(
         torch.randn(5, 5), torch.ones(5, 5, dtype=torch.bool), _weights(5, 5)
     ),
+    "schedule_curves": lambda: charts.schedule_curves(
+        pd.DataFrame({"schedule": "base", "step": [1, 2, 3], "rate": [0.1, 0.2, 0.15]})
+    ),
+    "layer_costs": lambda: charts.layer_costs({"network": 2, "attention": 1}, _work()),
+    "named_lines": lambda: charts.named_lines(
+        _lines(), across="depth", up="size", title="How a size goes with depth"
+    ),
+    "normalisation_effect": lambda: charts.normalisation_effect(
+        5 * torch.randn(5, 16), torch.randn(5, 16), WORDS
+    ),
+    "parameters_by_part": lambda: charts.parameters_by_part(
+        pd.DataFrame({"model": "base", "part": ["attention", "words"], "parameters": [5_000_000, 9_000]})
+    ),
     "score_spread": lambda: charts.score_spread({1: torch.arange(9.0), 64: 8 * torch.arange(9.0)}),
+    "shape_flow": lambda: charts.shape_flow(
+        [("tokens", (2, 5)), ("memory", (2, 5, 8))],
+        [("tokens", (2, 4)), ("cross-attention", (2, 4, 8)), ("logits", (2, 4, 30))],
+        memory_to=["cross-attention"],
+    ),
     "softmax_saturation": lambda: charts.softmax_saturation(_draws()),
     "softmax_temperature": lambda: charts.softmax_temperature(torch.randn(5), WORDS),
+    "target_distributions": lambda: charts.target_distributions(_weights(3, 5), WORDS[:3], WORDS),
 }
 
 

@@ -13,11 +13,18 @@ from course_lib.checks.catalogue import catalogue
 from course_lib.checks.engine import combinable, examine, failed_probes
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.local_holder import LocalHolder
-from tests.checks.variants import attention
+from tests.checks.variants import attention, label_smoothing, multi_head, schedule, sublayers, the_transformer
 
 FOLDER = Path(__file__).parent / "kill_matrix"
 SEED = "kill matrix"
-VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {**attention.VARIANTS}
+VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
+    **attention.VARIANTS,
+    **multi_head.VARIANTS,
+    **sublayers.VARIANTS,
+    **the_transformer.VARIANTS,
+    **schedule.VARIANTS,
+    **label_smoothing.VARIANTS,
+}
 
 
 def exercises() -> list[Exercise]:

@@ -10,9 +10,23 @@ from course_lib.checks.engine import examine
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.local_holder import LocalHolder
 from tests.checks.kill_matrix import FOLDER, VARIANTS, exercises, matrix, rows
-from tests.checks.unrelated import attention
+from tests.checks.unrelated import (
+    attention,
+    label_smoothing,
+    multi_head,
+    schedule,
+    sublayers,
+    the_transformer,
+)
 
-UNRELATED = {**attention.UNRELATED}
+UNRELATED = {
+    **attention.UNRELATED,
+    **multi_head.UNRELATED,
+    **sublayers.UNRELATED,
+    **the_transformer.UNRELATED,
+    **schedule.UNRELATED,
+    **label_smoothing.UNRELATED,
+}
 SEEDS = ["practice", "graded 1706", "another"]
 by_name = pytest.mark.parametrize("exercise", exercises(), ids=lambda exercise: exercise.name)
 

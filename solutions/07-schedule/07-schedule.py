@@ -1,0 +1,510 @@
+# %% [markdown]
+# # Lesson 07: the schedule
+#
+# The model is built. From here on it learns: in thousands of **updates**, each of which moves every weight a little.
+# How little? That is the **learning rate**. Too large, and the model never settles; too small, and it never arrives.
+#
+# The paper gives an odd answer: begin with almost nothing, rise in a straight line for 4,000 updates, then fall
+# slowly for ever. It is one line of mathematics. Leave its first half out, and a model like the paper's may hardly
+# learn at all: you will see it happen in this lesson.
+#
+# At the end of it you can
+#
+# - say why the first updates have to be small,
+# - read and write equation 3 of the paper, and work out its peak in your head,
+# - drive any optimiser of PyTorch with a schedule of your own, without being one update off,
+# - say what a "step" is when a batch comes in several pieces.
+#
+# **Time:** about an hour and a half. **In the paper:** section 5.3 of
+# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+
+# %% tags=["see"]
+from course_lib.charts import (
+    architecture_map,
+    exercises_through,
+    named_lines,
+    schedule_curves,
+    show_offline,
+)
+
+show_offline()
+architecture_map(built=exercises_through(6), current=["learning_rate", "make_scheduler"])
+
+# %% [markdown]
+# The whole model is filled in. Below it stands what trains it, and now you build the first part of that.
+#
+# Run the next cell once. The parts of lessons 01 to 06 are there, as the course's own versions.
+
+# %% given="setup"
+import math
+
+import pandas as pd
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Adam, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from course_lib.checks import check
+from course_lib.transformer import Transformer, TransformerConfig, causal_mask, shift_target
+
+# %% [markdown]
+# ## 1. How far does one update move a weight?
+#
+# The plainest way to learn is **gradient descent**. The gradient $g$ says how the loss changes when a weight
+# $\theta$ changes, and the weight moves a little the other way:
+#
+# $$\theta \leftarrow \theta - \eta\, g$$
+#
+# where $\eta$ is the learning rate. A large gradient makes a large move.
+#
+# The paper uses **Adam** (Kingma and Ba 2015), which works differently. It keeps two running means for every weight:
+# $m$ of its gradients, and $v$ of their squares. At update $t$, with the gradient $g_t$:
+#
+# $$m_t = \beta_1 m_{t-1} + (1 - \beta_1)\, g_t \qquad v_t = \beta_2 v_{t-1} + (1 - \beta_2)\, g_t^2$$
+#
+# Both begin at 0 and are therefore too small at first. Dividing corrects that exactly:
+#
+# $$\hat m_t = \frac{m_t}{1 - \beta_1^t} \qquad \hat v_t = \frac{v_t}{1 - \beta_2^t}$$
+#
+# And then the weight moves:
+#
+# $$\theta \leftarrow \theta - \eta\, \frac{\hat m_t}{\sqrt{\hat v_t} + \epsilon}$$
+#
+# | symbol | in the paper | what it is |
+# |---|---|---|
+# | $\beta_1$ | 0.9 | how slowly the mean of the gradients forgets: it remembers about 10 updates |
+# | $\beta_2$ | 0.98 | how slowly the mean of the squares forgets: about 50 updates |
+# | $\epsilon$ | $10^{-9}$ | a tiny number, so that nobody divides by zero |
+# | $\eta$ | the schedule | the learning rate |
+#
+# Put $t = 1$ into these formulas with pencil and paper. What happens?
+
+# %% predict="predict_first_move"
+# Adam, with the settings of the paper, runs at a learning rate of 0.01. In its very first update a
+# weight has a gradient of 0.002. How far does the weight move?
+
+# %% check="predict_first_move"
+
+# %% [markdown]
+# So Adam's first move has nothing to do with how large the gradient is, only with its **sign**. Every weight of the
+# model moves by the whole rate, be its first gradient strong or weak, trustworthy or an accident of the first batch.
+#
+# ### See it: signal and noise
+#
+# Later on that changes. Let us watch three kinds of weights. The first has the same gradient in every batch: pure
+# **signal**. The second has gradients that are random numbers around zero: pure **noise**, no reason to move at all.
+# The third has both, in equal parts. How far does Adam move each of them in update 1, 2, 3, …, in units of the
+# learning rate? Each line is the mean over 500 weights.
+#
+# **Change something:** `betas`. What happens at the start, and later, if $\beta_1$ is 0.5?
+
+# %% tags=["see"]
+torch.manual_seed(0)
+kinds = {"signal": (1.0, 0.0), "half and half": (1.0, 1.0), "noise": (0.0, 1.0)}
+rows = []
+for name, (signal, noise) in kinds.items():
+    weights = nn.Parameter(torch.zeros(500))
+    adam = Adam([weights], lr=1.0, betas=(0.9, 0.98), eps=1e-9)
+    for update in range(1, 61):
+        before = weights.detach().clone()
+        weights.grad = signal + noise * torch.randn(500)
+        adam.step()
+        rows.append((name, update, (weights.detach() - before).abs().mean().item()))
+
+named_lines(
+    pd.DataFrame(rows, columns=["line", "x", "y"]),
+    across="update",
+    up="move, in learning rates",
+    title="How far does Adam move a weight?",
+)
+
+# %% [markdown]
+# Adam learns to tell them apart: after some tens of updates a weight with nothing but noise moves by a fifth of the
+# rate, since its gradients cancel out in the mean $m$, but not in the root of the mean square. At the **first** update
+# all three move by the whole rate. Adam has seen one batch, and takes all of it for signal.
+#
+# A new Transformer is at its most delicate just then. In the paper's model the normalisation stands after each sum
+# (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020,
+# [arXiv 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it to where the gradients hardly
+# lead back. So: **small steps while the optimiser is still learning what to trust.** That is a **warm-up**.
+
+# %% [markdown]
+# ## 2. One line: up, then down
+#
+# Equation 3 of the paper, with a factor of ours in front:
+#
+# $$\mathrm{rate}(\mathit{step}) = \mathit{factor} \cdot d_\mathrm{model}^{-0.5} \cdot
+# \min\!\left(\mathit{step}^{-0.5},\; \mathit{step} \cdot \mathit{warmup}^{-1.5}\right)$$
+#
+# | symbol | in code | what it is |
+# |---|---|---|
+# | $\mathit{step}$ | `step` | the number of the update; the first one is step **1** |
+# | $d_\mathrm{model}$ | `d_model` | the features of each position, 512 in the base model |
+# | $\mathit{warmup}$ | `warmup` | how many updates the rise takes, 4,000 in the paper |
+# | $\mathit{factor}$ | `factor` | a knob to turn the whole schedule up or down; 1 in the paper |
+#
+# Read it from the inside. The second term in the minimum, $\mathit{step} \cdot \mathit{warmup}^{-1.5}$, is a straight
+# line that rises. The first, $\mathit{step}^{-0.5}$, falls with the root of the step: four times as many updates,
+# half the rate. **The smaller of the two holds.** At first that is the line, later the falling curve.
+#
+# Where do they meet? Where $\mathit{step}^{-0.5} = \mathit{step} \cdot \mathit{warmup}^{-1.5}$, so
+# $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is what the odd power
+# of $-1.5$ is for: it makes the two halves fit.
+
+# %% predict="predict_peak"
+# The base model: 512 features, a warm-up of 4000 updates, factor 1. What is the largest learning
+# rate that it ever has?
+
+# %% check="predict_peak"
+
+# %% [markdown]
+# ### Build it
+#
+# All of it is plain numbers, no tensors. In Python `**` is the power, and it binds more tightly than `*`.
+
+# %% build="learning_rate"
+### BEGIN SOLUTION course_lib.transformer.schedule:learning_rate
+
+# %% [markdown] hints="learning_rate"
+
+# %% check="learning_rate"
+
+# %% [markdown]
+# ### See it: two halves make a schedule
+#
+# The two terms of the minimum for a warm-up of 100 (and $d_\mathrm{model} = 1$, so that nothing stands in front), and
+# your function.
+#
+# **Change something:** replace `100 ** -1.5` by `100 ** -1` or by `100 ** -2`. Where do the terms meet then?
+
+# %% tags=["see"]
+rows = []
+for step in range(1, 401, 3):
+    rows.append(("step · warmup^-1.5", step, step * 100**-1.5))
+    rows.append(("step^-0.5", step, 1 / math.sqrt(step)))
+    rows.append(("your rate", step, learning_rate(step, d_model=1, warmup=100)))
+
+halves = pd.DataFrame(rows, columns=["line", "x", "y"])
+named_lines(
+    halves[halves["y"] < 0.25],
+    across="step",
+    up="rate",
+    title="Which of the two terms is the smaller one?",
+    dashed=["step · warmup^-1.5", "step^-0.5"],
+)
+
+# %% [markdown]
+# ### See it: the paper's schedules, and others
+#
+# The paper's base model has 512 features and its big one 1,024, both with a warm-up of 4,000 updates. Beside them
+# stand three other settings.
+#
+# **Change something:** add the small model that you would train on a laptop: 128 features, a warm-up of 400. Then
+# find a `factor` for it (the fourth number) that gives the same peak as the base model's.
+
+# %% tags=["see"]
+settings = {
+    "paper, base: 512 features, warm-up 4,000": (512, 4000, 1.0),
+    "paper, big: 1,024 features, warm-up 4,000": (1024, 4000, 1.0),
+    "512 features, warm-up 2,000": (512, 2000, 1.0),
+    "512 features, warm-up 8,000": (512, 8000, 1.0),
+    "256 features, warm-up 4,000": (256, 4000, 1.0),
+}
+rows = []
+for name, (d_model, warmup, factor) in settings.items():
+    for step in sorted({*range(1, 20_001, 200), warmup}):
+        rows.append((name, step, learning_rate(step, d_model, warmup, factor)))
+
+schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
+
+# %% [markdown]
+# Three things to see.
+#
+# **A longer warm-up has a lower peak.** The slope of the rise is $\mathit{warmup}^{-1.5}$, and the peak is
+# $(d_\mathrm{model} \cdot \mathit{warmup})^{-0.5}$. One number sets both.
+#
+# **After the warm-up nobody can tell how long it was.** The three curves with 512 features become one: the falling
+# half doesn't know the warm-up.
+#
+# **Wider models take smaller steps.** An output of a wide layer sums up more weights. If each of them moves by the
+# rate, then the sum moves further, so the rate has to be smaller. The paper takes the root of the width for it.
+
+# %% [markdown]
+# ## 3. Into the optimiser
+#
+# An optimiser of PyTorch holds its weights in one or several **groups**, each with a rate of its own, in
+# `optimizer.param_groups[0]["lr"]`. A **scheduler** writes there. A training loop therefore has two calls at its end:
+# `optimizer.step()` moves the weights at the rate that stands there, and `scheduler.step()` writes the rate for the
+# *next* update.
+#
+# PyTorch's `LambdaLR(optimizer, function)` is the scheduler for a formula of your own. It sets each rate to
+#
+# $$\text{the optimiser's own rate} \times \text{function}(\text{number of scheduler steps so far})$$
+#
+# So the optimiser is made with `lr=1.0`, and then `function` gives the rate itself.
+#
+# Now look closely at *what it is called with*, for here is a mistake that has been copied many times. The first call
+# comes when the scheduler is made, before any update:
+#
+# | when | LambdaLR calls `function` with | it sets the rate for |
+# |---|---|---|
+# | the scheduler is made | 0 | update 1 |
+# | `scheduler.step()` after update 1 | 1 | update 2 |
+# | `scheduler.step()` after update 2 | 2 | update 3 |
+#
+# PyTorch counts what is **done**, from 0. Equation 3 counts what is **next**, from 1.
+
+# %% [markdown]
+# ### Build it
+#
+# Your function makes the scheduler and hands it back. It need not step it.
+
+# %% build="make_scheduler"
+### BEGIN SOLUTION course_lib.transformer.schedule:make_scheduler
+
+# %% [markdown] hints="make_scheduler"
+
+# %% check="make_scheduler"
+
+# %% [markdown]
+# ### See it: the first updates
+#
+# One weight, whose gradient is always 1, under plain gradient descent: how far it falls in each update *is* the rate
+# of that update. Beside it stands what equation 3 says.
+#
+# **Change something:** forget `scheduler.step()`. Call it twice.
+
+# %% tags=["see"]
+weight = nn.Parameter(torch.zeros((), dtype=torch.float64))
+descent = torch.optim.SGD([weight], lr=1.0)
+scheduler = make_scheduler(descent, d_model=512, warmup=4000)
+for update in range(1, 6):
+    before = weight.item()
+    weight.grad = torch.ones_like(weight)
+    descent.step()
+    scheduler.step()
+    print(
+        f"update {update} moved by {before - weight.item():.4e}, equation 3 {learning_rate(update, 512, 4000):.4e}"
+    )
+
+# %% [markdown]
+# ## 4. What is a step?
+#
+# The paper's batches hold about 25,000 tokens a side. If your processor cannot hold that many at once, you cut a batch
+# into **micro-batches**: you work out the gradient of one after the other, let them add up, and then make **one**
+# update with the sum. (You will build this in lesson 09.)
+#
+# What should the scheduler count? The paper's step is an update of the weights. But the loop runs over micro-batches,
+# and it is easy to put `scheduler.step()` one line too far inside.
+
+# %% predict="predict_warmup"
+# The warm-up is 4000. A program cuts each batch into 8 micro-batches, and steps the scheduler after
+# every micro-batch by mistake. After how many updates of the weights is the rate at its peak?
+
+# %% check="predict_warmup"
+
+# %% [markdown]
+# ### See it: the schedule that you think you have, and the one you get
+#
+# **Change something:** the number of micro-batches. Is there one at which hardly any warm-up is left?
+
+# %% tags=["see"]
+micro_batches = 8
+rows = []
+for update in sorted({*range(1, 12_001, 120), 4000, 4000 // micro_batches}):
+    rows.append(("stepped once an update", update, learning_rate(update, 512, 4000)))
+    rows.append(("stepped once a micro-batch", update, learning_rate(update * micro_batches, 512, 4000)))
+
+schedule_curves(
+    pd.DataFrame(rows, columns=["schedule", "step", "rate"]),
+    title="What becomes of the warm-up if the scheduler is stepped too often?",
+)
+
+# %% [markdown]
+# The peak is as high as before, but it comes eight times as early, and from then on the rate is smaller than
+# you meant by a factor of $\sqrt 8$. Nothing fails, nothing warns. Such a model trains, only worse, and nobody knows
+# why. The rule: **one step of the scheduler for each step of the optimiser.**
+
+# %% [markdown]
+# ## 5. Does it matter?
+#
+# See for yourself. The task: read six random symbols and write the same six. The model: your Transformer, small, two
+# layers each side and 32 features. Three trainings of 150 updates each:
+#
+# - **post-norm, with warm-up:** the paper's kind of model and your schedule, with a warm-up of 40,
+# - **post-norm, without:** the same model and the same peak, but *at* the peak from the first update until update 40;
+#   after that it is the same schedule,
+# - **pre-norm, without:** the other kind of model, which normalises before each sublayer.
+#
+# A line shows the mean loss of the last ten updates. Somebody who guesses among the ten symbols has a loss of
+# $\ln 10 \approx 2.3$. It takes some seconds to run.
+#
+# **Change something:** a `factor` of 0.1 instead of 0.5. Is the warm-up still needed? And how large may the factor be
+# before the model with warm-up fails, too?
+
+# %% tags=["see"]
+SYMBOLS, LENGTH, START = 12, 6, 1
+D_MODEL, WARMUP, FACTOR = 32, 40, 0.5
+
+
+def with_warmup(done: int) -> float:
+    return learning_rate(done + 1, D_MODEL, WARMUP, FACTOR)
+
+
+def without_warmup(done: int) -> float:
+    return learning_rate(max(done + 1, WARMUP), D_MODEL, WARMUP, FACTOR)
+
+
+def losses_of_training(rate, norm_first: bool, updates: int = 150) -> list[float]:
+    torch.manual_seed(0)
+    config = TransformerConfig(
+        layers=2, d_model=D_MODEL, heads=2, d_ff=64, dropout=0.0, norm_first=norm_first
+    )
+    model = Transformer(SYMBOLS, SYMBOLS, config)
+    adam = Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9)
+    scheduler = LambdaLR(adam, rate)
+    losses = []
+    for _ in range(updates):
+        source = torch.randint(2, SYMBOLS, (32, LENGTH))
+        target = torch.cat([torch.full((32, 1), START), source], dim=1)
+        decoder_input, labels = shift_target(target)
+        logits = model(source, None, decoder_input, causal_mask(LENGTH))
+        loss = cross_entropy(logits.flatten(0, 1), labels.flatten())
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        scheduler.step()
+        losses.append(loss.item())
+    return losses
+
+
+trainings = {
+    "post-norm, with warm-up": losses_of_training(with_warmup, norm_first=False),
+    "post-norm, without": losses_of_training(without_warmup, norm_first=False),
+    "pre-norm, without": losses_of_training(without_warmup, norm_first=True),
+}
+rows = []
+for name, losses in trainings.items():
+    for update in range(10, len(losses) + 1, 2):
+        rows.append((name, update, sum(losses[update - 10 : update]) / 10))
+
+named_lines(
+    pd.DataFrame(rows, columns=["line", "x", "y"]),
+    across="update",
+    up="loss",
+    title="What do forty gentle updates change?",
+)
+
+# %% [markdown]
+# The post-norm model that begins at the peak is thrown off by its first few updates and has not come back a hundred
+# updates later, although its rate has long been the same as that of the other. The difference was made **in the first
+# forty updates**, and lasts. The pre-norm model forgives more: that is why many later models are built that way, and
+# why some of them do with a short warm-up.
+#
+# A word of caution. This is one tiny model and one seed, and how much is lost depends on the rate. Why exactly a
+# warm-up helps is still being studied. What you saw are two of the reasons given: Adam trusts its first gradients
+# blindly, and a fresh post-norm model takes that badly.
+#
+# ### Explain it
+#
+# In four or five sentences: why does a Transformer like the paper's begin with tiny learning rates? Say what is
+# special about Adam's first updates, why a fresh post-norm model is delicate, and why the trouble doesn't simply go
+# away when the rate falls later.
+
+# %% [markdown] explain="explain_warmup"
+# Adam divides the mean of the gradients by the root of the mean of their squares. After one batch both hold the same
+# single gradient, so every weight moves by the whole rate, in the direction of that gradient's sign, whether it is
+# signal or noise. Only after some tens of updates do noisy gradients cancel out in the mean, and noisy weights move
+# less. A fresh post-norm model has large gradients near its output and hasn't settled, so such large blind moves of
+# all its weights can push it into a region where it gives the same answer for everything and the gradients hardly
+# lead back. The falling rate comes too late: the harm is done, and small steps from a bad place lead nowhere quickly.
+# The warm-up keeps the steps small until Adam's means are worth trusting.
+#
+# ### BEGIN MARK SCHEME
+# - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (sign only, noise like signal).
+# - 1 point: a fresh (post-norm) model is delicate: large or unsettled gradients, easily thrown off.
+# - 1 point: early harm lasts: the model is pushed somewhere from which it does not come back soon.
+#
+# Give the point for a right idea in other words. Formulas are not needed.
+# ### END MARK SCHEME
+
+# %% [markdown]
+# ### Explain it
+#
+# In a widely copied program stands `LambdaLR(optimizer, lambda step: rate(max(step, 1)))`, where `rate` is equation 3.
+# The `max` was put in since `rate(0)` divides by zero. At which rates do updates 1, 2, 3 and 4 run? Why does hardly
+# anybody notice? And what is the better cure?
+
+# %% [markdown] explain="explain_lag"
+# LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1,
+# 1, 2 and 3: the first two share a rate, and every later update has the rate of the one before it. With a warm-up of
+# 4,000 neighbouring rates hardly differ, so the training looks the same; only somebody who compares rate with formula
+# finds out (or somebody with a very short warm-up). The cure is to add one: the number of updates done, plus one, is
+# the number of the next.
+#
+# ### BEGIN MARK SCHEME
+# - 1 point: the rates are those of steps 1, 1, 2, 3 (the schedule lags by one).
+# - 1 point: neighbouring steps have nearly the same rate in a long warm-up, so no result shows it.
+# - 1 point: add one to the count instead of clamping it.
+# ### END MARK SCHEME
+
+# %% [markdown]
+# ## Common questions
+#
+# <details><summary>How long should the warm-up be?</summary>
+#
+# The paper takes 4,000 of 100,000 updates; small models on small corpora do with some hundreds. Too long a warm-up
+# costs time and, in equation 3, lowers the peak. Too short a one can cost the whole run. If a run's loss leaps up early
+# on and stays there, try twice the warm-up or half the factor first.
+#
+# </details>
+#
+# <details><summary>Why does the rate fall with the root of the step, and not in some other way?</summary>
+#
+# Later steps should be smaller, so that the weights settle. The root falls slowly enough to go on learning for as long as
+# you like, and you need not say beforehand when you will stop. Many newer programs fall along a cosine or a straight
+# line to zero. That often ends a little better, but then the end has to be fixed at the start.
+#
+# </details>
+#
+# <details><summary>Does plain gradient descent need a warm-up, too?</summary>
+#
+# Less often. A small gradient makes a small move there, so noise near zero does no harm. But plain gradient descent trains
+# Transformers badly: the gradients of an embedding and of a normalisation differ by orders of magnitude, and one
+# rate does not fit both. That is what Adam's division is good for.
+#
+# </details>
+#
+# <details><summary>My training was interrupted. What has to be saved so that the schedule goes on where it was?</summary>
+#
+# How many steps are done: `scheduler.state_dict()` holds that number. Save it with the model's weights and with the
+# optimiser's state, which holds Adam's means. Without the scheduler's state a resumed run warms up a second time;
+# without the optimiser's it takes blind first moves a second time.
+#
+# </details>
+#
+# <details><summary>What if the optimiser's own rate isn't 1.0?</summary>
+#
+# LambdaLR multiplies by it. With `lr=0.001` left there from a tutorial, all rates are a thousand times smaller than
+# equation 3 says, and the model seems not to learn at all.
+#
+# </details>
+#
+# <details><summary>If I double the batch, what should the rate do?</summary>
+#
+# A larger batch has less noise in its gradient, so it bears a larger rate; the root of two is a common first try with
+# Adam. There is no law. `factor` is the knob for it.
+#
+# </details>
+#
+# ## Where you are
+
+# %% tags=["see"]
+architecture_map(built=exercises_through(7))
+
+# %% [markdown]
+# You can now say how large every single update of a training is, and why. Before you hand the lesson in, press
+# **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+#
+# Next: **lesson 08, label smoothing**. The size of the updates is settled. What should the model be told is right?

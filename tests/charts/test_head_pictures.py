@@ -1,0 +1,90 @@
+"""The pictures of lesson 02: where the numbers of each head come from, and what heads cost."""
+
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+import torch
+
+from course_lib.charts import Picture, cost_of_heads, features_in_heads
+from course_lib.transformer import split_heads
+
+TextsOf = Callable[[Picture], list[str]]
+WORDS = ["a", "dog", "saw", "me"]
+NUMBERS = torch.arange(24.0).view(1, 4, 6)
+
+
+def _counts() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "heads": [8, 1],
+            "parameters": [1_050_624, 1_050_624],
+            "multiplications": [115_097_600, 115_097_600],
+            "weights": [80_000, 10_000],
+        }
+    )
+
+
+def test_every_cell_says_its_word_and_feature(texts_of: TextsOf) -> None:
+    texts = texts_of(features_in_heads({"split": split_heads(NUMBERS, 3)[0]}, WORDS))
+    assert {f"{word} {feature}" for word in WORDS for feature in range(6)} <= set(texts)
+    assert {"split", "head 0", "head 1", "head 2"} <= set(texts)
+
+
+def test_a_right_split_leaves_every_number_in_its_words_row() -> None:
+    told = str(features_in_heads({"split": split_heads(NUMBERS, 3)[0]}, WORDS).description)
+    assert "split, 3 heads: 0 of 24 in the row of another word" in told
+
+
+def test_a_reshape_is_found_out() -> None:
+    cuts = {"split": split_heads(NUMBERS, 3)[0], "reshape": NUMBERS.reshape(3, 4, 2)}
+    picture = features_in_heads(cuts, WORDS)
+    assert "reshape, 3 heads: 16 of 24 in the row of another word" in str(picture.description)
+    frames = [layer for layer in picture.to_dict()["datasets"].values() if layer and "moved" in layer[0]]
+    assert sum(cell["moved"] for frame in frames for cell in frame) == 32  # the cells, and their frames again
+
+
+def test_one_head_is_all_features(texts_of: TextsOf) -> None:
+    assert "all features" in texts_of(features_in_heads({"x": NUMBERS}, WORDS))
+
+
+@pytest.mark.parametrize(
+    ("cuts", "words", "message"),
+    [
+        ({}, WORDS, "at least one way to cut"),
+        ({"x": torch.zeros(1, 4, 6)}, WORDS, r"each of the numbers 0 to 23 once.*torch.arange"),
+        ({"x": NUMBERS[0]}, WORDS, r"expected 3 axes, got the shape \(4, 6\)"),
+        ({"x": NUMBERS}, WORDS[:3], "expected 4 words"),
+        ({"x": torch.arange(7).view(1, 7, 1)}, list("abcdefg"), "expected 6 at most"),
+    ],
+)
+def test_features_that_cannot_be_drawn(cuts: dict[str, torch.Tensor], words: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        features_in_heads(cuts, words)
+
+
+def test_costs_are_written_on_the_bars_in_the_order_of_heads(texts_of: TextsOf) -> None:
+    texts = texts_of(cost_of_heads(_counts()))
+    assert texts.count("1.05M") == texts.count("115M") == 2
+    assert texts.index("10k") < texts.index("80k")
+    assert {"parameters", "multiplications", "attention weights"} <= set(texts)
+
+
+def test_costs_are_told_in_full() -> None:
+    assert "With 8: 1,050,624 parameters, 115,097,600 multiplications, 80,000 attention weights" in str(
+        cost_of_heads(_counts()).description
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop(columns="weights"), r"missing \['weights'\]"),
+        (lambda table: table.iloc[:0], "got an empty table"),
+        (lambda table: table.assign(heads=2), "got two for 2"),
+        (lambda table: table.assign(weights=-1), "0 or more"),
+    ],
+)
+def test_costs_that_cannot_be_drawn(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cost_of_heads(change(_counts()))

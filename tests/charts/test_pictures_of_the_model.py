@@ -1,0 +1,134 @@
+"""The pictures of lesson 06: shapes on their way, parameters by part, a sentence written word by word."""
+
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+import torch
+
+from course_lib.charts import Picture, decoding_steps, parameters_by_part, shape_flow
+
+TextsOf = Callable[[Picture], list[str]]
+
+ENCODER = [("source tokens", (8, 12)), ("embedding", (8, 12, 32)), ("memory", (8, 12, 32))]
+DECODER = [("target tokens", (8, 9)), ("looks at memory", (8, 9, 32)), ("logits", torch.Size([8, 9, 700]))]
+
+
+def test_shapes_are_written_on_the_bars(texts_of: TextsOf) -> None:
+    texts = texts_of(shape_flow(ENCODER, DECODER, memory_to=["looks at memory"]))
+    assert texts.count("8 × 12 × 32") == 2
+    assert {"8 × 12", "8 × 9", "8 × 9 × 32", "8 × 9 × 700", "memory", "logits"} <= set(texts)
+
+
+def test_shapes_are_told_in_words() -> None:
+    told = str(shape_flow(ENCODER, DECODER).description)
+    assert "The encoder, from its input on: source tokens 8 × 12, embedding 8 × 12 × 32" in told
+    assert "logits 8 × 9 × 700." in told
+
+
+def test_the_memory_has_a_way_of_its_own() -> None:
+    def points(chart: Picture) -> int:
+        return len(chart.to_dict()["layer"])
+
+    assert points(shape_flow(ENCODER, DECODER, memory_to=["looks at memory"])) > points(
+        shape_flow(ENCODER, DECODER)
+    )
+
+
+def test_a_single_stage_has_no_arrow() -> None:
+    assert shape_flow(ENCODER[1:2], DECODER[1:2]).to_dict()["height"] == 38 + 6
+
+
+@pytest.mark.parametrize(
+    ("encoder", "readers", "told"),
+    [
+        ([], [], "encoder: expected at least one stage"),
+        ([("x", (3,))], [], r"encoder, x: expected .sentences, positions. or .*got \(3,\)"),
+        ([("x", (3, 0, 2))], [], r"got \(3, 0, 2\)"),
+        (ENCODER, ["nothing"], "memory_to: expected names of the decoder's stages, got .'nothing'."),
+    ],
+)
+def test_shapes_that_cannot_be_drawn(encoder: list, readers: list[str], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        shape_flow(encoder, DECODER, memory_to=readers)
+
+
+def _parameters() -> pd.DataFrame:
+    rows = [
+        ("base", "words", 56_869_000),
+        ("base", "norm", 30_720),
+        ("base", "feed-forward", 20_000_000),
+        ("base", "feed-forward", 5_196_544),
+        ("tied", "words", 18_981_000),
+        ("tied", "feed-forward", 25_196_544),
+    ]
+    return pd.DataFrame(rows, columns=["model", "part", "parameters"])
+
+
+def test_parts_are_summed_and_shares_are_of_the_model(texts_of: TextsOf) -> None:
+    texts = texts_of(parameters_by_part(_parameters()))
+    assert "base: 82.1 M" in texts
+    assert "25.2 M, 31%" in texts
+    assert "25.2 M, 57%" in texts
+    assert "0.03 M, under 1%" in texts
+
+
+def test_the_largest_part_comes_first() -> None:
+    panel = parameters_by_part(_parameters()).to_dict()["vconcat"][0]
+    assert panel["layer"][0]["encoding"]["y"]["sort"] == ["words", "feed-forward", "norm"]
+
+
+def test_parameters_are_told_in_words() -> None:
+    told = str(parameters_by_part(_parameters()).description)
+    assert "tied, 44.2 million: words 19.0 M, 43%, feed-forward 25.2 M, 57%." in told
+
+
+def test_the_table_is_left_as_it_was() -> None:
+    table = _parameters()
+    parameters_by_part(table)
+    pd.testing.assert_frame_equal(table, _parameters())
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        (pd.DataFrame({"model": [], "part": []}), "missing .'parameters'."),
+        (_parameters().head(0), "expected parameters of at least one part"),
+        (_parameters().assign(parameters=-1), "expected parameters of at least one part"),
+    ],
+)
+def test_parameters_that_cannot_be_drawn(table: pd.DataFrame, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        parameters_by_part(table)
+
+
+WORDS = ["</s>", "a", "dog"]
+
+
+def test_each_step_shows_what_is_taken(texts_of: TextsOf) -> None:
+    chart = decoding_steps([[0.1, 0.7, 0.2], [0.25, 0.0, 0.75]], WORDS, [1, 2])
+    texts = texts_of(chart)
+    assert {"Written: a dog", "step 1", "step 2", ".75"} <= set(texts)
+    assert "Step 1: a at 0.70. Step 2: dog at 0.75." in str(chart.description)
+
+
+def test_many_words_leave_no_room_for_numbers(texts_of: TextsOf) -> None:
+    words = [f"w{number}" for number in range(40)]
+    texts = texts_of(decoding_steps(torch.full((2, 40), 1 / 40), words, [0, 39]))
+    assert ".03" not in texts
+    assert "w39" in texts
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "chosen", "told"),
+    [
+        ([[0.2, 0.3, 0.5]], [0, 1], "chosen: expected 1 indices of words"),
+        ([[0.2, 0.3, 0.5]], [3], "chosen: expected 1 indices of words, from 0 to 2"),
+        ([[2.0, 3.0, 5.0]], [0], "rows that sum to one"),
+        ([[-1.0, 1.0, 1.0]], [0], "rows that sum to one"),
+        ([[0.5, 0.5]], [0], "words: expected 2 words"),
+    ],
+)
+def test_steps_that_cannot_be_drawn(probabilities: list, chosen: list[int], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        decoding_steps(probabilities, WORDS, chosen)

@@ -1,0 +1,56 @@
+"""The picture of learning-rate schedules."""
+
+import math
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+
+from course_lib.charts import Picture, schedule_curves
+
+TextsOf = Callable[[Picture], list[str]]
+
+
+def _table() -> pd.DataFrame:
+    rows = [("short", step, 0.02 / max(step, 3)) for step in range(1, 9)]
+    rows += [("long", step, 0.001 * step) for step in range(1, 9)]
+    return pd.DataFrame(rows, columns=["schedule", "step", "rate"])
+
+
+def test_each_schedule_is_named_and_its_peak_numbered(texts_of: TextsOf) -> None:
+    texts = texts_of(schedule_curves(_table()))
+    assert texts.count("short") == texts.count("long") == 1
+    assert {"0.0067", "0.008"} <= set(texts)
+
+
+def test_the_peaks_are_told() -> None:
+    told = str(schedule_curves(_table(), title="Which of them is higher?").description)
+    assert told == "Which of them is higher? Peaks: short: 0.0067 at step 1; long: 0.008 at step 8."
+
+
+def test_rates_of_zero_can_be_drawn(texts_of: TextsOf) -> None:
+    assert "short" in texts_of(schedule_curves(_table().assign(rate=0.0)))
+
+
+def test_the_table_stays_as_it_was() -> None:
+    table = _table()
+    before = table.copy()
+    schedule_curves(table)
+    pd.testing.assert_frame_equal(table, before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop(columns="rate"), r"missing \['rate'\]"),
+        (lambda table: table.iloc[:0], "got an empty table"),
+        (lambda table: table.assign(schedule=table.index.astype(str)), "6 schedules at most, got 16"),
+        (lambda table: table.assign(step=0), "steps of 1 or more, got 0"),
+        (lambda table: table.assign(rate=math.nan), "rates of 0 or more, got nan at step 1 of short"),
+        (lambda table: table.assign(rate=math.inf), "rates of 0 or more, got inf"),
+        (lambda table: table.assign(rate=-1.0), "rates of 0 or more, got -1.0"),
+    ],
+)
+def test_bad_tables(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^table: .*{message}"):
+        schedule_curves(change(_table()))

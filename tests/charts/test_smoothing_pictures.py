@@ -1,0 +1,136 @@
+"""The pictures of label smoothing: the targets, the loss against confidence, and calibration."""
+
+import math
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+import torch
+
+from course_lib.charts import (
+    Picture,
+    calibration_curves,
+    loss_by_confidence,
+    target_distributions,
+)
+from course_lib.transformer import smooth_targets
+
+TextsOf = Callable[[Picture], list[str]]
+WORDS = ["<pad>", "a", "dog", "runs", "."]
+TableChange = Callable[[pd.DataFrame], pd.DataFrame]
+
+
+def _targets() -> torch.Tensor:
+    return smooth_targets(torch.tensor([2, 3, 0]), 5, 0, 0.2)
+
+
+def test_targets_say_words_probabilities_and_sums(texts_of: TextsOf) -> None:
+    texts = texts_of(target_distributions(_targets(), ["dog", "runs", "<pad>"], WORDS))
+    assert set(WORDS) <= set(texts)
+    assert texts.count(".84") == 2
+    assert texts.count(".04") == 8
+    assert texts.count("1") - texts.count("0.5") >= 2  # two sums, and the end of the legend
+
+
+def test_targets_are_told() -> None:
+    told = str(target_distributions(_targets(), ["dog", "runs", "<pad>"], WORDS).description)
+    assert "dog: sum 1; runs: sum 1; <pad>: sum 0." in told
+    assert "The largest probability is 0.84, the smallest 0." in told
+
+
+@pytest.mark.parametrize(
+    ("labels", "vocabulary", "message"),
+    [
+        (["dog"], WORDS, "labels: expected 3 words"),
+        (["dog", "runs", "<pad>"], WORDS[:4], "vocabulary: expected 5 words"),
+    ],
+)
+def test_words_that_do_not_fit(labels: list[str], vocabulary: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        target_distributions(_targets(), labels, vocabulary)
+
+
+def _losses() -> pd.DataFrame:
+    rows = [(0.0, p, -math.log(p)) for p in (0.1, 0.5, 0.9, 0.99, 0.999)]
+    rows += [(0.1, p, -0.9 * math.log(p) - 0.1 * math.log(1 - p)) for p in (0.1, 0.5, 0.9, 0.99, 0.999)]
+    return pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"])
+
+
+def test_the_lowest_loss_is_marked_unless_it_is_the_last(texts_of: TextsOf) -> None:
+    texts = texts_of(loss_by_confidence(_losses()))
+    assert {"smoothing 0", "smoothing 0.1"} <= set(texts)
+    assert texts.count("90%") == 2  # a tick, and the number at the dot
+    assert texts.count("99.9%") == 1  # a tick alone
+
+
+def test_a_lowest_point_near_certainty_says_its_nines(texts_of: TextsOf) -> None:
+    table = pd.DataFrame({"smoothing": 0.01, "confidence": [0.5, 0.991, 0.9999], "loss": [1.0, 0.1, 0.3]})
+    assert "99.10%" in texts_of(loss_by_confidence(table))
+
+
+def test_the_lowest_losses_are_told() -> None:
+    told = str(loss_by_confidence(_losses()).description)
+    assert "smoothing 0 at 99.9000%, where it is 0.001" in told
+    assert "smoothing 0.1 at 90.0000%, where it is 0.325" in told
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop(columns="loss"), r"missing \['loss'\]"),
+        (lambda table: table.iloc[:0], "got an empty table"),
+        (lambda table: table.assign(smoothing=range(len(table))), "5 smoothings at most, got 10"),
+        (lambda table: table.assign(confidence=1.0), "confidence between 0 and 1, got 1.0"),
+        (lambda table: table.assign(confidence=0.0), "confidence between 0 and 1, got 0.0"),
+        (lambda table: table.assign(loss=math.inf), "finite losses, got inf at a confidence of 0.1"),
+    ],
+)
+def test_bad_tables_of_losses(change: TableChange, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^table: .*{message}"):
+        loss_by_confidence(change(_losses()))
+
+
+def _guesses() -> pd.DataFrame:
+    sure = pd.DataFrame({"model": "sure", "confidence": 0.95, "right": [True, False] * 20})
+    fair = pd.DataFrame({"model": "fair", "confidence": [0.5] * 40 + [0.7] * 5, "right": [True] * 45})
+    return pd.concat([sure, fair], ignore_index=True)
+
+
+def test_calibration_bins_the_guesses() -> None:
+    data = calibration_curves(_guesses()).to_dict()["datasets"].values()
+    points = next(rows for rows in data if rows and "guesses" in rows[0])
+    kept = {(row["model"], round(row["confidence"], 2)): (row["share"], row["guesses"]) for row in points}
+    assert kept == {("sure", 0.95): (0.5, 40), ("fair", 0.5): (1.0, 40)}  # a bin of 5 is left out
+
+
+def test_certainty_belongs_to_the_last_bin() -> None:
+    table = pd.DataFrame({"model": "m", "confidence": [1.0] * 15 + [0.91] * 15, "right": [True] * 30})
+    data = calibration_curves(table).to_dict()["datasets"].values()
+    points = next(rows for rows in data if rows and "guesses" in rows[0])
+    assert [row["guesses"] for row in points] == [30]
+
+
+def test_calibration_is_told(texts_of: TextsOf) -> None:
+    chart = calibration_curves(_guesses(), title="Who is surer than right?")
+    assert {"sure", "fair", "surer than right", "less sure than right"} <= set(texts_of(chart))
+    assert chart.description == (
+        "Who is surer than right? sure: mean confidence 95%, right 50%; "
+        "fair: mean confidence 52%, right 100%."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop(columns="right"), r"missing \['right'\]"),
+        (lambda table: table.assign(model=range(len(table))), "4 models at most, got 85"),
+        (lambda table: table.assign(right=1), "expected True or False in the column right, got int64"),
+        (lambda table: table.assign(confidence=1.5), "confidences from 0 to 1, got 1.5"),
+        (lambda table: table.assign(confidence=math.nan), "confidences from 0 to 1, got nan"),
+        (lambda table: table.iloc[:0], "got none"),
+        (lambda table: table.head(10), "20 guesses or more"),
+    ],
+)
+def test_bad_tables_of_guesses(change: TableChange, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^table: .*{message}"):
+        calibration_curves(change(_guesses()))

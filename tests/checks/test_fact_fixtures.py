@@ -1,0 +1,60 @@
+"""Fixtures that tell facts: what they leave out is free, what they tell is not."""
+
+import torch
+from torch import nn
+
+from course_lib.checks.candidate import Candidate
+from course_lib.checks.fixtures.facts import dropout_strength, equal_weights, error_of
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.reply import Returned
+
+
+def candidate(found: object) -> Candidate:
+    return Candidate(LocalHolder(found))
+
+
+def told(reply: object) -> object:
+    assert isinstance(reply, Returned)
+    return reply.value
+
+
+def test_an_error_is_told_by_the_name_of_its_class() -> None:
+    def divide(x):
+        return 1 / x
+
+    student = candidate(divide)
+    look = student.make(error_of())
+    assert told(look.call(student, 0)) == "ZeroDivisionError"
+    assert told(look.call(student, 1)) is None
+
+
+def test_an_error_class_of_the_students_own_counts_as_its_parent() -> None:
+    class OddError(ValueError):
+        pass
+
+    def refuse():
+        raise OddError("no")
+
+    student = candidate(refuse)
+    assert told(student.make(error_of()).call(student)) == "ValueError"
+
+
+def test_equal_weights_are_told_in_pairs() -> None:
+    module = nn.ModuleDict({name: nn.Linear(2, 2) for name in "abc"})
+    module["c"].load_state_dict(module["a"].state_dict())
+    student = candidate(lambda: module)
+    look = student.make(equal_weights("a.weight", "b.weight", "c.weight"))
+    assert told(look.call(student.build())) == (("a.weight", "c.weight"),)
+
+
+def test_the_strength_of_dropout_is_told_and_not_its_pattern() -> None:
+    x = torch.ones(1, 2, 3, dtype=torch.float64)
+
+    def attend(attention, rate, training):
+        dropout = nn.Dropout(rate).train(training) if rate is not None else None
+        return attention(x, x, x, None, dropout)[0].max().item()
+
+    student = candidate(attend)
+    assert told(student.call(dropout_strength(), 0.75, True)) == 4.0
+    assert told(student.call(dropout_strength(), 0.75, False)) == 1.0
+    assert told(student.call(dropout_strength(), None, True)) == 1.0

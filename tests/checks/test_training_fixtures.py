@@ -1,0 +1,158 @@
+"""Fixtures of lessons 07 and 08: the rates of updates, and results of any dtype."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_lib.checks.candidate import Candidate
+from course_lib.checks.fixtures.results import in_float64, number_in, smoothing_by
+from course_lib.checks.fixtures.updates import updates
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.reply import Raised, Reply, Returned
+from course_lib.transformer import LabelSmoothingLoss, learning_rate, make_scheduler
+
+
+def candidate(found: object) -> Candidate:
+    return Candidate(LocalHolder(found))
+
+
+def value_of(reply: Reply) -> object:
+    assert isinstance(reply, Returned), reply
+    return reply.value
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_the_rate_of_each_update_is_seen(kind: str) -> None:
+    found = candidate(make_scheduler)
+    rates = value_of(found.make(updates(6, kind=kind)).call(found, 4, 4, factor=2.0))
+    expected = {f"the rate of update {step}": learning_rate(step, 4, 4, 2.0) for step in range(1, 7)}
+    assert rates == pytest.approx(expected, rel=1e-7)
+
+
+def test_each_group_of_weights_is_seen() -> None:
+    found = candidate(make_scheduler)
+    rates = value_of(found.make(updates(2, groups=2)).call(found, 4, 4))
+    assert rates == pytest.approx(
+        {
+            "the rate of update 1, for group 1 of the weights": 1 / 16,
+            "the rate of update 1, for group 2 of the weights": 1 / 16,
+            "the rate of update 2, for group 1 of the weights": 2 / 16,
+            "the rate of update 2, for group 2 of the weights": 2 / 16,
+        }
+    )
+
+
+def test_asking_for_step_zero_is_one_error_however_it_shows() -> None:
+    def by_own_formula(optimizer, d_model, warmup):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: done**-0.5)
+
+    def by_learning_rate(optimizer, d_model, warmup):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: learning_rate(done, d_model, warmup))
+
+    for made in (by_own_formula, by_learning_rate):
+        found = candidate(made)
+        reply = found.make(updates(2)).call(found, 4, 4)
+        assert isinstance(reply, Raised)
+        assert "the rate of step 0 was asked for" in reply.message
+
+
+def test_a_scheduler_that_does_not_come_back_is_missed() -> None:
+    found = candidate(lambda optimizer: None)
+    reply = found.make(updates(2)).call(found)
+    assert isinstance(reply, Raised)
+    assert "is a `return` missing?" in reply.message
+
+
+def test_other_errors_stay_what_they_are() -> None:
+    def broken(optimizer, d_model, warmup):
+        raise ValueError("some other trouble")
+
+    found = candidate(broken)
+    reply = found.make(updates(2)).call(found, 4, 4)
+    assert isinstance(reply, Raised)
+    assert reply.message == "some other trouble"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_results_of_any_floating_dtype_come_in_float64(dtype: torch.dtype) -> None:
+    found = candidate(lambda x, times: (x * times).to(dtype))
+    tensor = value_of(found.make(in_float64(found)).call(torch.ones(2), times=2))
+    assert isinstance(tensor, torch.Tensor)
+    assert tensor.dtype == torch.float64
+    assert tensor.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("number", [2, 2.0, np.float32(2), torch.tensor(2.0)])
+def test_a_single_number_is_a_plain_one(number: object) -> None:
+    found = candidate(lambda: number)
+    assert value_of(found.make(in_float64(found)).call()) == 2.0
+
+
+@pytest.mark.parametrize("other", [None, "two", True])
+def test_what_is_no_number_stays_as_it_is(other: object) -> None:
+    found = candidate(lambda: other)
+    assert value_of(found.make(in_float64(found)).call()) is other
+
+
+def test_whole_numbers_stay_whole() -> None:
+    found = candidate(lambda: torch.ones(2, dtype=torch.long))
+    tensor = value_of(found.make(in_float64(found)).call())
+    assert isinstance(tensor, torch.Tensor)
+    assert tensor.dtype == torch.int64
+
+
+def test_a_change_of_an_argument_is_seen_through_it() -> None:
+    found = candidate(lambda x: x.mul_(2))
+    reply = found.make(in_float64(found)).call(torch.ones(2))
+    assert isinstance(reply, Returned)
+    assert reply.changed == (0,)
+
+
+def test_an_attribute_is_read_as_a_number() -> None:
+    class Holds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.plain = 3
+            self.register_buffer("kept", torch.tensor(4))
+
+    held = candidate(Holds()).copy()
+    numbers = held.make(number_in(held))
+    assert value_of(numbers.call("plain")) == 3.0
+    assert value_of(numbers.call("kept")) == 4.0
+    missing = numbers.call("other")
+    assert isinstance(missing, Raised)
+    assert missing.kind == "AttributeError"
+
+
+def hidden(logits, labels):
+    return getattr(F, "cross" + "_entropy")(logits, labels, label_smoothing=0.1)
+
+
+def by_place(logits, labels):
+    return F.cross_entropy(logits, labels, None, None, -100, None, "mean", 0.1)
+
+
+def by_operator(logits, labels):
+    return torch.ops.aten.cross_entropy_loss(logits, labels, None, 1, -100, 0.1)
+
+
+def by_overload(logits, labels):
+    return torch.ops.aten.cross_entropy_loss.default(logits, labels, label_smoothing=0.1)
+
+
+@pytest.mark.parametrize(
+    "loss", [hidden, by_place, by_operator, by_overload, nn.CrossEntropyLoss(label_smoothing=0.1)]
+)
+def test_smoothing_by_torch_is_seen_however_it_is_called(loss) -> None:
+    found = candidate(loss)
+    reply = found.make(smoothing_by(found)).call(torch.randn(3, 5), torch.tensor([1, 2, 3]))
+    assert value_of(reply) == "the cross-entropy of torch"
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, LabelSmoothingLoss(5, 0), nn.CrossEntropyLoss()])
+def test_a_cross_entropy_without_smoothing_is_nobody_s_smoothing(loss) -> None:
+    found = candidate(loss)
+    reply = found.make(smoothing_by(found)).call(torch.randn(3, 5), torch.tensor([1, 2, 3]))
+    assert value_of(reply) == "its own code"

@@ -1,0 +1,215 @@
+"""Lesson 06, wrong answers that are none of the known misconceptions: nothing may be named for them."""
+
+import torch
+import torch.nn as nn
+
+from course_lib.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    Transformer,
+    greedy_decode,
+    tie_embeddings,
+)
+
+
+class _Identity(nn.Module):
+    def __init__(self, *sizes, **settings):
+        super().__init__()
+
+    def forward(self, x, *rest):
+        return x
+
+
+class _RenamedEncoder(EncoderLayer):
+    def __init__(self, *sizes, **settings):
+        super().__init__(*sizes, **settings)
+        self.attention = self.self_attention
+        del self.self_attention
+
+    def forward(self, x, source_mask):
+        x = self.sublayers[0](x, lambda y: self.attention(y, y, y, source_mask))
+        return self.sublayers[1](x, self.feed_forward)
+
+
+class _TwiceEncoder(EncoderLayer):
+    def forward(self, x, source_mask):
+        return super().forward(super().forward(x, source_mask), source_mask)
+
+
+class _TupleEncoder(EncoderLayer):
+    def forward(self, x, source_mask):
+        return super().forward(x, source_mask), source_mask
+
+
+class _FlippedEncoder(EncoderLayer):
+    def forward(self, x, source_mask):
+        return super().forward(x, source_mask).flip(1)
+
+
+class _DetachedEncoder(EncoderLayer):
+    def forward(self, x, source_mask):
+        return super().forward(x.detach(), source_mask)
+
+
+class _LoudEncoder(EncoderLayer):
+    def forward(self, x, source_mask):
+        raise RuntimeError("no")
+
+
+class _TwiceDecoder(DecoderLayer):
+    def forward(self, x, memory, source_mask, target_mask):
+        x = super().forward(x, memory, source_mask, target_mask)
+        return super().forward(x, memory, source_mask, target_mask)
+
+
+class _ShiftedDecoder(DecoderLayer):
+    def forward(self, x, memory, source_mask, target_mask):
+        return super().forward(x, memory.roll(1, dims=1), source_mask, target_mask)
+
+
+class _SilentDecoder(DecoderLayer):
+    def forward(self, x, memory, source_mask, target_mask):
+        super().forward(x, memory, source_mask, target_mask)
+
+
+class _ThreeArguments(DecoderLayer):
+    def forward(self, x, memory, source_mask):
+        return super().forward(x, memory, source_mask, None)
+
+
+class _RenamedDecoder(DecoderLayer):
+    def __init__(self, *sizes, **settings):
+        super().__init__(*sizes, **settings)
+        self.source_attention = self.cross_attention
+        del self.cross_attention
+
+
+class _DetachedMemory(DecoderLayer):
+    def forward(self, x, memory, source_mask, target_mask):
+        return super().forward(x, memory.detach(), source_mask, target_mask)
+
+
+class _HalfModel(Transformer):
+    def encode(self, source, source_mask):
+        x = self.positions(self.source_embedding(source))
+        return self.encoder_layers[0](x, source_mask)
+
+
+class _BackwardsModel(Transformer):
+    def encode(self, source, source_mask):
+        x = self.positions(self.source_embedding(source))
+        for layer in reversed(self.encoder_layers):
+            x = layer(x, source_mask)
+        return x if self.encoder_norm is None else self.encoder_norm(x)
+
+
+class _NoMemory(Transformer):
+    def decode(self, memory, source_mask, target, target_mask):
+        return super().decode(torch.zeros_like(memory), source_mask, target, target_mask)
+
+
+class _LastLogits(Transformer):
+    def forward(self, source, source_mask, target, target_mask):
+        return super().forward(source, source_mask, target, target_mask)[:, -1]
+
+
+class _ZeroStart(Transformer):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
+
+class _NoDecode(Transformer):
+    decode = None
+
+
+class _LooseArguments(Transformer):
+    def __init__(self, source_vocab, target_vocab, layers=6, d_model=512):
+        raise TypeError("a config is missing")
+
+
+def _tie_biases(model):
+    model.generator.bias = nn.Parameter(model.source_embedding.table.weight[:, 0].clone())
+    return model
+
+
+def _tie_to_zeros(model):
+    model = tie_embeddings(model)
+    model.source_embedding.table.weight = nn.Parameter(torch.zeros_like(model.generator.weight))
+    return model
+
+
+def _tie_and_name(model):
+    return tie_embeddings(model), "tied"
+
+
+def _tie_with_type_error(model):
+    if model.source_embedding.table.num_embeddings != model.target_embedding.table.num_embeddings:
+        raise TypeError("two vocabularies")
+    return tie_embeddings(model)
+
+
+def _decode(change):
+    def greedy(model, source, source_mask, max_length, start_id, end_id):
+        return change(greedy_decode(model, source, source_mask, max_length, start_id, end_id))
+
+    return greedy
+
+
+UNRELATED = {
+    "EncoderLayer": (
+        _Identity,
+        _RenamedEncoder,
+        _TwiceEncoder,
+        _TupleEncoder,
+        _FlippedEncoder,
+        _DetachedEncoder,
+        _LoudEncoder,
+        nn.Linear,
+        None,
+    ),
+    "DecoderLayer": (
+        _Identity,
+        _TwiceDecoder,
+        _ShiftedDecoder,
+        _SilentDecoder,
+        _ThreeArguments,
+        _RenamedDecoder,
+        _DetachedMemory,
+        "DecoderLayer",
+    ),
+    "Transformer": (
+        _Identity,
+        _HalfModel,
+        _BackwardsModel,
+        _NoMemory,
+        _LastLogits,
+        _ZeroStart,
+        _NoDecode,
+        _LooseArguments,
+    ),
+    "tie_embeddings": (
+        lambda model: model,
+        lambda model: model.generator,
+        lambda: None,
+        _tie_biases,
+        _tie_to_zeros,
+        _tie_and_name,
+        _tie_with_type_error,
+        3,
+    ),
+    "greedy_decode": (
+        lambda *arguments: None,
+        lambda model, source, source_mask, max_length, start_id, end_id: source,
+        lambda model, source, source_mask, max_length, start_id, end_id: source.new_full(
+            (len(source), max_length), end_id
+        ),
+        lambda model, source, source_mask: source,
+        _decode(lambda ids: ids.tolist()),
+        _decode(lambda ids: ids.double()),
+        _decode(lambda ids: ids.flip(0)),
+        _decode(lambda ids: ids + 1),
+        _decode(lambda ids: (ids, None)),
+    ),
+}

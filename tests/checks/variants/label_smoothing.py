@@ -1,0 +1,146 @@
+"""Lesson 08, right answers written differently: the checks have to accept all of them."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_lib.transformer import smooth_targets
+
+
+def targets_by_one_hot(labels, vocab_size, pad_id, smoothing):
+    sure = F.one_hot(labels, vocab_size).float()
+    return (sure * (1 - smoothing) + smoothing / vocab_size) * (labels != pad_id).unsqueeze(-1)
+
+
+def targets_by_comparison(labels, vocab_size, pad_id, smoothing):
+    is_label = labels[..., None] == torch.arange(vocab_size)
+    targets = torch.where(is_label, 1 - smoothing + smoothing / vocab_size, smoothing / vocab_size)
+    return torch.where(labels[..., None] == pad_id, torch.zeros(()), targets)
+
+
+def targets_in_double(labels, vocab_size, pad_id, smoothing):
+    targets = torch.eye(vocab_size, dtype=torch.float64)[labels] * (1 - smoothing) + smoothing / vocab_size
+    targets[labels == pad_id] = 0
+    return targets
+
+
+def targets_by_overwriting(labels, vocab_size, pad_id, smoothing):
+    share = smoothing / vocab_size
+    targets = torch.full((labels.numel(), vocab_size), share)
+    targets.scatter_(1, labels.reshape(-1, 1), 1.0 - smoothing + share)
+    targets[labels.reshape(-1) == pad_id] = 0.0
+    return targets.view(*labels.shape, vocab_size)
+
+
+def targets_by_loop(labels, vocab_size, pad_id, smoothing):
+    rows = []
+    for label in labels.reshape(-1).tolist():
+        row = [0.0 if label == pad_id else smoothing / vocab_size] * vocab_size
+        if label != pad_id:
+            row[label] += 1.0 - smoothing
+        rows.append(row)
+    return torch.tensor(rows).reshape(*labels.shape, vocab_size)
+
+
+def targets_by_lerp(labels, vocab_size, pad_id, smoothing):
+    table = torch.lerp(torch.eye(vocab_size), torch.full((), 1 / vocab_size), smoothing)
+    table[pad_id] = 0.0
+    return F.embedding(labels, table)
+
+
+class LossOfGathered(nn.Module):
+    """Never makes the targets: the label's term and the mean over the classes are enough."""
+
+    def __init__(self, vocab_size, pad_id, smoothing=0.1):
+        super().__init__()
+        self.pad_id = pad_id
+        self.epsilon = smoothing
+
+    def forward(self, logits, labels):
+        log_probs = torch.log_softmax(logits, dim=2)
+        of_label = log_probs.gather(2, labels.unsqueeze(2)).squeeze(2)
+        losses = -(1 - self.epsilon) * of_label - self.epsilon * log_probs.mean(dim=2)
+        real = labels.ne(self.pad_id)
+        return losses[real].sum() / real.sum()
+
+
+class LossOfSelected(nn.Module):
+    """Takes the words out first; holds what it needs in a buffer."""
+
+    def __init__(self, vocab_size, pad_id, smoothing=0.1):
+        super().__init__()
+        self.vocab_size, self.smoothing = vocab_size, smoothing
+        self.register_buffer("pad_id", torch.tensor(pad_id))
+
+    def forward(self, logits, labels):
+        kept = labels != self.pad_id
+        logits, labels = logits[kept], labels[kept]
+        targets = F.one_hot(labels, self.vocab_size) * (1 - self.smoothing) + self.smoothing / self.vocab_size
+        log_probs = logits - logits.logsumexp(dim=-1, keepdim=True)
+        return torch.einsum("nv,nv->n", -targets.to(logits.dtype), log_probs).mean()
+
+
+class LossBySentences(nn.Module):
+    def __init__(self, vocab_size, pad_id, smoothing=0.1):
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.pad_id = pad_id
+        self.smoothing = smoothing
+
+    def forward(self, logits, labels):
+        total, count = logits.new_zeros(()), 0
+        for sentence, words in zip(logits, labels, strict=True):
+            for scores, word in zip(sentence, words, strict=True):
+                if word != self.pad_id:
+                    target = smooth_targets(word, self.vocab_size, self.pad_id, self.smoothing)
+                    total = total - target.to(logits.dtype) @ F.log_softmax(scores, dim=-1)
+                    count += 1
+        return total / count
+
+
+class LossBySoftCrossEntropy(nn.Module):
+    """The cross-entropy of torch with the student's own targets: the smoothing is not torch's."""
+
+    def __init__(self, vocab_size, pad_id, smoothing=0.1):
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.pad_id = pad_id
+        self.smoothing = smoothing
+
+    def forward(self, logits, labels):
+        targets = smooth_targets(labels, self.vocab_size, self.pad_id, self.smoothing).to(logits)
+        total = F.cross_entropy(logits.transpose(1, 2), targets.transpose(1, 2), reduction="sum")
+        return total / (labels != self.pad_id).sum()
+
+
+class LossByDivergence(nn.Module):
+    """The divergence and the entropy of the targets make the cross-entropy."""
+
+    def __init__(self, vocab_size, pad_id, smoothing=0.1):
+        super().__init__()
+        self.pad_id = pad_id
+        self.sizes = vocab_size, pad_id, smoothing
+
+    def forward(self, logits, labels):
+        targets = smooth_targets(labels, *self.sizes).to(logits.dtype)
+        divergence = F.kl_div(F.log_softmax(logits, dim=-1), targets, reduction="sum")
+        return (divergence - torch.xlogy(targets, targets).sum()) / torch.count_nonzero(labels - self.pad_id)
+
+
+VARIANTS = {
+    "smooth_targets": (
+        targets_by_one_hot,
+        targets_by_comparison,
+        targets_in_double,
+        targets_by_overwriting,
+        targets_by_loop,
+        targets_by_lerp,
+    ),
+    "LabelSmoothingLoss": (
+        LossOfGathered,
+        LossOfSelected,
+        LossBySentences,
+        LossBySoftCrossEntropy,
+        LossByDivergence,
+    ),
+}

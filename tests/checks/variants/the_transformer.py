@@ -1,0 +1,439 @@
+"""Lesson 06, right answers written differently: the checks have to accept all of them."""
+
+import copy
+import functools
+import math
+
+import torch
+import torch.nn as nn
+
+from course_lib.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    LayerNorm,
+    MultiHeadAttention,
+    PositionalEncoding,
+    SublayerConnection,
+    TokenEmbedding,
+    causal_mask,
+    evaluating,
+)
+
+
+class EncoderOfNamedFunctions(nn.Module):
+    """Attributes in another order, an explicit list, inner functions, no `attention` argument."""
+
+    def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False):
+        super().__init__()
+        self.sublayers = nn.ModuleList(
+            [
+                SublayerConnection(d_model, dropout, norm_first),
+                SublayerConnection(d_model, dropout, norm_first),
+            ]
+        )
+        self.feed_forward = FeedForward(d_model, d_ff, dropout)
+        self.self_attention = MultiHeadAttention(d_model, heads, dropout)
+
+    def forward(self, x, source_mask):
+        def look_around(words):
+            return self.self_attention(words, words, words, source_mask)
+
+        return self.sublayers[1](self.sublayers[0](x, look_around), self.feed_forward)
+
+
+class EncoderWithOpenConnections(nn.Module):
+    """Uses the connections' parts, not their forward."""
+
+    def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False, attention=None):
+        super().__init__()
+        chosen = {} if attention is None else {"attention": attention}
+        self.self_attention = MultiHeadAttention(d_model, heads, dropout=dropout, **chosen)
+        self.feed_forward = FeedForward(d_model=d_model, d_ff=d_ff, dropout=dropout)
+        self.sublayers = nn.ModuleList()
+        for _ in range(2):
+            self.sublayers.append(SublayerConnection(d_model, dropout=dropout, norm_first=norm_first))
+        self.first = norm_first
+
+    def forward(self, x, source_mask):
+        for number, connection in enumerate(self.sublayers):
+            y = connection.norm(x) if self.first else x
+            y = self.self_attention(y, y, y, source_mask) if number == 0 else self.feed_forward(y)
+            x = x + connection.dropout(y)
+            if not self.first:
+                x = connection.norm(x)
+        return x
+
+
+class EncoderBySubclass(EncoderLayer):
+    """An extra buffer and an extra attribute, and masks by keyword."""
+
+    def __init__(self, *sizes, **settings):
+        super().__init__(*sizes, **settings)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self.d_model = sizes[0]
+
+    def forward(self, x, source_mask):
+        self.calls += 1
+        attended = self.sublayers[0](
+            x, lambda y: self.self_attention(query=y, key=y, value=y, mask=source_mask)
+        )
+        return self.sublayers[1](attended, lambda y: self.feed_forward(y))
+
+
+class EncoderOfPartials(nn.Module):
+    """The sublayer is a partial of a method; the connections are deep copies of one."""
+
+    def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False, attention=None):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(d_model, heads, dropout)
+        self.feed_forward = FeedForward(d_model, d_ff, dropout)
+        one = SublayerConnection(d_model, dropout, norm_first)
+        self.sublayers = nn.ModuleList([one, copy.deepcopy(one)])
+
+    def _attend(self, mask, x):
+        return self.self_attention(x, x, x, mask)
+
+    def forward(self, x, source_mask):
+        steps = (functools.partial(self._attend, source_mask), self.feed_forward)
+        for connection, step in zip(self.sublayers, steps, strict=True):
+            x = connection(x, step)
+        return x
+
+
+class DecoderOfNamedFunctions(nn.Module):
+    def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False):
+        super().__init__()
+        self.sublayers = nn.ModuleList(
+            [SublayerConnection(d_model, dropout, norm_first) for _ in ("self", "cross", "feed")]
+        )
+        self.cross_attention = MultiHeadAttention(d_model, heads, dropout)
+        self.self_attention = MultiHeadAttention(d_model, heads, dropout)
+        self.feed_forward = FeedForward(d_model, d_ff, dropout)
+
+    def forward(self, x, memory, source_mask, target_mask):
+        def look_back(words):
+            return self.self_attention(words, words, words, target_mask)
+
+        def look_at_source(words):
+            return self.cross_attention(words, memory, memory, source_mask)
+
+        for connection, step in zip(
+            self.sublayers, (look_back, look_at_source, self.feed_forward), strict=True
+        ):
+            x = connection(x, step)
+        return x
+
+
+class DecoderWithOpenConnections(nn.Module):
+    def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False, attention=None):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(d_model, heads, dropout)
+        self.cross_attention = MultiHeadAttention(d_model, heads, dropout)
+        self.feed_forward = FeedForward(d_model, d_ff, dropout)
+        self.sublayers = nn.ModuleList(SublayerConnection(d_model, dropout, norm_first) for _ in range(3))
+        self.norm_first = norm_first
+
+    def forward(self, x, memory, source_mask, target_mask):
+        first, second, third = self.sublayers
+        if self.norm_first:
+            y = first.norm(x)
+            x = x + first.dropout(self.self_attention(y, y, y, target_mask))
+            x = x + second.dropout(self.cross_attention(second.norm(x), memory, memory, source_mask))
+            return x + third.dropout(self.feed_forward(third.norm(x)))
+        x = first.norm(x + first.dropout(self.self_attention(x, x, x, target_mask)))
+        x = second.norm(x + second.dropout(self.cross_attention(x, memory, memory, source_mask)))
+        return third.norm(x + third.dropout(self.feed_forward(x)))
+
+
+class DecoderBySubclass(DecoderLayer):
+    def forward(self, x, memory, source_mask, target_mask):
+        attended = self.sublayers[0](x, lambda y: self.self_attention(y, y, y, target_mask))
+        crossed = self.sublayers[1](attended, lambda y: self.cross_attention(y, memory, memory, source_mask))
+        return self.sublayers[2](crossed, lambda y: self.feed_forward(y))
+
+
+class DecoderWithFullMasks(DecoderLayer):
+    """Masks get their head axis here, which attention takes as it is."""
+
+    def forward(self, x, memory, source_mask, target_mask):
+        attend, cross, feed = self.sublayers
+        x = attend(x, lambda y: self.self_attention(y, y, y, target_mask[:, None]))
+        x = cross(x, lambda y: self.cross_attention(y, memory, memory, source_mask[:, None]))
+        return feed(x, self.feed_forward)
+
+
+def _glorot_by_hand(weight):
+    bound = math.sqrt(6 / (weight.shape[0] + weight.shape[1]))
+    with torch.no_grad():
+        weight.uniform_(-bound, bound)
+
+
+class TransformerOfLists(nn.Module):
+    """List comprehensions, five sizes, no final norm but an empty one."""
+
+    def __init__(self, source_vocab, target_vocab, config):
+        super().__init__()
+        d, h, f, p, first = config.d_model, config.heads, config.d_ff, config.dropout, config.norm_first
+        self.encoder_layers = nn.ModuleList([EncoderLayer(d, h, f, p, first) for _ in range(config.layers)])
+        self.decoder_layers = nn.ModuleList([DecoderLayer(d, h, f, p, first) for _ in range(config.layers)])
+        self.source_embedding = TokenEmbedding(source_vocab, d)
+        self.target_embedding = TokenEmbedding(target_vocab, d)
+        self.positions = PositionalEncoding(d, p)
+        self.encoder_norm = LayerNorm(d) if first else nn.Identity()
+        self.decoder_norm = LayerNorm(d) if first else nn.Identity()
+        self.generator = nn.Linear(d, target_vocab)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1 and "embedding" not in name:
+                nn.init.xavier_normal_(parameter)
+
+    def encode(self, source, source_mask):
+        x = self.positions(self.source_embedding(source))
+        for layer in self.encoder_layers:
+            x = layer(x, source_mask)
+        return self.encoder_norm(x)
+
+    def decode(self, memory, source_mask, target, target_mask):
+        x = self.positions(self.target_embedding(target))
+        for layer in self.decoder_layers:
+            x = layer(x, memory, source_mask, target_mask)
+        return self.decoder_norm(x)
+
+    def forward(self, source, source_mask, target, target_mask):
+        return self.generator(self.decode(self.encode(source, source_mask), source_mask, target, target_mask))
+
+
+class TransformerOfLoops(nn.Module):
+    """Layers appended one by one, biases at zero, matrices by hand, a smaller table of positions."""
+
+    def __init__(self, source_vocab, target_vocab, config):
+        super().__init__()
+        self.config = config
+        self.generator = nn.Linear(config.d_model, target_vocab)
+        self.encoder_layers, self.decoder_layers = nn.ModuleList(), nn.ModuleList()
+        for _ in range(config.layers):
+            settings = (config.d_model, config.heads, config.d_ff)
+            self.encoder_layers.append(
+                EncoderLayer(*settings, norm_first=config.norm_first, dropout=config.dropout)
+            )
+            self.decoder_layers.append(
+                DecoderLayer(*settings, norm_first=config.norm_first, dropout=config.dropout)
+            )
+        self.encoder_norm = self.decoder_norm = None
+        if config.norm_first:
+            self.encoder_norm, self.decoder_norm = LayerNorm(config.d_model), LayerNorm(config.d_model)
+        self.positions = PositionalEncoding(config.d_model, config.dropout, 256)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                _glorot_by_hand(module.weight)
+                nn.init.zeros_(module.bias)
+        self.source_embedding = TokenEmbedding(source_vocab, config.d_model)
+        self.target_embedding = TokenEmbedding(target_vocab, config.d_model)
+
+    def encode(self, source, source_mask):
+        memory = functools.reduce(
+            lambda x, layer: layer(x, source_mask),
+            self.encoder_layers,
+            self.positions(self.source_embedding(source)),
+        )
+        return memory if self.encoder_norm is None else self.encoder_norm(memory)
+
+    def decode(self, memory, source_mask, target, target_mask):
+        hidden = functools.reduce(
+            lambda x, layer: layer(x, memory, source_mask, target_mask),
+            self.decoder_layers,
+            self.positions(self.target_embedding(target)),
+        )
+        return hidden if self.decoder_norm is None else self.decoder_norm(hidden)
+
+    def forward(self, source, source_mask, target, target_mask):
+        memory = self.encode(source, source_mask)
+        hidden = self.decode(memory, source_mask, target, target_mask)
+        return torch.nn.functional.linear(hidden, self.generator.weight, self.generator.bias)
+
+
+class TransformerWithInner(TransformerOfLists):
+    """An extra parameter that takes no part, and an init in a method of its own."""
+
+    def __init__(self, source_vocab, target_vocab, config):
+        super().__init__(source_vocab, target_vocab, config)
+        self.temperature = nn.Parameter(torch.ones(()))
+        self.apply(self._start)
+
+    @staticmethod
+    def _start(module):
+        if type(module) is nn.Linear:
+            nn.init.xavier_uniform_(module.weight)
+
+
+class TransformerOfZeroBiases(TransformerOfLoops):
+    """Keyword arguments throughout."""
+
+    def forward(self, source, source_mask, target, target_mask):
+        hidden = self.decode(
+            memory=self.encode(source=source, source_mask=source_mask),
+            source_mask=source_mask,
+            target=target,
+            target_mask=target_mask,
+        )
+        return self.generator(hidden)
+
+
+def tie_to_generator(model):
+    if model.source_embedding.table.weight.shape != model.target_embedding.table.weight.shape:
+        raise ValueError("two vocabularies")
+    model.source_embedding.table.weight = model.generator.weight
+    model.target_embedding.table.weight = model.generator.weight
+    return model
+
+
+def tie_to_a_new_matrix(model):
+    sizes = {model.source_embedding.table.num_embeddings, model.generator.out_features}
+    if len(sizes) > 1:
+        raise ValueError(f"one vocabulary is needed, not {sizes}")
+    shared = nn.Parameter(model.target_embedding.table.weight.detach().clone())
+    for module in (model.source_embedding.table, model.target_embedding.table, model.generator):
+        module.weight = shared
+    return model
+
+
+def tie_whole_tables(model):
+    if model.source_embedding.table.num_embeddings - model.target_embedding.table.num_embeddings:
+        raise ValueError("sizes")
+    model.target_embedding.table = model.source_embedding.table
+    model.generator.weight = model.target_embedding.table.weight
+    return model
+
+
+def tie_whole_embeddings(model):
+    if len(model.source_embedding.table.weight) != len(model.target_embedding.table.weight):
+        raise ValueError("sizes")
+    model.source_embedding = model.target_embedding
+    model.generator.weight = model.source_embedding.table.weight
+    return model
+
+
+def tie_without_bias(model):
+    if model.source_embedding.table.num_embeddings != model.generator.out_features:
+        raise ValueError("sizes")
+    model.generator.bias = None
+    return tie_to_generator(model)
+
+
+def greedy_with_a_for_loop(model, source, source_mask, max_length, start_id, end_id):
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        memory = model.encode(source, source_mask)
+        written = torch.full((len(source), 1), start_id)
+        done = torch.zeros(len(source), 1, dtype=torch.bool)
+        for _ in range(max_length - 1):
+            mask = causal_mask(written.shape[1])
+            logits = model.generator(model.decode(memory, source_mask, written, mask))
+            word = torch.where(done, end_id, logits[:, -1:].argmax(-1))
+            written = torch.cat((written, word), dim=1)
+            done |= word == end_id
+            if bool(done.all()):
+                break
+    model.train(training)
+    return written
+
+
+@torch.no_grad()
+def greedy_row_by_row(model, source, source_mask, max_length, start_id, end_id):
+    training = model.training
+    model.train(False)
+    rows = []
+    for one, mask in zip(source.split(1), source_mask.split(1), strict=True):
+        memory = model.encode(one, mask)
+        words = [start_id]
+        while len(words) < max_length and (len(words) == 1 or words[-1] != end_id):
+            square = torch.ones(len(words), len(words)).tril().bool()
+            hidden = model.decode(memory, mask, torch.tensor([words]), square)
+            words.append(int(model.generator(hidden[0, -1]).argmax()))
+        rows.append(words)
+    model.train(training)
+    longest = max(map(len, rows))
+    return torch.tensor([words + [end_id] * (longest - len(words)) for words in rows])
+
+
+def greedy_into_a_full_tensor(model, source, source_mask, max_length, start_id, end_id):
+    with evaluating(model), torch.inference_mode():
+        memory = model.encode(source, source_mask)
+        written = source.new_full((source.size(0), max_length), end_id)
+        written[:, 0] = start_id
+        open_rows = torch.ones(source.size(0), dtype=torch.bool)
+        length = 1
+        while length < max_length and open_rows.any():
+            hidden = model.decode(memory, source_mask, written[:, :length], causal_mask(length))
+            best = model.generator(hidden)[:, -1].log_softmax(-1).topk(1).indices.squeeze(-1)
+            written[open_rows, length] = best[open_rows]
+            open_rows = open_rows & (best != end_id)
+            length += 1
+    return written[:, :length].clone()
+
+
+def greedy_with_open_rows_only(model, source, source_mask, max_length, start_id, end_id):
+    with evaluating(model):
+        memory = model.encode(source, source_mask)
+        result = source.new_full((source.shape[0], max_length), end_id)
+        result[:, 0] = start_id
+        rows = torch.arange(source.shape[0])
+        length = 1
+        while length < max_length and len(rows):
+            prefix = result[rows, :length]
+            hidden = model.decode(memory[rows], source_mask[rows], prefix, causal_mask(length))
+            token = model.generator(hidden[:, -1, :]).max(dim=-1).indices
+            result[rows, length] = token
+            rows = rows[token != end_id]
+            length += 1
+        return result[:, :length]
+
+
+def greedy_through_forward(model, source, source_mask, max_length, start_id, end_id):
+    with evaluating(model):
+        target = source[:, :1] * 0 + start_id
+        ended = torch.zeros_like(target, dtype=torch.bool)
+        while target.shape[1] != max_length and not bool(ended.all()):
+            mask = causal_mask(target.shape[1])
+            token = model(source, source_mask, target, mask)[:, -1:].argmax(dim=-1)
+            token = token * ~ended + end_id * ended
+            target = torch.cat([target, token], dim=1)
+            ended = ended | token.eq(end_id)
+        return target
+
+
+VARIANTS = {
+    "EncoderLayer": (
+        EncoderOfNamedFunctions,
+        EncoderWithOpenConnections,
+        EncoderBySubclass,
+        EncoderOfPartials,
+    ),
+    "DecoderLayer": (
+        DecoderOfNamedFunctions,
+        DecoderWithOpenConnections,
+        DecoderBySubclass,
+        DecoderWithFullMasks,
+    ),
+    "Transformer": (
+        TransformerOfLists,
+        TransformerOfLoops,
+        TransformerWithInner,
+        TransformerOfZeroBiases,
+    ),
+    "tie_embeddings": (
+        tie_to_generator,
+        tie_to_a_new_matrix,
+        tie_whole_tables,
+        tie_whole_embeddings,
+        tie_without_bias,
+    ),
+    "greedy_decode": (
+        greedy_with_a_for_loop,
+        greedy_row_by_row,
+        greedy_into_a_full_tensor,
+        greedy_with_open_rows_only,
+        greedy_through_forward,
+    ),
+}

@@ -1,0 +1,133 @@
+"""Which of a student's parts makes the model compute something else than the reference."""
+
+import pytest
+
+from course_lib.parts import LESSONS, load_parts, unequal_parts
+from tests.parts.conftest import Student, stub
+
+#: A mistake in each part, as a piece of the reference's source and what stands there instead.
+MISTAKES = {
+    "attention_scores": ("/ math.sqrt", "* math.sqrt"),
+    "attention_weights": (".masked_fill(~mask, lowest)", ""),
+    "scaled_dot_product_attention": ("kept @ value, weights", "kept @ key, weights"),
+    "split_heads": (
+        ".unflatten(-1, (heads, d_model // heads))",
+        ".unflatten(-1, (d_model // heads, heads)).mT",
+    ),
+    "merge_heads": (
+        ".transpose(-3, -2).flatten(-2)",
+        ".transpose(-1, -2).flatten(-2).transpose(1, 2).contiguous().view(x.shape[0], x.shape[2], -1)",
+    ),
+    "MultiHeadAttention": ("split_heads(self.key_projection(key)", "split_heads(self.query_projection(key)"),
+    "LayerNorm": ("correction=0", "correction=1"),
+    "FeedForward": (".relu()", ".sigmoid()"),
+    "SublayerConnection": (
+        "return self.norm(x + self.dropout(sublayer(x)))",
+        "return self.norm(sublayer(x))",
+    ),
+    "padding_mask": ("tokens != pad_id", "tokens != pad_id + 1"),
+    "causal_mask": (".tril()", ".triu()"),
+    "decoder_mask": (" & causal_mask(tokens.shape[1]).to(tokens.device)", ""),
+    "shift_target": ("target[:, :-1]", "target[:, 1:]"),
+    "sinusoids": ("10000.0", "1000.0"),
+    "TokenEmbedding": (" * math.sqrt(self.table.embedding_dim)", ""),
+    "PositionalEncoding": ("x + self.table", "x - self.table"),
+    "EncoderLayer": ("return feed(x, self.feed_forward)", "return x"),
+    "DecoderLayer": ("(x, memory, memory, source_mask)", "(x, memory, memory)"),
+    "Transformer": ("if self.encoder_norm is None else self.encoder_norm(x)", ""),
+    "tie_embeddings": ("    model.generator.weight = source.weight\n", ""),
+    "greedy_decode": ("ended.all()", "ended.any()"),
+    "learning_rate": ("warmup**-1.5", "warmup**-1.4"),
+    "make_scheduler": ("done + 1", "max(done, 1)"),
+    "smooth_targets": ("smoothing / vocab_size, device", "smoothing / (vocab_size - 1), device"),
+    "LabelSmoothingLoss": ("/ real_tokens", "/ labels.numel()"),
+}
+
+
+def test_there_is_a_mistake_for_each_part() -> None:
+    assert list(MISTAKES) == [name for names in LESSONS.values() for name in names]
+
+
+def test_right_parts_are_equal(student: Student) -> None:
+    assert unequal_parts(load_parts(student.write())) == {}
+    assert unequal_parts(load_parts(student.folder, through=6)) == {}
+
+
+def test_the_reference_is_equal_to_itself(student: Student) -> None:
+    assert unequal_parts(load_parts(student.folder)) == {}
+
+
+@pytest.mark.parametrize("exercise", MISTAKES)
+def test_the_part_that_breaks_equality_is_named(student: Student, exercise: str) -> None:
+    right, wrong = MISTAKES[exercise]
+    student.swap(exercise, right, wrong)
+    parts = load_parts(student.write())
+    unequal = unequal_parts(parts)
+    assert list(unequal) == [exercise]
+    assert "\n" not in unequal[exercise]
+
+
+def test_two_parts_are_both_named(student: Student) -> None:
+    for exercise in ("LayerNorm", "causal_mask"):
+        student.swap(exercise, *MISTAKES[exercise])
+    assert list(unequal_parts(load_parts(student.write()))) == ["LayerNorm", "causal_mask"]
+
+
+def test_dropout_that_is_always_on(student: Student) -> None:
+    student.swap("FeedForward", "nn.Dropout(dropout)", "nn.Dropout(0.5)")
+    assert list(unequal_parts(load_parts(student.write()))) == ["FeedForward"]
+
+
+def test_a_detached_gradient(student: Student) -> None:
+    student.swap("FeedForward", "return self.outer(", "return self.outer(x.new_zeros(1)) + self.outer(")
+    student.swap("LayerNorm", "torch.sqrt(variance + self.eps)", "torch.sqrt(variance + self.eps).detach()")
+    unequal = unequal_parts(load_parts(student.write()))
+    assert unequal["LayerNorm"].startswith("the gradient of")
+
+
+def test_other_names_of_weights(student: Student) -> None:
+    student.code["LayerNorm"] = student.code["LayerNorm"].replace("self.scale", "self.gain")
+    assert "the model has no weight called" in unequal_parts(load_parts(student.write()))["LayerNorm"]
+
+
+def test_a_name_that_the_cell_does_not_define(student: Student) -> None:
+    student.swap("FeedForward", "return self.outer(", "return my_own_function(")
+    told = unequal_parts(load_parts(student.write()))["FeedForward"]
+    assert (
+        "NameError: name 'my_own_function' is not defined; move what it needs into the solution cell" in told
+    )
+
+
+def test_nothing_handed_back(student: Student) -> None:
+    student.swap("tie_embeddings", "    return model", "    pass")
+    assert "AttributeError" in unequal_parts(load_parts(student.write()))["tie_embeddings"]
+
+
+def test_a_part_that_never_comes_back(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.parts.equality._SECONDS", 4.0)
+    student.swap("greedy_decode", "target.shape[1] < max_length and not ended.all()", "True")
+    student.swap("greedy_decode", "target = torch.cat([target, token.unsqueeze(1)], dim=1)", "pass")
+    assert unequal_parts(load_parts(student.write())) == {
+        "greedy_decode": "it does not come back within 4 seconds"
+    }
+
+
+def test_parts_that_are_right_alone_and_not_together(student: Student) -> None:
+    """Each agrees with the reference's other half, and both agree on a secret of their own."""
+    student.swap("LayerNorm", "self.eps = eps", "self.eps, self.odd = eps, True")
+    student.swap(
+        "SublayerConnection",
+        "if self.norm_first:",
+        'x = x * 2 if hasattr(self.norm, "odd") else x\n        if self.norm_first:',
+    )
+    unequal = unequal_parts(load_parts(student.write()))
+    assert list(unequal) == ["SublayerConnection"]
+    assert unequal["SublayerConnection"].startswith("alone it is right; together with your earlier parts the")
+
+
+def test_unwritten_parts_do_not_disturb(student: Student) -> None:
+    for exercise in ("attention_scores", "Transformer", "tie_embeddings"):
+        student.code[exercise] = stub(exercise)
+    parts = load_parts(student.write())
+    assert unequal_parts(parts) == {}
+    assert len(parts.yours) == len(student.code) - 3

@@ -1,0 +1,397 @@
+"""From a student's notebooks to parts: whose each is, and what the student is told."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib import transformer
+from course_lib.charts import BLOCKS
+from course_lib.parts import LESSONS, PartsError, build_transformer, load_parts
+from course_lib.transformer import TransformerConfig
+from tests.parts.conftest import Student, cell, stub
+
+MISSING_ON_A_CLUSTER = {
+    "IPython",
+    "nbformat",
+    "nbgrader",
+    "altair",
+    "course_lib.checks",
+    "course_lib.charts",
+}
+SMALL = TransformerConfig(layers=1, d_model=8, heads=2, d_ff=16, dropout=0.0)
+
+
+def why(student: Student, exercise: str, **settings: float) -> str:
+    """Load the student's parts and give what is said about one, which has to be a single line."""
+    part = load_parts(student.write(), **settings).part(exercise)
+    assert part.whose == "reference"
+    assert "\n" not in part.why
+    assert "Traceback" not in part.why
+    return part.why
+
+
+def test_the_parts_are_those_of_lessons_01_to_08() -> None:
+    blocks = [(block.lesson, block.name) for block in BLOCKS if block.lesson < "09"]
+    assert [(lesson, name) for lesson, names in LESSONS.items() for name in names] == blocks
+
+
+def test_everything_written_is_the_students(student: Student) -> None:
+    parts = load_parts(student.write())
+    assert parts.yours == [name for names in LESSONS.values() for name in names]
+    assert parts.problems == []
+    assert all(part.found is not getattr(transformer, part.exercise) for part in parts)
+    assert "reference" not in parts.table()
+
+
+def test_only_the_lessons_asked_for_are_read(student: Student) -> None:
+    parts = load_parts(student.write(), through=6)
+    assert "greedy_decode" in parts
+    assert "learning_rate" not in parts
+    with pytest.raises(PartsError, match="lesson 9 is asked for"):
+        load_parts(student.folder, through=9)
+    with pytest.raises(PartsError, match="no part is called 'learning_rate'"):
+        parts["learning_rate"]
+
+
+def test_earlier_parts_of_the_students_stand_in_for_the_references(student: Student) -> None:
+    student.swap("attention_scores", "math.sqrt(query.shape[-1])", "1000.0")
+    parts = load_parts(student.write())
+    query = torch.randn(2, 3, 4)
+    _, weights = parts["scaled_dot_product_attention"](query, query, query)
+    assert torch.allclose(weights, torch.full_like(weights, 1 / 3), atol=0.01)
+    model = parts["MultiHeadAttention"](4, 2)
+    assert model.attention is parts["scaled_dot_product_attention"]
+
+
+def test_an_alias_in_the_setup_cell_is_replaced_too(student: Student) -> None:
+    student.setup["02-multi-head"] = student.setup["02-multi-head"].replace(
+        "scaled_dot_product_attention", "scaled_dot_product_attention as attend"
+    )
+    student.swap("MultiHeadAttention", "= scaled_dot_product_attention,", "= attend,")
+    parts = load_parts(student.write())
+    assert parts["MultiHeadAttention"](4, 2).attention is parts["scaled_dot_product_attention"]
+
+
+def test_the_references_parts_use_the_students_before_them(student: Student) -> None:
+    student.swap("LayerNorm", "* (x - mean)", "* 0 * (x - mean)")
+    student.code["SublayerConnection"] = stub("SublayerConnection")
+    parts = load_parts(student.write())
+    assert parts.part("SublayerConnection").whose == "reference"
+    out = parts["SublayerConnection"](4)(torch.randn(1, 2, 4), lambda x: x)
+    assert torch.equal(out, torch.zeros(1, 2, 4))
+
+
+def test_where_nothing_is_the_students_the_reference_is_itself(tmp_path: Path) -> None:
+    parts = load_parts(tmp_path)
+    assert all(part.found is getattr(transformer, part.exercise) for part in parts)
+
+
+def test_stubs_are_not_written_yet(student: Student) -> None:
+    for name in student.code:
+        student.code[name] = stub(name)
+    parts = load_parts(student.write())
+    assert parts.yours == []
+    assert parts.problems == []
+    assert all(part.unwritten for part in parts)
+    assert parts.table().count("the reference's (not written yet)") == len(student.code)
+
+
+def test_a_class_written_in_part_is_unfinished(student: Student) -> None:
+    student.swap(
+        "LayerNorm",
+        "return self.scale *",
+        'raise NotImplementedError("LayerNorm.forward is yours to write: 3") #',
+    )
+    assert "cell LayerNorm: not written yet (LayerNorm.forward is yours to write" in why(student, "LayerNorm")
+
+
+def test_a_stub_left_behind_a_return_is_no_stub(student: Student) -> None:
+    student.code["causal_mask"] += '\n    raise NotImplementedError("causal_mask is yours to write: 4")'
+    assert load_parts(student.write()).part("causal_mask").whose == "yours"
+
+
+def test_a_missing_notebook(student: Student) -> None:
+    path = student.write() / "02-multi-head" / "02-multi-head.ipynb"
+    path.unlink()
+    parts = load_parts(student.folder)
+    assert parts.part("split_heads").why.startswith(
+        "02-multi-head/02-multi-head.ipynb: there is no such notebook"
+    )
+    assert len(parts.problems) == 1
+    table = parts.table()
+    assert table.count("see [1]") == 3
+    assert table.count("there is no such notebook") == 1
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(PartsError, match="there is no such folder"):
+        load_parts(tmp_path / "lessons")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b'{"cells": [', "not valid JSON (line 1)"),
+        (b"<<<<<<< HEAD\n{}", "not valid JSON (line 1)"),
+        (b"", "not valid JSON"),
+        (b"\xff\xfe\x00", "not text"),
+        (b"[]", "no list of cells"),
+        (b'{"cells": {}}', "no list of cells"),
+        (b"[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_what_is_no_notebook(student: Student, content: bytes, told: str) -> None:
+    (student.write() / "04-masks" / "04-masks.ipynb").write_bytes(content)
+    parts = load_parts(student.folder)
+    assert told in parts.part("causal_mask").why
+    assert parts.part("causal_mask").why.startswith("04-masks/04-masks.ipynb: it is")
+    assert parts.part("sinusoids").whose == "yours"
+
+
+def test_cells_of_odd_shapes_are_passed_over(student: Student) -> None:
+    odd = [
+        None,
+        3,
+        {},
+        {"metadata": None},
+        {"metadata": {"nbgrader": []}},
+        {"metadata": {"nbgrader": {"grade_id": 7}}},
+    ]
+    student.write()
+    student.write_lesson("04-masks", [*odd, *student.cells("04-masks")])  # type: ignore[list-item]
+    assert load_parts(student.folder).part("causal_mask").whose == "yours"
+
+
+def test_a_notebook_that_may_not_be_read(student: Student) -> None:
+    path = student.write() / "04-masks" / "04-masks.ipynb"
+    path.unlink()
+    path.mkdir()
+    assert "04-masks/04-masks.ipynb: it cannot be read" in load_parts(student.folder).part("causal_mask").why
+
+
+def test_a_missing_cell(student: Student) -> None:
+    student.write()
+    cells = [entry for entry in student.cells("04-masks") if entry["id"] != "causal_mask"]
+    student.write_lesson("04-masks", cells)
+    parts = load_parts(student.folder)
+    assert "the solution cell causal_mask is missing" in parts.part("causal_mask").why
+    assert parts.part("decoder_mask").whose == "yours"
+
+
+def test_a_cell_that_is_text_now(student: Student) -> None:
+    student.write()
+    cells = [
+        entry
+        if entry["id"] != "causal_mask"
+        else cell("causal_mask", "# a mask", solution=True, kind="markdown")
+        for entry in student.cells("04-masks")
+    ]
+    student.write_lesson("04-masks", cells)
+    assert "cell causal_mask: it is a text cell now" in load_parts(student.folder).part("causal_mask").why
+
+
+def test_two_cells_of_one_name(student: Student) -> None:
+    student.write()
+    cells = student.cells("04-masks")
+    student.write_lesson("04-masks", [*cells, next(entry for entry in cells if entry["id"] == "causal_mask")])
+    assert "two cells have this name" in load_parts(student.folder).part("causal_mask").why
+
+
+def test_a_syntax_error(student: Student) -> None:
+    student.code["split_heads"] = "def split_heads(x, heads)\n    return x"
+    assert why(student, "split_heads").startswith(
+        "02-multi-head/02-multi-head.ipynb, cell split_heads, line 1: this is no valid Python (expected ':')"
+    )
+
+
+def test_a_null_byte(student: Student) -> None:
+    student.code["split_heads"] = "def split_heads(x, heads):\n    return '\0'"
+    assert "no valid Python" in why(student, "split_heads")
+
+
+def test_a_command_for_jupyter(student: Student) -> None:
+    student.code["split_heads"] = "%timeit 1 + 1\n" + student.code["split_heads"]
+    assert "line 1: '%timeit 1 + 1' is a command for Jupyter" in why(student, "split_heads")
+
+
+def test_a_renamed_function(student: Student) -> None:
+    student.code["split_heads"] = "def split_head(x, heads):\n    return x"
+    assert "it defines split_head, but no split_heads; give it its name back" in why(student, "split_heads")
+
+
+def test_a_cell_that_was_emptied(student: Student) -> None:
+    student.code["split_heads"] = "# later"
+    assert "it defines nothing, but no split_heads" in why(student, "split_heads")
+
+
+def test_something_that_is_no_function(student: Student) -> None:
+    student.code["split_heads"] = "split_heads = 8"
+    assert "split_heads should be a function or a class, and is of type int" in why(student, "split_heads")
+
+
+def test_code_that_raises(student: Student) -> None:
+    student.code["split_heads"] += "\n\nsplit_heads(torch.ones(1, 2, 3), 2)"
+    told = why(student, "split_heads")
+    assert "it raised ValueError: 3 features cannot be split into 2 heads" in told
+    assert f"line {student.code['split_heads'].count(chr(10)) + 1}" in told
+
+
+@pytest.mark.parametrize("way", ["exit()", "raise SystemExit", "import sys; sys.exit(1)"])
+def test_code_that_leaves(student: Student, way: str) -> None:
+    student.code["split_heads"] += f"\n\n{way}"
+    assert "it raised" in why(student, "split_heads")
+
+
+def test_a_name_from_another_cell(student: Student) -> None:
+    student.code["split_heads"] = "width = my_width\n" + student.code["split_heads"]
+    told = why(student, "split_heads")
+    assert "line 1: it raised NameError: name 'my_width' is not defined" in told
+    assert "move what it needs into this cell" in told
+
+
+def test_a_package_that_is_not_there(student: Student) -> None:
+    student.code["split_heads"] = "import a_package_of_mine\n" + student.code["split_heads"]
+    assert "it raised ModuleNotFoundError" in why(student, "split_heads")
+    assert "use what the setup cell imports" in why(student, "split_heads")
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "while True:\n    pass",
+        "while True:\n    try:\n        x = 1\n    except:\n        pass",
+        "import time\ntime.sleep(60)",
+    ],
+)
+def test_an_endless_loop(student: Student, loop: str) -> None:
+    student.code["split_heads"] += f"\n\n{loop}"
+    begin = time.monotonic()
+    assert "cell split_heads: it was stopped after 0.5 seconds" in why(student, "split_heads", seconds=0.5)
+    assert time.monotonic() - begin < 20
+
+
+def test_an_endless_loop_in_another_thread(student: Student) -> None:
+    student.code["split_heads"] += "\n\nwhile True:\n    pass"
+    student.write()
+    told: list[str] = []
+    thread = threading.Thread(
+        target=lambda: told.append(load_parts(student.folder, seconds=0.5).part("split_heads").why)
+    )
+    thread.start()
+    thread.join(30)
+    assert "it was stopped after 0.5 seconds" in told[0]
+
+
+def test_a_setup_cell_that_is_missing(student: Student) -> None:
+    student.write()
+    student.write_lesson("04-masks", [entry for entry in student.cells("04-masks") if entry["id"] != "setup"])
+    assert "NameError" in load_parts(student.folder).part("causal_mask").why
+
+
+def test_a_setup_cell_that_was_spoilt(student: Student) -> None:
+    student.setup["04-masks"] = "from torch import ("
+    assert "NameError" in why(student, "causal_mask")
+
+
+def test_what_a_cell_prints_is_not_shown(student: Student, capsys: pytest.CaptureFixture[str]) -> None:
+    student.code["split_heads"] = (
+        "import sys, warnings\nprint('hello')\nprint('oh', file=sys.stderr)\n"
+        "warnings.warn('old')\nx = '\\d'\n" + student.code["split_heads"]
+    )
+    assert load_parts(student.write()).part("split_heads").whose == "yours"
+    assert capsys.readouterr() == ("", "")
+
+
+def test_one_bad_part_leaves_the_others(student: Student) -> None:
+    student.code["merge_heads"] = "def merge_heads(x:"
+    parts = load_parts(student.write())
+    assert len(parts.yours) == len(student.code) - 1
+    model = build_transformer(parts, 9, 9, SMALL)
+    tokens = torch.ones(1, 3, dtype=torch.long)
+    mask = torch.ones(1, 1, 3, dtype=torch.bool)
+    assert model(tokens, mask, tokens, mask).shape == (1, 3, 9)
+
+
+def test_the_model_is_made_of_the_students_parts(student: Student) -> None:
+    parts = load_parts(student.write())
+    model = build_transformer(parts, 9, 7, SMALL)
+    assert type(model) is parts["Transformer"]
+    kinds = {type(module) for module in model.modules()}
+    assert {
+        parts[name] for name in ("LayerNorm", "MultiHeadAttention", "EncoderLayer", "TokenEmbedding")
+    } <= kinds
+    assert model.encoder_layers[0].self_attention.attention is parts["scaled_dot_product_attention"]
+
+
+def test_another_attention_is_left_as_it_is(student: Student) -> None:
+    def attend(*arguments):
+        raise AssertionError
+
+    parts = load_parts(student.write())
+    config = TransformerConfig(layers=1, d_model=8, heads=2, d_ff=16, attention=attend)
+    assert build_transformer(parts, 9, 9, config).encoder_layers[0].self_attention.attention is attend
+
+
+def test_layers_without_the_attention_argument(student: Student) -> None:
+    """The contract does not have it, so students may leave it out in a model of their own."""
+    for name in ("EncoderLayer", "DecoderLayer"):
+        student.code[name] = (
+            student.code[name]
+            .replace("        attention: AttentionFunction = scaled_dot_product_attention,\n", "")
+            .replace("dropout, attention)", "dropout)")
+        )
+    student.swap("Transformer", "c.norm_first, c.attention)", "c.norm_first)")
+    model = build_transformer(load_parts(student.write()), 9, 9, SMALL)
+    assert model.encoder_layers[0].self_attention.attention.__module__ == "__main__"
+
+
+def test_a_model_that_cannot_be_built(student: Student) -> None:
+    student.swap("EncoderLayer", "self.feed_forward = FeedForward(", "self.feed_forward = FeedForward(1, ")
+    parts = load_parts(student.write())
+    with pytest.raises(PartsError, match=r"the model cannot be built of these parts: it raised TypeError"):
+        build_transformer(parts, 9, 9, SMALL)
+
+
+def test_a_transformer_that_is_no_module(student: Student) -> None:
+    student.code["Transformer"] = "def Transformer(*arguments):\n    return 3"
+    with pytest.raises(PartsError, match="made an object of type int"):
+        build_transformer(load_parts(student.write()), 9, 9, SMALL)
+
+
+def test_an_error_shows_as_its_message_alone() -> None:
+    assert PartsError("one line")._render_traceback_() == ["✗ one line"]
+
+
+def test_a_cluster_node_needs_neither_jupyter_nor_the_checks(student: Student) -> None:
+    student.write()
+    program = f"""
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name in {MISSING_ON_A_CLUSTER}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Refuse())
+from course_lib.parts import load_parts, unequal_parts
+parts = load_parts({str(student.folder)!r})
+print(len(parts.yours), unequal_parts(parts))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout == f"{len(student.code)} {{}}\n"
+
+
+def test_the_built_lessons_are_read() -> None:
+    """A real lesson: released, so nothing of it is written yet."""
+    lessons = Path(__file__).parents[2] / "lessons"
+    built = json.loads((lessons / "01-attention" / "01-attention.ipynb").read_text(encoding="utf-8"))
+    assert built["cells"]
+    parts = load_parts(lessons, through=1)
+    assert [part.unwritten for part in parts] == [True, True, True]
