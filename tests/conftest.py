@@ -1,10 +1,14 @@
 """For all tests: shapes in annotations are executed, and hypothesis tries the same examples in every run."""
 
+import os
 import sys
 from pathlib import Path
 
 from hypothesis import settings
 from jaxtyping import install_import_hook
+
+# One thread a process, for all that the tests start: the cores are shared out among pytest's workers.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 _LAB = Path(__file__).parents[1] / "course_lib" / "translation"
 # Not the built-in corpus: it handles no tensors, and checking makes drawing it ten times as slow.

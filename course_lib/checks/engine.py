@@ -23,10 +23,10 @@ class Verdict:
     exercise: str
     probes: int
     """How many things were tried."""
-    failed: Probe | None = None
-    """The first probe that failed; None where all succeeded."""
+    failures: tuple[Probe, ...] = ()
+    """The probes that failed, in their order."""
     difference: Difference | None = None
-    """What differs there."""
+    """What differs in the first of them."""
     named: tuple[Misconception, ...] = ()
     """The mistakes that give the same as the student's code in every probe; none where no known one does."""
     forbidden: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Verdict:
     @property
     def passed(self) -> bool:
         """Whether all is well."""
-        return self.failed is None and not self.forbidden and not self.unwritten
+        return not (self.failures or self.forbidden or self.unwritten)
 
 
 @dataclass(frozen=True)
@@ -61,21 +61,15 @@ def examine(exercise: Exercise, holder: Holder, seed: str) -> Verdict:
         if isinstance(reply, Raised) and reply.kind == "NotImplementedError" and UNWRITTEN in reply.message:
             return Verdict(exercise.name, count, unwritten=reply.message)
     used = dict.fromkeys(name for reply in replies if isinstance(reply, Returned) for name in reply.forbidden)
-    for probe, right, given in zip(exercise.probes, expected, found, strict=True):
-        if (differs := _difference(probe, right, given)) is not None:
-            return Verdict(exercise.name, count, probe, differs, _explain(exercise, found, seed), tuple(used))
-    return Verdict(exercise.name, count, forbidden=tuple(used))
-
-
-def failed_probes(exercise: Exercise, holder: Holder, seed: str) -> list[Probe]:
-    """Give all the probes that fail, not the first alone."""
-    expected = list(_known(exercise, (), seed))
-    found = _outcomes(exercise, holder, seed)
-    return [
-        probe
+    differences = {
+        probe: differs
         for probe, right, given in zip(exercise.probes, expected, found, strict=True)
-        if _difference(probe, right, given) is not None
-    ]
+        if (differs := _difference(probe, right, given)) is not None
+    }
+    if not differences:
+        return Verdict(exercise.name, count, forbidden=tuple(used))
+    first, named = next(iter(differences.values())), _explain(exercise, found, seed)
+    return Verdict(exercise.name, count, tuple(differences), first, named, tuple(used))
 
 
 def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconception]]:

@@ -4,7 +4,7 @@ import copy
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -47,13 +47,15 @@ class LocalHolder:
 
     @contextmanager
     def _surroundings(self) -> Iterator[tuple[list[warnings.WarningMessage], Watch]]:
+        watch = Watch(self._may_not_call)
         with (
             warnings.catch_warnings(record=True) as caught,
             torch.random.fork_rng(devices=[]),
-            Watch(self._may_not_call) as watch,
+            watch if self._may_not_call else nullcontext(),  # Watching every call takes time.
         ):
             warnings.simplefilter("always")
-            torch.default_generator.manual_seed(0)  # torch.manual_seed would also note who called, at more cost than a check
+            # torch.manual_seed would also note down who called, which takes longer than most probes.
+            torch.default_generator.manual_seed(0)
             yield caught, watch
 
     def _kept(self, made: object) -> Returned:

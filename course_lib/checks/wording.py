@@ -19,14 +19,14 @@ def failure(verdict: Verdict) -> str:
     name = verdict.exercise
     if verdict.unwritten:
         return f"○ {verdict.unwritten}"
-    if verdict.failed is None:
+    if not verdict.failures:
         used = " and ".join(verdict.forbidden)
         return _lines(
             f"✗ {name}: it gives the right answer, but by calling {used}, which is the whole exercise.",
             "Next: build it from smaller parts; the hints above say which.",
         )
     assert verdict.difference is not None
-    tried = f"Tried: {verdict.failed.says}."
+    tried = f"Tried: {verdict.failures[0].says}."
     if verdict.named:
         return _lines(
             f"✗ {name}: {'; and '.join(mistake.says for mistake in verdict.named)}.",

@@ -44,7 +44,8 @@ def read_notebook(folder: Path, lesson: str) -> Notebook:
     try:
         text = (folder / lesson / f"{lesson}.ipynb").read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise PartsError(f"{place}: there is no such notebook in {folder.resolve().name}/; put it there") from None
+        where = folder.resolve().name
+        raise PartsError(f"{place}: there is no such notebook in {where}/; put it there") from None
     except UnicodeDecodeError:
         raise PartsError(f"{place}: it is no notebook, since it is not text; get the file anew") from None
     except OSError as error:

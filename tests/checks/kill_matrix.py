@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.checks.catalogue import catalogue
-from course_lib.checks.engine import combinable, examine, failed_probes
+from course_lib.checks.engine import combinable, examine
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.local_holder import LocalHolder
 from tests.checks.variants import attention, label_smoothing, multi_head, schedule, sublayers, the_transformer
@@ -49,9 +49,10 @@ def matrix(exercise: Exercise) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["kind", "name", "told", *(probe.says for probe in exercise.probes)])
     for kind, name, found in rows(exercise):
-        failed = failed_probes(exercise, LocalHolder(found), SEED)
-        told = " + ".join(mistake.name for mistake in examine(exercise, LocalHolder(found), SEED).named)
-        writer.writerow([kind, name, told, *("x" if probe in failed else "" for probe in exercise.probes)])
+        verdict = examine(exercise, LocalHolder(found), SEED)
+        told = " + ".join(mistake.name for mistake in verdict.named)
+        rejecting = ("x" if probe in verdict.failures else "" for probe in exercise.probes)
+        writer.writerow([kind, name, told, *rejecting])
     return text.getvalue()
 
 
