@@ -107,7 +107,7 @@ def _check(entry: Prediction | Exercise, seed: int) -> str:
             "from course_lib.checks import grading",
             f"grading({_keywords(grading)})",
             "### END HIDDEN TESTS",
-            f'check("{entry.name}", {", ".join(filter(None, [entry.name, _keywords(options)]))})',
+            f'check("{entry.name}", {", ".join(filter(None, ["globals()", _keywords(options)]))})',
         ]
     )
 

@@ -6,13 +6,14 @@ from course_lib.checks.exercise import Exercise, Prediction
 from course_lib.checks.lessons import (
     attention,
     label_smoothing,
+    masks,
     multi_head,
     schedule,
     sublayers,
     the_transformer,
 )
 
-_LESSONS = (attention, multi_head, sublayers, the_transformer, schedule, label_smoothing)
+_LESSONS = (attention, multi_head, sublayers, masks, the_transformer, schedule, label_smoothing)
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from course_lib.checks.reply import Opaque, Raised, Reply, Returned, Value
+from course_lib.checks.reply import OUT_OF_TIME, Opaque, Raised, Reply, Returned, Value
 
 #: How far apart two numbers may lie, relative to the largest expected, by the dtype of the expected.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -42,10 +42,12 @@ class Comparison:
         """Compare two replies, or two values of any depth. None means that they are the same."""
         if isinstance(expected, Returned) and isinstance(found, Returned):
             return self._of_replies(expected, found, name)
-        if isinstance(expected, Raised) and isinstance(found, Raised):
-            return self._of_errors(expected, found)
         if isinstance(found, Raised):
             where = f" In the line: {found.line}" if found.line else ""
+            if found.kind == OUT_OF_TIME:
+                return Difference(f"Stopped, since {found.message}. Is there a loop that never ends?{where}")
+            if isinstance(expected, Raised):
+                return self._of_errors(expected, found)
             return Difference(f"It raised {_error(found)}.{where}")
         if isinstance(expected, Raised):
             return Difference(f"Expected {_error(expected)}, and none was raised.")

@@ -13,7 +13,11 @@ from torch import Tensor, nn
 from course_lib.checks.candidate import Fixture, Request
 from course_lib.checks.fixtures import realise
 from course_lib.checks.forbidden import Watch
-from course_lib.checks.reply import Handle, Raised, Reply, Returned, plain
+from course_lib.checks.reply import OUT_OF_TIME, Handle, Raised, Reply, Returned, plain
+from course_lib.time_limit import OutOfTime, time_limit
+
+#: How long a student's code may take for one request. Right answers take milliseconds.
+SECONDS = 10.0
 
 
 class LocalHolder:
@@ -22,19 +26,24 @@ class LocalHolder:
     def __init__(self, found: object, may_not_call: tuple[str, ...] = ()) -> None:
         self._objects: list[object] = [found]
         self._may_not_call = may_not_call
+        self._stopped: Raised | None = None
 
     def ask(self, request: Request) -> Reply:
         """Do what is asked, on copies of the arguments, so that those of the probe stay as they are."""
-        found = self._objects[request.of.number]
+        # What did not come back once is not waited for again.
+        found = self._stopped or self._objects[request.of.number]
         if isinstance(found, Raised):
             return self._kept(found) if request.action in _MAKING else found
         try:
             given = tuple(self._given(argument) for argument in request.arguments)
             keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
-            with self._surroundings() as (caught, watch):
+            with time_limit(SECONDS), self._surroundings() as (caught, watch):
                 value = _ACTIONS[request.action](found, request, given, keywords)
-        except Exception as error:
-            return self._kept(_raised(error)) if request.action in _MAKING else _raised(error)
+        except (Exception, SystemExit, OutOfTime) as error:
+            raised = _raised(error)
+            if isinstance(error, OutOfTime):
+                self._stopped = raised
+            return self._kept(raised) if request.action in _MAKING else raised
         if request.action in _MAKING:
             return self._kept(value)
         changed = tuple(
@@ -177,11 +186,14 @@ def _same(before: Tensor, after: Tensor) -> bool:
     return bool(((before == after) | ((before != before) & (after != after))).all())  # NaN stays NaN
 
 
-def _raised(error: Exception) -> Raised:
+def _raised(error: BaseException) -> Raised:
     # Frames of libraries and of this course say nothing to a student, whose cells belong to no package.
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if "site-packages" not in frame.filename and "course_lib" not in frame.filename
     ]
-    return Raised(type(error).__name__, str(error), (frames[-1].line or "") if frames else "")
+    line = (frames[-1].line or "") if frames else ""
+    if isinstance(error, OutOfTime):
+        return Raised(OUT_OF_TIME, f"it did not come back within {SECONDS:g} seconds", line)
+    return Raised(type(error).__name__, str(error), line)

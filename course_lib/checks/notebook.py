@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from course_lib.checks.candidate import Holder
-from course_lib.checks.catalogue import find
+from course_lib.checks.catalogue import catalogue, find
 from course_lib.checks.difference import Difference
 from course_lib.checks.engine import Verdict, examine
 from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
 from course_lib.checks.local_holder import LocalHolder
 from course_lib.checks.prediction import answers
-from course_lib.checks.wording import failure, success, wrong_prediction
+from course_lib.checks.wording import failure, not_there, success, wrong_prediction
 
 
 class CheckError(AssertionError):
@@ -44,16 +44,21 @@ def grading(*, points: float, seed: int, costs: Mapping[str, float] | None = Non
     _next_grading[:] = [Grading(points, seed, costs or {})]
 
 
-def check(name: str, found: object, *, may_not_call: Sequence[str] = ()) -> float | None:
+def check(name: str, names: Mapping[str, object], *, may_not_call: Sequence[str] = ()) -> float | None:
     """Check what a student wrote for the exercise or prediction of this name.
 
-    Prints one line where it is right. Where it is not, raises one short AssertionError that says which
-    mistake it is, and shows a picture of what came out beside what was expected. `may_not_call` names torch
-    functions that would be the whole exercise. When graded, gives the points that a mistake leaves, if any.
+    `names` is where to find it: in a notebook, `globals()`. Prints one line where it is right. Where it is
+    not, raises one short AssertionError that says which mistake it is, and shows a picture of what came out
+    beside what was expected. `may_not_call` names torch functions that would be the whole exercise. When
+    graded, gives the points that a mistake leaves, if any.
     """
     graded = _next_grading.pop() if _next_grading else None
-    holder = found if isinstance(found, Holder) else LocalHolder(found, tuple(may_not_call))
     entry = find(name)
+    if name not in names:
+        others = [other for other in names if not other.startswith("_") and other not in catalogue()]
+        raise CheckError(not_there(name, others))
+    found = names[name]
+    holder = found if isinstance(found, Holder) else LocalHolder(found, tuple(may_not_call))
     if isinstance(entry, Prediction):
         return _check_prediction(entry, holder, graded)
     return _check_exercise(entry, holder, graded)

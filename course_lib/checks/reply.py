@@ -49,6 +49,9 @@ class Raised:
     """The student's line that raised it, where it is known."""
 
 
+#: The kind of what "was raised" where the student's code had to be stopped.
+OUT_OF_TIME = "OutOfTime"
+
 Reply = Returned | Raised
 
 

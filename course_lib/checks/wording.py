@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from course_lib.checks.engine import Verdict
 from course_lib.checks.exercise import WrongNumber
@@ -41,6 +42,18 @@ def failure(verdict: Verdict) -> str:
         verdict.difference.facts,
         "Next: this is none of the mistakes that the check knows by name. Open the next hint above, or try "
         "the function on an example small enough to work out by hand.",
+    )
+
+
+def not_there(name: str, names: Iterable[str]) -> str:
+    """Say that nothing has the name of the exercise, and which of the other names may be meant for it."""
+    near = get_close_matches(name, names, n=1, cutoff=0.8)
+    renamed = [f"There is `{near[0]}`: if that is yours, give it the name `{name}` back."] if near else []
+    return _lines(
+        f"✗ {name}: there is nothing of this name.",
+        *renamed,
+        f"Next: run the cell above that defines `{name}`; where it shows an error, mend that first. Where the "
+        "cell is missing, get the notebook anew and copy your code into it.",
     )
 
 

@@ -8,8 +8,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 from course_lib.parts.errors import PartsError
-from course_lib.parts.time_limit import OutOfTime, time_limit
 from course_lib.parts.unfinished import stubs
+from course_lib.time_limit import OutOfTime, time_limit
 
 _REFERENCE = "course_lib.transformer"
 _LONGEST = 160

@@ -19,7 +19,7 @@ from course_lib.parts.assembly import Parts
 from course_lib.parts.cell import said
 from course_lib.parts.errors import PartsError
 from course_lib.parts.model import build_transformer
-from course_lib.parts.time_limit import OutOfTime, time_limit
+from course_lib.time_limit import OutOfTime, time_limit
 from course_lib.transformer import Transformer, TransformerConfig
 
 #: How far two numbers may lie apart, relative to the largest: a right part may hold a float32 constant.

@@ -41,7 +41,7 @@ def test_a_student_does_lesson_01(lab: str, page: Page, folder: Path) -> None:
     notebook = NotebookPage(page, lab, NAME)
 
     notebook.run_all()
-    check = notebook.cell('check("attention_scores", attention_scores)')
+    check = notebook.cell('check("attention_scores", globals())')
     expect(check).to_contain_text("✗ attention_scores: the dot products are not divided by the root of d.")
     expect(check).to_contain_text("Why: A dot product of d random terms")
     expect(check).not_to_contain_text("Traceback")
@@ -52,7 +52,7 @@ def test_a_student_does_lesson_01(lab: str, page: Page, folder: Path) -> None:
     notebook.run_all()
     expect(check).to_contain_text("✓ attention_scores: right")
     for name in ("attention_weights", "scaled_dot_product_attention"):
-        expect(notebook.cell(f'check("{name}", {name}')).to_contain_text(f"✓ {name}: right")
+        expect(notebook.cell(f'check("{name}", globals()')).to_contain_text(f"✓ {name}: right")
     expect(notebook.charts()).to_have_count(8)
     for number in range(8):
         chart = notebook.charts().nth(number)

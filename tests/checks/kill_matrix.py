@@ -13,7 +13,15 @@ from course_lib.checks.catalogue import catalogue
 from course_lib.checks.engine import combinable, examine
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.local_holder import LocalHolder
-from tests.checks.variants import attention, label_smoothing, multi_head, schedule, sublayers, the_transformer
+from tests.checks.variants import (
+    attention,
+    label_smoothing,
+    masks,
+    multi_head,
+    schedule,
+    sublayers,
+    the_transformer,
+)
 
 FOLDER = Path(__file__).parent / "kill_matrix"
 SEED = "kill matrix"
@@ -21,6 +29,7 @@ VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
     **attention.VARIANTS,
     **multi_head.VARIANTS,
     **sublayers.VARIANTS,
+    **masks.VARIANTS,
     **the_transformer.VARIANTS,
     **schedule.VARIANTS,
     **label_smoothing.VARIANTS,

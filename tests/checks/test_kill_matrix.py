@@ -12,6 +12,7 @@ from tests.checks.kill_matrix import FOLDER, VARIANTS, exercises, matrix
 from tests.checks.unrelated import (
     attention,
     label_smoothing,
+    masks,
     multi_head,
     schedule,
     sublayers,
@@ -22,6 +23,7 @@ UNRELATED = {
     **attention.UNRELATED,
     **multi_head.UNRELATED,
     **sublayers.UNRELATED,
+    **masks.UNRELATED,
     **the_transformer.UNRELATED,
     **schedule.UNRELATED,
     **label_smoothing.UNRELATED,

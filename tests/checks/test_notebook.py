@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 
 import pytest
 import torch
@@ -21,12 +22,12 @@ def mistaken(exercise: str, *names: str) -> object:
 
 def message(name: str, found: object, **keywords: object) -> str:
     with pytest.raises(CheckError) as caught:
-        check(name, found, **keywords)  # type: ignore[arg-type]
+        check(name, {name: found}, **keywords)  # type: ignore[arg-type]
     return str(caught.value)
 
 
 def test_right_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert check("attention_scores", attention_scores) is None
+    assert check("attention_scores", {"attention_scores": attention_scores}) is None
     written = capsys.readouterr()
     assert re.fullmatch(r"✓ attention_scores: right, in all \d+ things that were tried\.\n", written.out)
     assert written.err == ""
@@ -70,6 +71,37 @@ def test_facts(found: object, says: str) -> None:
     assert says in message("attention_scores", found).replace("\n    ", " ")
 
 
+def test_what_is_not_there_is_no_name_error() -> None:
+    with pytest.raises(CheckError) as caught:
+        check("attention_scores", {"attention_weight": attention_scores, "EncoderLayer": object})
+    told = str(caught.value)
+    assert told.startswith("✗ attention_scores: there is nothing of this name.\n  Next: run the cell")
+    assert len(told.splitlines()) == 3
+
+
+def test_what_was_renamed_is_found() -> None:
+    with pytest.raises(CheckError) as caught:
+        check("attention_scores", {"attention_score": attention_scores, "_attention_scores": 0})
+    told = str(caught.value).replace("\n    ", " ")
+    assert "There is `attention_score`: if that is yours, give it the name `attention_scores` back" in told
+
+
+def test_a_loop_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.checks.local_holder.SECONDS", 0.5)
+
+    def endless(query, key):
+        while True:
+            query = query + 1
+
+    told = message("attention_scores", endless).replace("\n    ", " ")
+    assert "Stopped, since it did not come back within 0.5 seconds. Is there a loop that never ends?" in told
+    assert "In the line: query = query + 1" in told or "In the line: while True:" in told
+
+
+def test_leaving_the_program_is_an_error_like_others() -> None:
+    assert "It raised SystemExit: 3" in message("attention_scores", lambda query, key: sys.exit(3))
+
+
 def test_an_error_in_the_students_line_is_shown_with_the_line() -> None:
     def broken(query, key):
         return query @ key
@@ -101,7 +133,7 @@ def test_the_built_in_that_is_the_exercise_is_refused() -> None:
 
     told = message("scaled_dot_product_attention", fused, may_not_call=[FUSED])
     assert f"by calling {FUSED}, which is the whole exercise" in told.replace("\n    ", " ")
-    check("scaled_dot_product_attention", fused)
+    check("scaled_dot_product_attention", {"scaled_dot_product_attention": fused})
 
 
 def test_in_ipython_the_message_alone_is_shown() -> None:
@@ -114,13 +146,13 @@ def test_unknown_exercise_is_said_with_the_known_ones() -> None:
     with pytest.raises(
         ValueError, match="no exercise called 'attention_score'; there are: predict_spread, attention"
     ):
-        check("attention_score", attention_scores)
+        check("attention_score", {"attention_score": attention_scores})
 
 
 class TestPredictions:
     @pytest.mark.parametrize("right", [8, 8.0, 8.2, torch.tensor(8.0), math.sqrt(64)])
     def test_right(self, right: object, capsys: pytest.CaptureFixture[str]) -> None:
-        assert check("predict_spread", right) is None
+        assert check("predict_spread", {"predict_spread": right}) is None
         assert capsys.readouterr().out == "✓ predict_spread: right.\n"
 
     @pytest.mark.parametrize(
@@ -146,19 +178,27 @@ class TestGrading:
             seen.append(query)
             return attention_scores(query, key)
 
-        check("attention_scores", spy)
+        check("attention_scores", {"attention_scores": spy})
         grading(points=4, seed=1)
-        check("attention_scores", spy)
+        check("attention_scores", {"attention_scores": spy})
         assert not seen[0].equal(seen[len(seen) // 2])
 
     def test_a_mistake_with_a_cost_leaves_the_rest(self, capsys: pytest.CaptureFixture[str]) -> None:
         grading(points=4, seed=1, costs={"not_scaled": 1.5})
-        assert check("attention_scores", mistaken("attention_scores", "not_scaled")) == 2.5
+        assert (
+            check("attention_scores", {"attention_scores": mistaken("attention_scores", "not_scaled")}) == 2.5
+        )
         assert "2.5 points are left for this." in capsys.readouterr().out
 
     def test_costs_of_two_mistakes_add_up(self) -> None:
         grading(points=4, seed=1, costs={"not_scaled": 1, "roles_swapped": 2})
-        assert check("attention_scores", mistaken("attention_scores", "not_scaled", "roles_swapped")) == 1
+        assert (
+            check(
+                "attention_scores",
+                {"attention_scores": mistaken("attention_scores", "not_scaled", "roles_swapped")},
+            )
+            == 1
+        )
 
     @pytest.mark.parametrize("costs", [{"not_scaled": 4}, {"not_scaled": 1}, {}])
     def test_nothing_is_left_otherwise(self, costs: dict[str, float]) -> None:
@@ -168,7 +208,7 @@ class TestGrading:
 
     def test_it_holds_for_one_check_only(self) -> None:
         grading(points=4, seed=1, costs={"not_scaled": 1})
-        check("attention_scores", attention_scores)
+        check("attention_scores", {"attention_scores": attention_scores})
         message("attention_scores", mistaken("attention_scores", "not_scaled"))
 
     def test_a_forbidden_call_leaves_nothing(self) -> None:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_lib.checks.candidate import Candidate
-from course_lib.checks.fixtures.results import in_float64, number_in, smoothing_by
+from course_lib.checks.fixtures.results import in_float64, number_in, smoothing_by, with_batch_axis
 from course_lib.checks.fixtures.updates import updates
 from course_lib.checks.local_holder import LocalHolder
 from course_lib.checks.reply import Raised, Reply, Returned
@@ -108,6 +108,20 @@ def test_a_change_of_an_argument_is_seen_through_it() -> None:
     reply = found.make(in_float64(found)).call(torch.ones(2))
     assert isinstance(reply, Returned)
     assert reply.changed == (0,)
+
+
+@pytest.mark.parametrize(("shape", "given"), [((2, 2), (1, 2, 2)), ((1, 2, 2), (1, 2, 2)), ((2,), (2,))])
+def test_a_table_gets_an_axis_in_front(shape: tuple[int, ...], given: tuple[int, ...]) -> None:
+    found = candidate(lambda size: torch.ones(shape, dtype=torch.bool))
+    tensor = value_of(found.make(with_batch_axis(found)).call(2))
+    assert isinstance(tensor, torch.Tensor)
+    assert tensor.shape == given
+    assert tensor.dtype == torch.bool
+
+
+def test_what_is_no_table_gets_no_axis() -> None:
+    found = candidate(lambda size: "a table")
+    assert value_of(found.make(with_batch_axis(found)).call(2)) == "a table"
 
 
 def test_an_attribute_is_read_as_a_number() -> None:

@@ -83,7 +83,7 @@ PADDING_MASK = Exercise(
         Misconception(
             name="inverted",
             says="it is True at padding, the wrong way round",
-            hint="In this course True means \"may look\". (Some functions of PyTorch mean \"leave out\" by True; "
+            hint='In this course True means "may look". (Some functions of PyTorch mean "leave out" by True; '
             "that is where this mix-up often comes from.)",
             paper=MASK,
             patch=[(_REAL, "tokens == pad_id")],
@@ -244,7 +244,7 @@ CAUSAL_MASK = Exercise(
         Misconception(
             name="inverted",
             says="it is True for the words to come, the wrong way round",
-            hint="`triu(1)` is what must be hidden. In this course True means \"may look\": take the opposite.",
+            hint='`triu(1)` is what must be hidden. In this course True means "may look": take the opposite.',
             paper=CAUSAL,
             patch=[(".tril()", ".triu(1)")],
         ),
@@ -376,7 +376,7 @@ DECODER_MASK = Exercise(
         Misconception(
             name="either_of_them",
             says="it allows what either of the two masks allows, where both have to",
-            hint="One \"no\" is enough: a word of the future is forbidden although it is no padding. So it is "
+            hint='One "no" is enough: a word of the future is forbidden although it is no padding. So it is '
             "`&`, not `|`. (`+` of truth values is `|`, too; `*` would be `&`.)",
             paper=CAUSAL,
             patch=[(" & ", " | ")],
@@ -400,7 +400,7 @@ DECODER_MASK = Exercise(
         Misconception(
             name="inverted",
             says="it is True where looking is forbidden, the wrong way round",
-            hint="In this course True means \"may look\".",
+            hint='In this course True means "may look".',
             paper=MASK,
             patch=[("return padding_mask(tokens, pad_id) & ", "return ~padding_mask(tokens, pad_id) | ~")],
         ),
@@ -628,7 +628,9 @@ PREDICT_PAIRS = Prediction(
     misconceptions=(
         WrongNumber("all_pairs", 36.0, "That is every word with every word. Half of that is still to come."),
         WrongNumber("without_itself", 15.0, "That is without the diagonal. A word may look at itself, too."),
-        WrongNumber("half", 18.0, "That is half of the table. But the diagonal is not cut in half: it belongs to it."),
+        WrongNumber(
+            "half", 18.0, "That is half of the table. But the diagonal is not cut in half: it belongs to it."
+        ),
         WrongNumber("one_each", 6.0, "That is one each. The last word may look at all that stand before it."),
     ),
 )
