@@ -4,11 +4,12 @@ WORKERS ?= 2
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test lab lessons check install lock kill-matrix
+.PHONY: help demo test lab progress lessons check install lock kill-matrix
 
 help:
 	@echo "make demo         grade a class and train a translator, to see all of it work (under ten minutes)"
-	@echo "make lab          JupyterLab on the lessons"
+	@echo "make lab          JupyterLab on the lessons, with how far you have come"
+	@echo "make progress     how far you have come, in the terminal"
 	@echo "make test         all that CI runs: check, then the tests"
 	@echo "make check        format, lint, types, and that lessons/ is what solutions/ gives"
 	@echo "make lessons      build lessons/ from solutions/"
@@ -29,7 +30,10 @@ demo: install
 	python -m autograder.demo
 
 lab: install
-	jupyter lab --notebook-dir=lessons
+	python -m course_lib.progress.lab
+
+progress: install
+	python -m course_lib.progress
 
 lessons: install
 	python -m autograder.build

@@ -17,7 +17,8 @@ from traitlets.config import Config, PyFileConfigLoader
 from autograder.errors import CourseError
 from autograder.freshness import refresh
 from autograder.manifest import LESSONS, SOURCES, Lesson, load_manifest
-from course_lib.translation.atomic_files import atomic_write, atomic_write_text
+from course_lib.atomic_files import atomic_write, atomic_write_text
+from course_lib.progress.page import PAGE
 
 #: The course that this file belongs to.
 COURSE = Path(__file__).resolve().parents[1]
@@ -74,8 +75,11 @@ def released(course: Path) -> Iterator[Path]:
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """Find the files in a folder, by their paths inside it; what Jupyter and Python leave behind is none."""
-    left_behind = {".ipynb_checkpoints", "__pycache__"}
+    """Find the files in a folder, by their paths inside it; what Jupyter and Python leave behind is none.
+
+    Nor is the page that `make lab` writes for one student.
+    """
+    left_behind = {".ipynb_checkpoints", "__pycache__", PAGE}
     return {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))

@@ -11,9 +11,9 @@ from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_solution
 
 from autograder.manifest import LESSONS, SOURCES, Exercise, Lesson
+from course_lib.atomic_files import atomic_write_text
 from course_lib.checks import catalogue
 from course_lib.checks import exercise as checks
-from course_lib.translation.atomic_files import atomic_write_text
 
 _MARK_SCHEME = re.compile(r"\n*^### BEGIN MARK SCHEME.*?^### END MARK SCHEME\n?", re.MULTILINE | re.DOTALL)
 _MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)

@@ -37,7 +37,8 @@ def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> Noteboo
             problems += [f"{cell.place}: {problem}" for problem in error.problems]
     if problems:
         raise CourseError(problems)
-    stamp = {"lesson": lesson.name, "version": course_lib.__version__, "inputs": inputs}
+    about = {"lesson": lesson.name, "title": lesson.title, "minutes": lesson.minutes}
+    stamp = {**about, "version": course_lib.__version__, "inputs": inputs}
     return new_notebook(cells=cells, metadata={"kernelspec": KERNEL, "course": stamp})
 
 

@@ -13,7 +13,9 @@ from course_lib.charts.confidence import loss_by_confidence
 from course_lib.charts.costs import layer_costs
 from course_lib.charts.decoding import decoding_steps
 from course_lib.charts.head_costs import cost_of_heads
+from course_lib.charts.leak_probe import leak_probe
 from course_lib.charts.lines import named_lines
+from course_lib.charts.mask_panels import mask_panels
 from course_lib.charts.masking import mask_effect
 from course_lib.charts.normalising import normalisation_effect
 from course_lib.charts.parameters import parameters_by_part
@@ -42,8 +44,10 @@ __all__ = [
     "features_in_heads",
     "found_beside_expected",
     "layer_costs",
+    "leak_probe",
     "loss_by_confidence",
     "mask_effect",
+    "mask_panels",
     "named_lines",
     "normalisation_effect",
     "parameters_by_part",

@@ -48,9 +48,8 @@ def leak_probe(
     heading = title or _finding(leaks, spoken[changed])
     told = "; ".join(f"{name}: {count} outputs before it moved" for name, count in leaks.items())
     lines = [
-        f"The token at ▼ was changed. Numbers: how far each output moved. From ▼ on they may; before it, no "
-        "output may.",
-        "0: the same to the last bit. Orange with !: it moved although it stands before ▼, so it saw the future.",
+        "The token at ▼ was changed. A number says how far an output moved; 0: the same to the last bit.",
+        "From ▼ on outputs may move. Orange with !: it stands before ▼ and moved, so it saw the future.",
     ]
     return alt.hconcat(grid.draw(_cells(grid, distances, changed))).properties(
         title=alt.Title(heading, subtitle=lines),
@@ -66,18 +65,23 @@ def _finding(leaks: Mapping[str, int], word: str) -> str:
 
 
 def _cells(grid: Grid, distances: Floats, changed: int) -> pd.DataFrame:
-    """One table row for each output: grey where it stayed, blue where it may move, orange where it may not."""
-    table = grid.table(distances, Shades(0.0, _largest(distances), AMOUNTS), write=short)
+    """One table row for each output: grey where it stayed, blue or orange where it moved."""
+    table = grid.table(distances, Shades(0.0, _largest(distances), AMOUNTS), write=_brief)
     before, still = table["column"] < changed, distances.ravel() == 0
     table.loc[still, ["fill", "ink", "shown"]] = [EQUAL_FILL, MASKED_INK, "0" if grid.has_room else ""]
     table.loc[still, "told"] = "not at all"
     for place in table.index[before & ~still]:
         value = float(distances.ravel()[place])
-        shown = f"{short(value)}!" if grid.has_room else "!"
+        shown = f"{_brief(value)}!" if grid.has_room else "!"
         told = f"{exact(value)}, although it stands before the change"
         table.loc[place, ["fill", "ink", "shown", "told"]] = [ALARM_FILL, ALARM_INK, shown, told]
     table.loc[before & ~still, "kind"] = "leak"
     return table
+
+
+def _brief(value: float) -> str:
+    """A distance in a few signs; a small one must not look like none at all."""
+    return f"{value:.0e}".replace("e-0", "e-") if 0 < value < 0.01 else short(value)
 
 
 def _largest(distances: Floats) -> float:

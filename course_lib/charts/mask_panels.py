@@ -25,14 +25,16 @@ def mask_panels(
     """One panel for each mask of one sentence: a row for each query, a column for each key.
 
     `masks` maps a name to a boolean mask, True for "may look", that stretches to (Q, K): one of shape (1, K)
-    has the same row for every query. `queries` and `keys` are the words, which are the same in
-    self-attention. Raises ValueError where there is no mask, or where shapes and words do not fit.
+    has the same row for every query. A first axis of one, (1, Q, K), is left out. `queries` and `keys` are
+    the words, which are the same in self-attention. Raises ValueError where there is no mask, or where shapes
+    and words do not fit.
     """
     if not masks:
         raise ValueError("masks: expected at least one mask by name, got none.")
     columns = list(queries if keys is None else keys)
     rows, columns = as_words(queries, len(queries), "queries"), as_words(columns, len(columns), "keys")
-    allowed = {name: mask_from_tensor(mask, (len(rows), len(columns))) for name, mask in masks.items()}
+    shape = (1, len(rows), len(columns))
+    allowed = {name: mask_from_tensor(mask, shape)[0] for name, mask in masks.items()}
     room = WIDTH - ROOM_BESIDE - GAP * (len(masks) - 1)
     grid = Grid(
         rows, columns, cell_size(len(masks) * len(columns), room, 36), ("query", "key", "may it look?")
@@ -53,8 +55,7 @@ def mask_cells(grid: Grid, allowed: Booleans) -> pd.DataFrame:
     """A mask as cells, for `Grid.draw`: an open one is pale with a tick, a closed one grey with a cross."""
     table = grid.table(np.zeros(allowed.shape), WEIGHT_SHADES, allowed)
     is_open = table["kind"] == "number"
-    tick = "✓" if grid.has_room else ""
-    table.loc[is_open, ["fill", "ink", "shown", "told"]] = [AMOUNTS[1], ink_on(AMOUNTS[1]), tick, "may look"]
+    table.loc[is_open, ["fill", "ink", "shown", "told"]] = [AMOUNTS[1], ink_on(AMOUNTS[1]), "✓", "may look"]
     table.loc[~is_open, "told"] = "may not look"
     return table
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from course_lib.charts.arrays import Booleans, Floats, Numbers, as_words, from_tensor, mask_from_tensor
 from course_lib.charts.cells import WEIGHT_SHADES, Grid, Shades, cell_size, exact, hundredths, notes_on, short
-from course_lib.charts.colours import ALARM_INK, AMOUNTS, INK, ink_on
+from course_lib.charts.colours import ALARM_INK, INK
+from course_lib.charts.mask_panels import mask_cells
 from course_lib.charts.theme import WIDTH, Picture, panel_title
 
 SIDE_ROOM = 250
@@ -50,7 +50,7 @@ def mask_effect(
     weight_table = weight_grid.table(weight_matrix, WEIGHT_SHADES, allowed, hundredths)
     panels = [
         score_grid.draw(score_table).properties(title=panel_title("1. scores")),
-        mask_grid.draw(_mask_table(mask_grid, allowed), row_labels=False).properties(
+        mask_grid.draw(mask_cells(mask_grid, allowed), row_labels=False).properties(
             title=panel_title("2. mask")
         ),
         weight_grid.draw(weight_table, row_labels=False).properties(title=panel_title("3. weights")),
@@ -69,15 +69,6 @@ def mask_effect(
 
 def _numbers(count: int) -> list[str]:
     return [str(number) for number in range(count)]
-
-
-def _mask_table(grid: Grid, allowed: Booleans) -> pd.DataFrame:
-    """The mask as cells: an open one is pale with a tick, a closed one grey with a cross."""
-    table = grid.table(np.zeros(allowed.shape), WEIGHT_SHADES, allowed)
-    is_open = table["kind"] == "number"
-    table.loc[is_open, ["fill", "ink", "shown", "told"]] = [AMOUNTS[1], ink_on(AMOUNTS[1]), "✓", "may look"]
-    table.loc[~is_open, "told"] = "may not look"
-    return table
 
 
 def _row_sums(weights: Floats, allowed: Booleans, rows: list[str], cell: int) -> alt.Chart:

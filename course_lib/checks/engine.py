@@ -11,9 +11,7 @@ from course_lib.checks.exercise import Exercise, Misconception, PatchError
 from course_lib.checks.local_holder import LocalHolder
 from course_lib.checks.probe import Probe
 from course_lib.checks.reply import Raised, Reply, Returned
-
-#: What the error of every stub says, so that an exercise not yet begun is known from one that fails.
-UNWRITTEN = "is yours to write"
+from course_lib.unwritten import UNWRITTEN
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ def not_there(name: str, names: Iterable[str]) -> str:
     return _lines(
         f"✗ {name}: there is nothing of this name.",
         *renamed,
-        f"Next: run the cell above that defines `{name}`; where it shows an error, mend that first. Where the "
-        "cell is missing, get the notebook anew and copy your code into it.",
+        f"Next: run the cell above that defines `{name}`; where it shows an error, mend that first. Where "
+        "the cell is missing, get the notebook anew and copy your code into it.",
     )
 
 

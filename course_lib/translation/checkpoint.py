@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from course_lib.translation.atomic_files import atomic_write
+from course_lib.atomic_files import atomic_write
 from course_lib.translation.config import RunConfig, differing_keys, value_text
 from course_lib.translation.errors import BadInputError
 

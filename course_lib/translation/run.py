@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from course_lib.translation.atomic_files import atomic_write_text
+from course_lib.atomic_files import atomic_write_text
 from course_lib.translation.batches import IdPair
 from course_lib.translation.checkpoint import load_checkpoint, refuse_other_config, save_checkpoint
 from course_lib.translation.config import RunConfig, TrainingConfig, documented_yaml

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from course_lib.translation.atomic_files import atomic_write_text
+from course_lib.atomic_files import atomic_write_text
 from course_lib.translation.errors import BadInputError
 
 PAD, START, END, UNKNOWN = "<pad>", "<start>", "<end>", "<unknown>"

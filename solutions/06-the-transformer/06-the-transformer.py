@@ -199,7 +199,9 @@ target_words = ["<s>", "a", "dog", "plays", "on"]
 real = torch.tensor([[[True] * 5 + [False] * 2]])
 layer = DecoderLayer(16, 2, 32, dropout=0.0, attention=recording)
 layer(torch.randn(1, 5, 16), torch.randn(1, 7, 16), real, causal_mask(5))
-attention_heatmap(seen[0][0, 0], target_words, target_words, title="Self-attention: nobody sees what comes later")
+attention_heatmap(
+    seen[0][0, 0], target_words, target_words, title="Self-attention: nobody sees what comes later"
+)
 
 # %% tags=["see"]
 attention_heatmap(seen[1][0, 0], target_words, source_words, title="Cross-attention: nobody sees padding")
@@ -293,6 +295,7 @@ attention_heatmap(seen[1][0, 0], target_words, source_words, title="Cross-attent
 # only place at which the length of the source meets the length of the target, and which of the two survives?
 #
 # **Change something:** `d_ff`, the vocabularies, the number of words. Then put more `layers` in: what changes?
+
 
 # %% tags=["see"]
 def traced(model, names, run):
@@ -582,7 +585,9 @@ unequal = unequal_parts(parts)
 for name, how in unequal.items():
     print(f"{name} makes a difference: {how}")
 if not unequal:
-    print("This model computes just what the reference does: logits, gradients, tied weights and decoded tokens.")
+    print(
+        "This model computes just what the reference does: logits, gradients, tied weights and decoded tokens."
+    )
 
 # %% tags=["see"]
 torch.manual_seed(1)

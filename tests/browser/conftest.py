@@ -5,7 +5,6 @@ import secrets
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
+
+from course_lib.progress.lab import command
 
 CHROMIUM = os.environ.get("COURSE_CHROMIUM") or shutil.which("chromium")
 
@@ -38,7 +39,6 @@ def lab(folder: Path, tmp_path: Path) -> Iterator[str]:
     """A running JupyterLab on the folder; gives its address, with the token."""
     # All cells are on the page, also those that are scrolled away.
     _set(tmp_path / "settings", "notebook-extension/tracker", '{"windowingMode": "none"}')
-    _set(tmp_path / "settings", "apputils-extension/notification", '{"fetchNews": "false"}')
     # What Validate runs: importing torch may take longer than nbgrader's 30 seconds on two busy cores.
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "nbgrader_config.py").write_text("get_config().Execute.timeout = 120\n")
@@ -52,14 +52,10 @@ def lab(folder: Path, tmp_path: Path) -> Iterator[str]:
         "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
         "IPYTHONDIR": str(tmp_path / "ipython"),
     }
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}"]
-    command += [
-        f"--IdentityProvider.token={token}",
-        f"--notebook-dir={folder}",
-        "--LabApp.expose_app_in_browser=True",
-    ]
+    options = ["--no-browser", "--allow-root", f"--port={port}", f"--IdentityProvider.token={token}"]
+    started = command(folder, [*options, "--LabApp.expose_app_in_browser=True"])
     with (tmp_path / "lab.log").open("w") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=folder)
+        server = subprocess.Popen(started, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=folder)
         try:
             address = f"http://127.0.0.1:{port}"
             _wait_for(f"{address}/api/status?token={token}", server, tmp_path / "lab.log")

@@ -6,9 +6,8 @@ from playwright.sync_api import Locator, Page, expect
 class NotebookPage:
     """What a student does with a notebook."""
 
-    def __init__(self, page: Page, address: str, path: str) -> None:
+    def __init__(self, page: Page) -> None:
         self.page = page
-        page.goto(address.format(path))
         expect(page.locator(".jp-NotebookPanel .jp-Cell").first).to_be_visible()
         self._wait_until_idle()
 
@@ -31,6 +30,10 @@ class NotebookPage:
         self.page.keyboard.press("Control+a")
         self.page.keyboard.press("Delete")
         self.page.keyboard.insert_text(source)
+
+    def save(self) -> None:
+        """Save the notebook, as Ctrl+S does."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
 
     def validate(self) -> str:
         """Press nbgrader's Validate, which saves first, and give what its window says."""

@@ -1,6 +1,5 @@
 """Lesson 01 in JupyterLab: run it, see the charts, make a slip, be told, mend it, validate."""
 
-import os
 from pathlib import Path
 
 import nbformat
@@ -9,10 +8,10 @@ from playwright.sync_api import Page, expect
 from course_lib.checks import catalogue
 from course_lib.checks.exercise import Exercise
 from tests.browser.notebook_page import NotebookPage
+from tests.browser.screenshots import shoot
 
 ROOT = Path(__file__).parents[2]
 NAME = "01-attention/01-attention.ipynb"
-SCREENSHOTS = os.environ.get("COURSE_SCREENSHOTS")
 
 
 def solved_by_a_student(slip: str) -> nbformat.NotebookNode:
@@ -27,18 +26,14 @@ def solved_by_a_student(slip: str) -> nbformat.NotebookNode:
     return released
 
 
-def shoot(page: Page, name: str) -> None:
-    if SCREENSHOTS:
-        page.screenshot(path=f"{SCREENSHOTS}/{name}.png")
-
-
 def test_a_student_does_lesson_01(lab: str, page: Page, folder: Path) -> None:
     exercise = catalogue()["attention_scores"]
     assert isinstance(exercise, Exercise)
     not_scaled = next(mistake for mistake in exercise.misconceptions if mistake.name == "not_scaled")
     (folder / NAME).parent.mkdir()
     nbformat.write(solved_by_a_student(exercise.source_with(not_scaled)), folder / NAME)
-    notebook = NotebookPage(page, lab, NAME)
+    page.goto(lab.format(NAME))
+    notebook = NotebookPage(page)
 
     notebook.run_all()
     check = notebook.cell('check("attention_scores", globals())')

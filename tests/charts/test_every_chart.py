@@ -70,6 +70,8 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     "loss_by_confidence": lambda: charts.loss_by_confidence(
         pd.DataFrame({"smoothing": 0.1, "confidence": [0.1, 0.9, 0.99], "loss": [2.3, 0.5, 0.6]})
     ),
+    "leak_probe": lambda: charts.leak_probe({"right": [0, 0, 0.5], "none": [0.1, 0.2, 0.5]}, WORDS[:3], 2),
+    "mask_panels": lambda: charts.mask_panels({"padding": torch.tensor([[True, True, False]])}, WORDS[:3]),
     "mask_effect": lambda: charts.mask_effect(
         torch.randn(5, 5), torch.ones(5, 5, dtype=torch.bool), _weights(5, 5)
     ),

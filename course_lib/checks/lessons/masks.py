@@ -98,92 +98,95 @@ PADDING_MASK = Exercise(
         Misconception(
             name="greater_than_padding",
             says="words whose number is below that of padding are hidden as well",
-            hint="Greater than pad_id works only while padding has the smallest number of all. What counts is "
-            "whether a token is different from it.",
+            hint="Greater than pad_id works only while padding has the smallest number of all. What counts "
+            "is whether a token is different from it.",
             paper=MASK,
             patch=[(_REAL, "tokens > pad_id")],
         ),
         Misconception(
             name="padding_at_the_end",
             says="the real words are counted, and then as many places from the left are opened",
-            hint="That fits only where all padding stands at the end. Compare each token by itself, and it does "
-            "not matter where padding stands.",
+            hint="That fits only where all padding stands at the end. Compare each token by itself, and it "
+            "does not matter where padding stands.",
             paper=MASK,
             patch=[
                 (
                     _REAL,
-                    "torch.arange(tokens.shape[1], device=tokens.device) < (tokens != pad_id).sum(-1, keepdim=True)",
+                    "torch.arange(tokens.shape[1], device=tokens.device) < (tokens != pad_id).sum(-1, "
+                    "keepdim=True)",
                 )
             ],
         ),
         Misconception(
             name="no_query_axis",
             says="the axis for the queries is missing",
-            hint="(B, L) cannot meet scores of (B, Q, K): broadcasting would take the sentences for queries. With "
-            "an axis of length one between, (B, 1, L), each sentence's mask holds for all of its queries.",
+            hint="(B, L) cannot meet scores of (B, Q, K): broadcasting would take the sentences for "
+            "queries. With an axis of length one between, (B, 1, L), each sentence's mask holds for all of "
+            "its queries.",
             paper=MASK,
             patch=[(".unsqueeze(1)", "")],
         ),
         Misconception(
             name="queries_hidden",
             says="it hides query rows, where it should hide key columns",
-            hint="The last axis belongs to the keys, that is to what is looked at. With the new axis at the end, "
-            "padding could not look, but everyone could still look at padding.",
+            hint="The last axis belongs to the keys, that is to what is looked at. With the new axis at "
+            "the end, padding could not look, but everyone could still look at padding.",
             paper=MASK,
             patch=[(".unsqueeze(1)", ".unsqueeze(-1)")],
         ),
         Misconception(
             name="rows_as_well",
             says="it hides the query rows of padding as well as its key columns",
-            hint="A padding query writes an output that nobody reads. Hidden as a row it has nothing left to look "
-            "at, and a softmax over nothing is how NaN gets into a network.",
+            hint="A padding query writes an output that nobody reads. Hidden as a row it has nothing left "
+            "to look at, and a softmax over nothing is how NaN gets into a network.",
             paper=MASK,
             patch=[(_QUERY_AXIS, "(tokens != pad_id).unsqueeze(1) & (tokens != pad_id).unsqueeze(2)")],
         ),
         Misconception(
             name="stretched",
             says="the mask is repeated for every query, where an axis of length one is asked for",
-            hint="It says the same, and takes L times the room. Broadcasting stretches an axis of length one by "
-            "itself.",
+            hint="It says the same, and takes L times the room. Broadcasting stretches an axis of length "
+            "one by itself.",
             paper=MASK,
             patch=[(".unsqueeze(1)", ".unsqueeze(1).repeat(1, tokens.shape[1], 1)")],
         ),
         Misconception(
             name="head_axis",
             says="it has an axis for the heads already",
-            hint="Here a mask has three axes: sentences, queries, keys. Your MultiHeadAttention puts the axis of "
-            "the heads in by itself.",
+            hint="Here a mask has three axes: sentences, queries, keys. Your MultiHeadAttention puts the "
+            "axis of the heads in by itself.",
             paper=MASK,
             patch=[(".unsqueeze(1)", ".unsqueeze(1).unsqueeze(2)")],
         ),
         Misconception(
             name="axis_in_front",
             says="the new axis stands in front of the sentences",
-            hint="(1, B, L) would make one sentence with B queries out of the batch. The batch stays in front, the "
-            "new axis comes second.",
+            hint="(1, B, L) would make one sentence with B queries out of the batch. The batch stays in "
+            "front, the new axis comes second.",
             paper=MASK,
             patch=[(".unsqueeze(1)", ".unsqueeze(0)")],
         ),
         Misconception(
             name="numbers_for_truth",
             says="it holds the numbers 1 and 0 (float32), where truth values are asked for",
-            hint="A comparison gives truth values; leave them as they are. `~mask` and `masked_fill` need them.",
+            hint="A comparison gives truth values; leave them as they are. `~mask` and `masked_fill` need "
+            "them.",
             paper=MASK,
             patch=[("return (", "return 1.0 * (")],
         ),
         Misconception(
             name="integers_for_truth",
             says="it holds the whole numbers 1 and 0, where truth values are asked for",
-            hint="A comparison gives truth values; leave them as they are. With whole numbers `~mask` is never 0: "
-            "~1 is -2, and ~0 is -1.",
+            hint="A comparison gives truth values; leave them as they are. With whole numbers `~mask` is "
+            "never 0: ~1 is -2, and ~0 is -1.",
             paper=MASK,
             patch=[("return (", "return 1 * (")],
         ),
         Misconception(
             name="added_to_scores",
             says="it is a mask for adding to the scores, 0 and minus infinity",
-            hint="That is another convention, which some libraries have. Here a mask is boolean, and what to do "
-            "with it is the attention's business.",
+            hint="That is another convention, which some libraries have. Here a mask is boolean, and what "
+            "to do with it is the attention's business.",
             paper=MASK,
             patch=[("return (", "return torch.log(1.0 * ("), (".unsqueeze(1)", ".unsqueeze(1))")],
         ),
@@ -228,16 +231,16 @@ CAUSAL_MASK = Exercise(
         Misconception(
             name="own_word_hidden",
             says="a word may not look at itself, and the first one may look at nothing",
-            hint="Position i reads token i and is to predict token i + 1. So it may look at itself: the diagonal "
-            "belongs to what is allowed.",
+            hint="Position i reads token i and is to predict token i + 1. So it may look at itself: the "
+            "diagonal belongs to what is allowed.",
             paper=CAUSAL,
             patch=[(".tril()", ".tril(-1)")],
         ),
         Misconception(
             name="one_word_ahead",
             says="a word may look one place ahead, at the very word that it is to predict",
-            hint="Position i is to predict token i + 1, which stands at position i + 1. A model that may look "
-            "there copies it, and is useless when there is nothing to copy.",
+            hint="Position i is to predict token i + 1, which stands at position i + 1. A model that may "
+            "look there copies it, and is useless when there is nothing to copy.",
             paper=CAUSAL,
             patch=[(".tril()", ".tril(1)")],
         ),
@@ -251,8 +254,8 @@ CAUSAL_MASK = Exercise(
         Misconception(
             name="backwards",
             says="each word may look at itself and what comes after it, the wrong direction",
-            hint="Row i is for the query at position i, column j for the key at position j. Allowed is j up to i: "
-            "the lower triangle. (`tril` is the lower one, `triu` the upper.)",
+            hint="Row i is for the query at position i, column j for the key at position j. Allowed is j "
+            "up to i: the lower triangle. (`tril` is the lower one, `triu` the upper.)",
             paper=CAUSAL,
             patch=[(".tril()", ".triu()")],
         ),
@@ -273,8 +276,8 @@ CAUSAL_MASK = Exercise(
         Misconception(
             name="last_row_alone",
             says="there is a single row, where each query needs one of its own",
-            hint="The first query may look at one word, the second at two: the rows differ. There are L queries "
-            "and L keys.",
+            hint="The first query may look at one word, the second at two: the rows differ. There are L "
+            "queries and L keys.",
             paper=CAUSAL,
             patch=[(_TRIANGLE, "torch.ones(1, 1, length, dtype=torch.bool)")],
         ),
@@ -295,8 +298,8 @@ CAUSAL_MASK = Exercise(
         Misconception(
             name="head_axis",
             says="it has an axis for the heads already",
-            hint="Here a mask has three axes: sentences, queries, keys. Your MultiHeadAttention puts the axis of "
-            "the heads in by itself.",
+            hint="Here a mask has three axes: sentences, queries, keys. Your MultiHeadAttention puts the "
+            "axis of the heads in by itself.",
             paper=CAUSAL,
             patch=[(".tril()", ".tril().unsqueeze(1)")],
         ),
@@ -317,8 +320,8 @@ CAUSAL_MASK = Exercise(
         Misconception(
             name="added_to_scores",
             says="it is a mask for adding to the scores, 0 and minus infinity",
-            hint="That is another convention (`generate_square_subsequent_mask` in PyTorch has it). Here a mask is "
-            "boolean, and what to do with it is the attention's business.",
+            hint="That is another convention (`generate_square_subsequent_mask` in PyTorch has it). Here a "
+            "mask is boolean, and what to do with it is the attention's business.",
             paper=CAUSAL,
             patch=[(_TRIANGLE, 'torch.full((1, length, length), float("-inf")).triu(1)')],
         ),
@@ -384,16 +387,17 @@ DECODER_MASK = Exercise(
         Misconception(
             name="padding_alone",
             says="only padding is hidden, the words to come are not",
-            hint="The decoder is to predict the next word. As it is, it could look it up. The causal mask has to "
-            "allow it as well.",
+            hint="The decoder is to predict the next word. As it is, it could look it up. The causal mask "
+            "has to allow it as well.",
             paper=CAUSAL,
             patch=[(_BOTH, "padding_mask(tokens, pad_id)")],
         ),
         Misconception(
             name="causal_alone",
             says="only the words to come are hidden, padding is not",
-            hint="With padding at the end, the causal mask happens to keep real words from it. But it does not "
-            "look at the tokens: padding elsewhere stays open, and the sentences get no mask of their own.",
+            hint="With padding at the end, the causal mask happens to keep real words from it. But it does "
+            "not look at the tokens: padding elsewhere stays open, and the sentences get no mask of their "
+            "own.",
             paper=MASK,
             patch=[(_BOTH, "causal_mask(tokens.shape[1])")],
         ),
@@ -422,16 +426,16 @@ DECODER_MASK = Exercise(
         Misconception(
             name="queries_hidden",
             says="padding's query rows are hidden, where its key columns should be",
-            hint="The last axis belongs to the keys, that is to what is looked at. A padding query does no harm; "
-            "a padding key does.",
+            hint="The last axis belongs to the keys, that is to what is looked at. A padding query does no "
+            "harm; a padding key does.",
             paper=MASK,
             patch=[("padding_mask(tokens, pad_id) &", "padding_mask(tokens, pad_id).mT &")],
         ),
         Misconception(
             name="rows_as_well",
             says="it hides the query rows of padding as well as its key columns",
-            hint="A padding query writes an output that nobody reads. Hidden as a row it has nothing left to look "
-            "at, and a softmax over nothing is how NaN gets into a network.",
+            hint="A padding query writes an output that nobody reads. Hidden as a row it has nothing left "
+            "to look at, and a softmax over nothing is how NaN gets into a network.",
             paper=MASK,
             patch=[
                 (
@@ -443,16 +447,16 @@ DECODER_MASK = Exercise(
         Misconception(
             name="own_word_hidden",
             says="a word may not look at itself, and the first one may look at nothing",
-            hint="Position i reads token i and is to predict token i + 1. So it may look at itself: the diagonal "
-            "belongs to what is allowed.",
+            hint="Position i reads token i and is to predict token i + 1. So it may look at itself: the "
+            "diagonal belongs to what is allowed.",
             paper=CAUSAL,
             patch=[("causal_mask(tokens.shape[1])", "causal_mask(tokens.shape[1]).tril(-1)")],
         ),
         Misconception(
             name="one_word_ahead",
             says="a word may look one place ahead, at the very word that it is to predict",
-            hint="Position i is to predict token i + 1, which stands at position i + 1. A model that may look "
-            "there copies it, and is useless when there is nothing to copy.",
+            hint="Position i is to predict token i + 1, which stands at position i + 1. A model that may "
+            "look there copies it, and is useless when there is nothing to copy.",
             paper=CAUSAL,
             patch=[
                 (
@@ -464,23 +468,24 @@ DECODER_MASK = Exercise(
         Misconception(
             name="backwards",
             says="each word may look at itself and what comes after it, the wrong direction",
-            hint="Row i is for the query at position i, column j for the key at position j. Allowed is j up to i: "
-            "the lower triangle.",
+            hint="Row i is for the query at position i, column j for the key at position j. Allowed is j "
+            "up to i: the lower triangle.",
             paper=CAUSAL,
             patch=[("causal_mask(tokens.shape[1])", "causal_mask(tokens.shape[1]).mT")],
         ),
         Misconception(
             name="head_axis",
             says="it has an axis for the heads already",
-            hint="Here a mask has three axes: sentences, queries, keys. Your MultiHeadAttention puts the axis of "
-            "the heads in by itself.",
+            hint="Here a mask has three axes: sentences, queries, keys. Your MultiHeadAttention puts the "
+            "axis of the heads in by itself.",
             paper=MASK,
             patch=[("return ", "return ("), (".to(tokens.device)", ".to(tokens.device)).unsqueeze(1)")],
         ),
         Misconception(
             name="numbers_for_truth",
             says="it holds the numbers 1 and 0 (float32), where truth values are asked for",
-            hint="`&` of two boolean masks is boolean. A product with a number, or with a mask of numbers, is not.",
+            hint="`&` of two boolean masks is boolean. A product with a number, or with a mask of numbers, "
+            "is not.",
             paper=MASK,
             patch=[("return ", "return ("), (".to(tokens.device)", ".to(tokens.device)).float()")],
         ),
@@ -531,16 +536,16 @@ SHIFT_TARGET = Exercise(
         Misconception(
             name="labels_not_shifted",
             says="the labels are the very tokens that the decoder reads",
-            hint="At position i the decoder reads token i and is to predict token i + 1. If it is to predict what "
-            "it reads, all it can learn is to copy.",
+            hint="At position i the decoder reads token i and is to predict token i + 1. If it is to "
+            "predict what it reads, all it can learn is to copy.",
             paper=SHIFTED,
             patch=[("target[:, 1:]", "target[:, :-1]")],
         ),
         Misconception(
             name="start_not_read",
             says="the decoder reads the very tokens that it is to predict, and never the start symbol",
-            hint="It has to begin with the start symbol: in use, nothing else is there at first. Only the last "
-            "column is cut off from what it reads.",
+            hint="It has to begin with the start symbol: in use, nothing else is there at first. Only the "
+            "last column is cut off from what it reads.",
             paper=SHIFTED,
             patch=[("target[:, :-1]", "target[:, 1:]")],
         ),
@@ -569,7 +574,8 @@ SHIFT_TARGET = Exercise(
         Misconception(
             name="along_the_batch",
             says="the first and the last sentence are cut off, not the first and the last column",
-            hint="Targets are (B, L), and `target[1:]` cuts along the first axis. For columns write `[:, 1:]`.",
+            hint="Targets are (B, L), and `target[1:]` cuts along the first axis. For columns write `[:, "
+            "1:]`.",
             paper=SHIFTED,
             patch=[(_CUT, "target[:-1], target[1:]")],
         ),
@@ -583,7 +589,8 @@ SHIFT_TARGET = Exercise(
         Misconception(
             name="both_ends_cut",
             says="the decoder's input has lost its start symbol as well as its end",
-            hint="The input loses one column alone, the last. The start symbol is the first thing that it reads.",
+            hint="The input loses one column alone, the last. The start symbol is the first thing that it "
+            "reads.",
             paper=SHIFTED,
             patch=[("target[:, :-1]", "target[:, 1:-1]")],
         ),
@@ -597,7 +604,8 @@ SHIFT_TARGET = Exercise(
         Misconception(
             name="last_label_alone",
             says="there is a single label for each target, the last one",
-            hint="Every position predicts the token after it, all at once. There are as many labels as tokens read.",
+            hint="Every position predicts the token after it, all at once. There are as many labels as "
+            "tokens read.",
             paper=SHIFTED,
             patch=[("target[:, 1:]", "target[:, -1]")],
         ),
@@ -611,7 +619,8 @@ SHIFT_TARGET = Exercise(
         Misconception(
             name="stacked",
             says="the two are stacked into one tensor, where a tuple is asked for",
-            hint="They are two different things, for two different places. `return one, other` makes a tuple.",
+            hint="They are two different things, for two different places. `return one, other` makes a "
+            "tuple.",
             paper=SHIFTED,
             patch=[(_CUT, "torch.stack([target[:, :-1], target[:, 1:]])")],
         ),
@@ -639,15 +648,16 @@ PREDICT_ALLOWED = Prediction(
     name="predict_allowed",
     answer=14.0,
     tolerance=0.001,
-    hint="Draw the square of 5 by 5. Cross out the columns of padding, then all that is above the diagonal. What is "
-    "left, counted row by row, also in the rows of padding?",
+    hint="Draw the square of 5 by 5. Cross out the columns of padding, then all that is above the "
+    "diagonal. What is left, counted row by row, also in the rows of padding?",
     misconceptions=(
         WrongNumber("causal_alone", 15.0, "That is the causal mask alone. It lets padding look at padding."),
         WrongNumber("padding_alone", 20.0, "That is the padding mask alone. It lets words look ahead."),
         WrongNumber(
             "rows_as_well",
             10.0,
-            "That leaves out the row of padding. Only columns are hidden: a padding query may look at real words.",
+            "That leaves out the row of padding. Only columns are hidden: a padding query may look at real "
+            "words.",
         ),
         WrongNumber("all_pairs", 25.0, "That is the whole table. Padding and what is to come are hidden."),
     ),
@@ -662,7 +672,8 @@ PREDICT_GUESSED = Prediction(
         WrongNumber(
             "honest",
             0.1,
-            "That is what an honest model would get, by guessing one of ten. This one can look the answer up.",
+            "That is what an honest model would get, by guessing one of ten. This one can look the answer "
+            "up.",
         ),
         WrongNumber("percent", 100.0, "Write it as a share, from 0 to 1."),
         WrongNumber("nothing", 0.0, "Even blind guessing would be right now and then."),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.translation.atomic_files import atomic_write, atomic_write_text
+from course_lib.atomic_files import atomic_write, atomic_write_text
 
 
 def test_text_is_written_whole_with_nothing_left_beside_it(tmp_path: Path) -> None:

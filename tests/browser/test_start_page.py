@@ -1,0 +1,30 @@
+"""The page that JupyterLab starts with: it lists and opens lessons, and knows how far a student is."""
+
+import shutil
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from course_lib.progress.page import PAGE, write_page
+from tests.browser.notebook_page import NotebookPage
+from tests.browser.screenshots import shoot
+
+LESSONS = Path(__file__).parents[2] / "lessons"
+NAME, TITLE = "01-attention", "01 Scaled dot-product attention"
+
+
+def test_start_page(lab: str, page: Page, folder: Path) -> None:
+    shutil.copytree(LESSONS / NAME, folder / NAME)
+    write_page(folder)
+    page.goto(lab.format(PAGE))
+    shown = page.locator(".jp-MarkdownViewer")
+    expect(shown.locator("tr", has_text=TITLE)).to_contain_text("not begun")
+    shoot(page, "start-page")
+
+    shown.get_by_role("link", name=TITLE).click()
+    notebook = NotebookPage(page)
+    notebook.rewrite(notebook.cell("predict_spread = None"), "predict_spread = 8")
+    notebook.run_all()  # stops at the first exercise, which is not written
+    expect(notebook.cell('check("predict_spread", globals())')).to_contain_text("✓ predict_spread: right")
+    notebook.save()
+    assert "1 of 5 checks pass" in (folder / PAGE).read_text(encoding="utf-8")

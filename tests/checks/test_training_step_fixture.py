@@ -1,0 +1,83 @@
+"""The fixture of lesson 09: what it tells of somebody's train_step."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from course_lib.checks.candidate import Candidate
+from course_lib.checks.fixtures.training import training
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.reply import Returned
+from course_lib.transformer import train_step
+
+BATCH = ((torch.tensor([[1, 3, 2, 0], [1, 4, 5, 2]]), torch.tensor([[1, 5, 2], [1, 3, 2]])),)
+
+
+def told(train: object, *batches: Any, **settings: Any) -> dict[str, Any]:
+    found = Candidate(LocalHolder(train))
+    reply = found.make(training(7, **settings)).call(found, batches or (BATCH,))
+    assert isinstance(reply, Returned), reply
+    return dict(reply.value)
+
+
+def test_one_update_is_told() -> None:
+    seen = told(train_step)
+    assert seen["the mode in which the model runs"] == "training"
+    assert seen["the number of updates"] == seen["the number of steps of the scheduler"] == 1
+    assert seen["the gradient of the update"] == "there"
+    assert seen["what becomes of the tokens"] == "nothing"
+    assert seen["the gradient of the generator's weights"].shape == (7, 4)
+
+
+def test_the_weights_move_by_the_rate_times_the_gradient() -> None:
+    idle, moved = told(lambda *_: 0.0), told(train_step)
+    step = moved["the rate of the update"] * moved["the gradient of all weights, in one row"]
+    before = idle["all weights afterwards, in one row"]
+    torch.testing.assert_close(moved["all weights afterwards, in one row"], before - step)
+
+
+def test_who_does_nothing_has_made_no_update() -> None:
+    seen = told(lambda *_: 0.0)
+    assert seen["the mode in which the model runs"] == "none, since it is not run"
+    assert seen["the number of updates"] == seen["the number of steps of the scheduler"] == 0
+    assert seen["the gradient of the update"] == "none"
+
+
+def test_old_gradients_are_there_for_who_does_not_clear_them() -> None:
+    def steps_only(model, loss, micro_batches, optimizer, scheduler):
+        optimizer.step()
+
+    seen = told(steps_only, old_gradients=True)
+    assert seen["the gradient of the generator's weights"].equal(torch.ones(7, 4, dtype=torch.float64))
+    assert told(steps_only)["the gradient of the update"] == "none"
+
+
+@pytest.mark.parametrize("mode", ["training", "evaluation"])
+def test_the_model_comes_in_the_mode_that_is_asked_for(mode: str) -> None:
+    def runs(model, loss, micro_batches, optimizer, scheduler):
+        model.encode(micro_batches[0][0], None)
+
+    assert told(runs, mode=mode)["the mode in which the model runs"] == mode
+
+
+def test_each_call_is_told_by_itself() -> None:
+    seen = told(train_step, BATCH, BATCH)
+    first, second = (seen[f"the loss that is handed back (call {number} of 2)"] for number in (1, 2))
+    assert second < first
+    assert seen["the rate of the update (call 2 of 2)"] > seen["the rate of the update (call 1 of 2)"]
+
+
+def test_a_change_of_the_tokens_is_seen() -> None:
+    def overwrites(model, loss, micro_batches, optimizer, scheduler):
+        micro_batches[0][1].zero_()
+
+    assert told(overwrites)["what becomes of the tokens"] == "they are changed in place"
+    assert BATCH[0][1].any()
+
+
+def test_float_of_the_loss_gives_no_warning() -> None:
+    found = Candidate(LocalHolder(lambda *_: float(torch.ones((), requires_grad=True))))
+    reply = found.make(training(7)).call(found, (BATCH,))
+    assert isinstance(reply, Returned)
+    assert reply.warnings == ()

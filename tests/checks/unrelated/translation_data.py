@@ -1,0 +1,66 @@
+"""Lesson 10, wrong answers that are none of the known misconceptions: nothing may be named for them."""
+
+import torch
+
+from course_lib.translation.batches import collate, token_batches
+from course_lib.translation.merges import learn_merges
+from course_lib.translation.vocabulary import build_vocabulary
+
+
+def _loud(*arguments):
+    raise RuntimeError("no")
+
+
+def _lazy(lengths, max_tokens):
+    yield from token_batches(lengths, max_tokens)
+
+
+UNRELATED = {
+    "build_vocabulary": (
+        lambda sentences, min_count, specials: None,
+        lambda sentences, min_count, specials: list(build_vocabulary(sentences, min_count, specials)),
+        lambda sentences, min_count, specials: build_vocabulary(sentences, 2, specials),
+        lambda sentences, min_count, specials: {
+            word: -number for word, number in build_vocabulary(sentences, min_count, specials).items()
+        },
+        lambda sentences, min_count, specials: {
+            word: float(number) for word, number in build_vocabulary(sentences, min_count, specials).items()
+        },
+        lambda sentences, min_count, specials: build_vocabulary(sentences[:2], min_count, specials),
+        lambda sentences: build_vocabulary(sentences, 1, []),
+        _loud,
+    ),
+    "learn_merges": (
+        lambda words, count: None,
+        lambda words, count: [],
+        lambda words, count: learn_merges(words, count)[::-1],
+        lambda words, count: learn_merges(words, count - 1),
+        lambda words, count: dict(learn_merges(words, count)),
+        lambda words, count: [(right, left) for left, right in learn_merges(words, count)],
+        lambda words, count: set(learn_merges(words, count)),
+        _loud,
+    ),
+    "token_batches": (
+        lambda lengths, max_tokens: None,
+        lambda lengths, max_tokens: [],
+        lambda lengths, max_tokens: [list(range(len(lengths)))],
+        lambda lengths, max_tokens: token_batches(lengths, max_tokens)[0],
+        lambda lengths, max_tokens: [*token_batches(lengths, max_tokens), []],
+        lambda lengths, max_tokens: token_batches(lengths, max_tokens) * 2,
+        lambda lengths, max_tokens: [[i + 1 for i in b] for b in token_batches(lengths, max_tokens)],
+        lambda lengths, max_tokens: token_batches(lengths, 2 * max_tokens),
+        _lazy,
+        _loud,
+    ),
+    "collate": (
+        lambda pairs, pad_id, start_id, end_id, max_length: None,
+        lambda pairs, *settings: collate(pairs, *settings)[0],
+        lambda pairs, *settings: (*collate(pairs, *settings), len(pairs)),
+        lambda pairs, *settings: tuple(side.tolist() for side in collate(pairs, *settings)),
+        lambda pairs, *settings: tuple(side.flip(0) for side in collate(pairs, *settings)),
+        lambda pairs, *settings: tuple(side.unsqueeze(0) for side in collate(pairs, *settings)),
+        lambda pairs, *settings: tuple(torch.zeros_like(side) for side in collate(pairs, *settings)),
+        lambda pairs, *settings: collate(sorted(pairs, key=len), *settings[:3], settings[3] - 3),
+        _loud,
+    ),
+}

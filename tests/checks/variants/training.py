@@ -1,0 +1,146 @@
+"""Lesson 09, right answers written differently: the checks have to accept all of them."""
+
+import torch
+from torch.nn.functional import pad
+
+from course_lib.transformer import causal_mask, decoder_mask, padding_mask, shift_target
+
+
+def step_by_counts(model, loss, micro_batches, optimizer, scheduler):
+    """Works with sums over tokens, and divides by one number known beforehand."""
+    optimizer.zero_grad(set_to_none=False)
+    model.train()
+    total = 0
+    for _, target in micro_batches:
+        total += int((target[:, 1:] != loss.pad_id).sum())
+    summed = 0.0
+    for source, target in micro_batches:
+        read, labels = target[:, :-1], target[:, 1:]
+        mask = padding_mask(source, loss.pad_id)
+        hidden = model.decode(model.encode(source, mask), mask, read, decoder_mask(read, loss.pad_id))
+        of_tokens = loss(model.generator(hidden), labels) * int((labels != loss.pad_id).sum())
+        (of_tokens / total).backward()
+        summed += float(of_tokens.detach())
+    optimizer.step()
+    scheduler.step()
+    return summed / total
+
+
+def step_with_one_backward(model, loss, micro_batches, optimizer, scheduler):
+    """Keeps all graphs and sends back once; masks what comes later, and so the padding."""
+    model.train(True)
+    losses, counts = [], []
+    for source, target in micro_batches:
+        read, labels = shift_target(target)
+        mask = padding_mask(source, loss.pad_id)
+        hidden = model.decode(model.encode(source, mask), mask, read, causal_mask(read.shape[1]))
+        losses.append(loss(model.generator(hidden), labels))
+        counts.append((labels != loss.pad_id).sum())
+    counts = torch.stack(counts).double()
+    whole = torch.stack(losses) @ (counts / counts.sum())
+    model.zero_grad()
+    whole.backward()
+    optimizer.step()
+    scheduler.step()
+    return whole.item()
+
+
+def step_of_real_tokens(model, loss, micro_batches, optimizer, scheduler):
+    """Collects the logits of all real tokens, and calls the loss once. Goes through forward."""
+    was_training = model.training
+    model.train()
+    logits, labels = [], []
+    for source, target in micro_batches:
+        real = target[:, 1:] != loss.pad_id
+        mask = decoder_mask(target, loss.pad_id)
+        whole = model(source, padding_mask(source, loss.pad_id), target, mask)[:, :-1]
+        logits.append(whole[real])
+        labels.append(target[:, 1:][real])
+    mean = loss(torch.cat(logits), torch.cat(labels))
+    optimizer.zero_grad()
+    mean.backward()
+    optimizer.step()
+    scheduler.step()
+    model.train(was_training)
+    return float(mean)
+
+
+def step_in_one_batch(model, loss, micro_batches, optimizer, scheduler):
+    """Puts the pieces together again, padded to the longest."""
+
+    def joined(side):
+        longest = max(tokens.shape[1] for tokens in side)
+        return torch.cat([pad(tokens, (0, longest - tokens.shape[1]), value=loss.pad_id) for tokens in side])
+
+    sources, targets = zip(*micro_batches, strict=True)
+    source, (read, labels) = joined(sources), shift_target(joined(targets))
+    for part in model.modules():
+        part.training = True
+    mask = padding_mask(source, loss.pad_id).unsqueeze(1)
+    causal = decoder_mask(read, loss.pad_id).unsqueeze(1)
+    value = loss(model.generator(model.decode(model.encode(source, mask), mask, read, causal)), labels)
+    for parameter in model.parameters():
+        parameter.grad = None
+    value.backward()
+    optimizer.step()
+    scheduler.step()
+    return value.item()
+
+
+def step_with_gradients_by_hand(model, loss, micro_batches, optimizer, scheduler):
+    """Adds up gradients of sums over tokens itself, and divides them at the end."""
+    model.train()
+    parameters = list(model.parameters())
+    totals = [torch.zeros_like(parameter) for parameter in parameters]
+    value, tokens = 0.0, 0
+    for source, target in micro_batches:
+        decoder_input, labels = shift_target(target)
+        source_mask = (source != loss.pad_id)[:, None, :]
+        length = decoder_input.shape[1]
+        target_mask = torch.ones(length, length, dtype=torch.bool).tril()
+        memory = model.encode(source, source_mask)
+        logits = model.generator(model.decode(memory, source_mask, decoder_input, target_mask))
+        count = labels.ne(loss.pad_id).sum().item()
+        summed = count * loss(logits.flatten(0, 1), labels.flatten())
+        for total, gradient in zip(totals, torch.autograd.grad(summed, parameters), strict=True):
+            total += gradient
+        value, tokens = value + summed.item(), tokens + count
+    for parameter, total in zip(parameters, totals, strict=True):
+        parameter.grad = total / tokens
+    optimizer.step()
+    scheduler.step()
+    return value / tokens
+
+
+def step_row_by_row(model, loss, micro_batches, optimizer, scheduler):
+    """Takes each micro-batch apart into single sentences, and cuts their padding off."""
+    model.train()
+    optimizer.zero_grad()
+    sentences = [
+        (one[one != loss.pad_id][None], other[other != loss.pad_id][None])
+        for source, target in micro_batches
+        for one, other in zip(source, target, strict=True)
+    ]
+    real_tokens = sum(target.shape[1] - 1 for _, target in sentences)
+    value = 0.0
+    for source, target in sentences:
+        read, labels = shift_target(target)
+        hidden = model.decode(model.encode(source, None), None, read, causal_mask(read.shape[1]))
+        share = loss(model.generator(hidden).log_softmax(dim=-1), labels) * labels.shape[1] / real_tokens
+        share.backward()
+        value += share.item()
+    optimizer.step()
+    scheduler.step()
+    return value
+
+
+VARIANTS = {
+    "train_step": (
+        step_by_counts,
+        step_with_one_backward,
+        step_of_real_tokens,
+        step_in_one_batch,
+        step_with_gradients_by_hand,
+        step_row_by_row,
+    ),
+}

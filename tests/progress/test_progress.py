@@ -1,0 +1,131 @@
+"""How far a student has come, read from notebooks as students save, spoil and lose them."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from course_lib.progress import ProgressError, State, read_lessons
+from course_lib.progress.page import PAGE, after_saving, write_page
+from course_lib.progress.table import start_page, state_of
+
+LESSONS = Path(__file__).parents[2] / "lessons"
+STUB = 'def scores():\n    raise NotImplementedError("scores is yours to write: lesson 01, exercise 1 of 1")'
+
+
+def marks(name: str, **more: Any) -> dict[str, Any]:
+    return {"nbgrader": {"grade_id": name, "schema_version": 3, "locked": False, "task": False, **more}}
+
+
+def save(
+    folder: Path, *, said: str | None = None, code: str = STUB, code_run: int = 1, check_run: int = 2
+) -> None:
+    """A lesson with one prediction, one exercise, one explanation; its exercise's check said this."""
+    prediction = "predict = None  # your number here"
+    outputs = [] if said is None else [new_output("stream", name="stdout", text=said)]
+    check = {"grade": True, "solution": False}
+    cells = [
+        new_code_cell(prediction, metadata=marks("predict", grade=False, solution=True)),
+        new_code_cell("check", metadata=marks("check_predict", points=1, **check)),
+        new_code_cell(code, metadata=marks("scores", grade=False, solution=True), execution_count=code_run),
+        new_code_cell(
+            "check",
+            metadata=marks("check_scores", points=4, **check),
+            outputs=outputs,
+            execution_count=check_run,
+        ),
+        new_markdown_cell("why", metadata=marks("explain", points=3, grade=True, solution=True)),
+    ]
+    about = {"lesson": "01-attention", "title": "Attention", "minutes": 150}
+    path = folder / "01-attention" / "01-attention.ipynb"
+    path.parent.mkdir(exist_ok=True)
+    nbformat.write(new_notebook(cells=cells, metadata={"course": about}), path)
+
+
+def test_not_begun(tmp_path: Path) -> None:
+    save(tmp_path)
+    (lesson,) = read_lessons(tmp_path)
+    assert (lesson.title, lesson.minutes, lesson.points) == ("Attention", 150, 8)
+    assert [check.state for check in lesson.checks] == [State.NOT_RUN, State.NOT_RUN]
+    assert state_of(lesson) == "not begun"
+
+
+@pytest.mark.parametrize(
+    ("saved", "says"),
+    [
+        ({"code": "def scores():\n    return 1"}, "0 of 2 checks pass"),
+        ({"said": "✗ scores: not yet"}, "0 of 2 checks pass"),
+        ({"said": "✓ scores: right, in all 9 things that were tried.\n"}, "1 of 2 checks pass"),
+        (
+            {"said": "✓ scores: right, in all 9 things.", "code_run": 7},
+            "0 of 2 checks pass, 1 to be run again",
+        ),
+        ({"said": "✗ scores: wrong.\n  2 points are left for this."}, "0 of 2 checks pass"),
+    ],
+)
+def test_begun(tmp_path: Path, saved: dict[str, Any], says: str) -> None:
+    save(tmp_path, **saved)
+    (lesson,) = read_lessons(tmp_path)
+    assert state_of(lesson) == says
+
+
+def test_the_lessons_of_the_course_are_not_begun() -> None:
+    lessons = read_lessons(LESSONS)
+    assert len(lessons) == len(list(LESSONS.glob("??-*")))
+    for lesson in lessons:
+        assert state_of(lesson) == "not begun"
+        assert lesson.title != lesson.name
+        assert lesson.minutes > 0
+        assert lesson.checks
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"cells": 3}', '{"nbformat": 4, "cells": [7]}', "\x00"])
+def test_a_broken_notebook_is_said_and_stops_nothing(tmp_path: Path, text: str) -> None:
+    save(tmp_path)
+    (tmp_path / "02-multi-head").mkdir()
+    (tmp_path / "02-multi-head" / "02-multi-head.ipynb").write_text(text)
+    first, second = read_lessons(tmp_path)
+    assert state_of(first) == "not begun"
+    assert "no valid notebook" in state_of(second)
+    assert "02-multi-head" in start_page([first, second])
+
+
+def test_a_folder_without_lessons(tmp_path: Path) -> None:
+    with pytest.raises(ProgressError, match="no lessons in it"):
+        read_lessons(tmp_path)
+    with pytest.raises(ProgressError, match="there is no such folder"):
+        read_lessons(tmp_path / "absent")
+
+
+def test_the_page_is_written_when_a_notebook_is_saved(tmp_path: Path) -> None:
+    class Contents:
+        root_dir = str(tmp_path)
+
+    save(tmp_path, said="✓ scores: right")
+    after_saving(model={"type": "file"}, contents_manager=Contents(), os_path="")
+    assert not (tmp_path / PAGE).exists()
+    after_saving(model={"type": "notebook"}, contents_manager=Contents(), os_path="")
+    text = (tmp_path / PAGE).read_text(encoding="utf-8")
+    assert (
+        "| [01 Attention](01-attention/01-attention.ipynb) | 150 | 8 | ▰▰▰▰▰▱▱▱▱▱ 1 of 2 checks pass |"
+        in text
+    )
+    assert write_page(tmp_path).read_text(encoding="utf-8") == text
+
+
+def test_the_command(tmp_path: Path) -> None:
+    def run(folder: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "course_lib.progress", str(folder)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    save(tmp_path, said="✓ scores: right")
+    told = run(tmp_path)
+    assert told.returncode == 0
+    assert "1 of 2 checks pass" in told.stdout
+    told = run(tmp_path / "absent")
+    assert (told.returncode, told.stdout) == (1, "")
+    assert "there is no such folder" in told.stderr
