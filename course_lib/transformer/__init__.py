@@ -7,6 +7,7 @@ from course_lib.transformer.attention import (
     scaled_dot_product_attention,
 )
 from course_lib.transformer.averaging import average_checkpoints
+from course_lib.transformer.broadcasting import pairwise_differences
 from course_lib.transformer.decoding import beam_search, evaluating, greedy_decode, length_penalty
 from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
 from course_lib.transformer.layers import DecoderLayer, EncoderLayer
@@ -44,6 +45,7 @@ __all__ = [
     "make_scheduler",
     "merge_heads",
     "padding_mask",
+    "pairwise_differences",
     "scaled_dot_product_attention",
     "shift_target",
     "sinusoids",

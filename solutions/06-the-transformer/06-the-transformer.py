@@ -619,8 +619,8 @@ print("it writes: ", " ".join(words[index] for index in ids[0].tolist()))
 # <details><summary>Decoding computes the whole prefix anew for each word. Is that not wasteful?</summary>
 #
 # Yes. By the causal mask the vectors of earlier positions never change, so their keys and values could be kept and
-# only the last position computed. That is the *key-value cache*, and the final lab's decoder has one. It gives the
-# same words, much faster, and is much harder to read.
+# only the last position computed. That is the *key-value cache*, which decoders in daily use have. It
+# gives the same words, much faster, and is much harder to read.
 #
 # </details>
 #

@@ -173,14 +173,22 @@ ATTENTION_SCORES = Exercise(
             says="the scores are always float32",
             hint="Results stand in the dtype of the inputs: training in bfloat16 and checking in float64 need that.",
             paper=SCORES,
-            patch=[("return query @ key.transpose(-2, -1)", "return query.float() @ key.float().transpose(-2, -1)")],
+            patch=[
+                (
+                    "return query @ key.transpose(-2, -1)",
+                    "return query.float() @ key.float().transpose(-2, -1)",
+                )
+            ],
         ),
         Misconception(
             name="detached",
             says="the graph is cut, so no gradient reaches the queries or the keys",
             hint="`.detach()`, `.data`, `.item()` and making a new tensor out of numbers all cut the graph.",
             paper=SCORES,
-            patch=[("return query @", "return query.detach() @"), ("key.transpose", "key.detach().transpose")],
+            patch=[
+                ("return query @", "return query.detach() @"),
+                ("key.transpose", "key.detach().transpose"),
+            ],
         ),
     ),
 )
@@ -295,7 +303,10 @@ ATTENTION_WEIGHTS = Exercise(
             says="the mask is read the wrong way round",
             hint="True means «may look». What is to be filled is where the mask is False: ~mask.",
             paper=MASK,
-            patch=[("masked_fill(~mask, lowest)", "masked_fill(mask, lowest)"), ("(~mask, 0.0)", "(mask, 0.0)")],
+            patch=[
+                ("masked_fill(~mask, lowest)", "masked_fill(mask, lowest)"),
+                ("(~mask, 0.0)", "(mask, 0.0)"),
+            ],
         ),
         Misconception(
             name="mask_after_softmax",
@@ -309,7 +320,10 @@ ATTENTION_WEIGHTS = Exercise(
             says="forbidden scores are set to zero, which still gives them weight",
             hint="The softmax takes the exponential, and exp(0) is 1. Only a very low score gets no weight.",
             paper=MASK,
-            patch=[("lowest = torch.finfo(scores.dtype).min", "lowest = 0.0"), (".masked_fill(~mask, 0.0)", "")],
+            patch=[
+                ("lowest = torch.finfo(scores.dtype).min", "lowest = 0.0"),
+                (".masked_fill(~mask, 0.0)", ""),
+            ],
         ),
         Misconception(
             name="scores_times_mask",
@@ -323,7 +337,10 @@ ATTENTION_WEIGHTS = Exercise(
             says="the mask is added to the scores as zeros and ones",
             hint="Adding 1 to a score only makes its key somewhat likelier. A forbidden key needs a very low score.",
             paper=MASK,
-            patch=[("scores.masked_fill(~mask, lowest)", "(scores + mask)"), (".masked_fill(~mask, 0.0)", "")],
+            patch=[
+                ("scores.masked_fill(~mask, lowest)", "(scores + mask)"),
+                (".masked_fill(~mask, 0.0)", ""),
+            ],
         ),
         Misconception(
             name="empty_row_is_nan",
@@ -471,7 +488,9 @@ def _attention_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
     )
 
 
-@probe("dropout falls on the weights before they meet the values; the weights handed back are those before it")
+@probe(
+    "dropout falls on the weights before they meet the values; the weights handed back are those before it"
+)
 def _attention_with_dropout(candidate: Candidate, draw: Draw) -> Reply:
     query, key, value = draw.normal(2, 5, 6), draw.normal(2, 5, 6), draw.normal(2, 5, 5)
     # Weights, values and output have the same shape, so that dropout in the wrong place still runs.
@@ -538,7 +557,9 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
             says="the scores are divided by the root of d a second time",
             hint="attention_scores has already divided them.",
             paper=SCORES,
-            patch=[("attention_scores(query, key)", "attention_scores(query, key) / math.sqrt(key.shape[-1])")],
+            patch=[
+                ("attention_scores(query, key)", "attention_scores(query, key) / math.sqrt(key.shape[-1])")
+            ],
         ),
         Misconception(
             name="query_and_key_swapped",
@@ -641,8 +662,12 @@ PREDICT_SPREAD = Prediction(
     hint="Each of the 64 products has mean 0 and variance 1, and variances of independent numbers add up.",
     misconceptions=(
         WrongNumber("variance", 64.0, "That is the variance. The standard deviation is its root."),
-        WrongNumber("no_growth", 1.0, "That is the standard deviation of a single product. Here 64 are summed."),
-        WrongNumber("inverse_root", 0.125, "That is what the scores are multiplied by, to bring them back to 1."),
+        WrongNumber(
+            "no_growth", 1.0, "That is the standard deviation of a single product. Here 64 are summed."
+        ),
+        WrongNumber(
+            "inverse_root", 0.125, "That is what the scores are multiplied by, to bring them back to 1."
+        ),
     ),
 )
 

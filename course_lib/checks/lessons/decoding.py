@@ -598,7 +598,7 @@ BEAM_SEARCH = Exercise(
         Misconception(
             name="plain_mean",
             says="totals are divided by the plain length",
-            hint="Use your length_penalty, with alpha. An alpha of 0 means: do not look at the length at all.",
+            hint="Use your length_penalty, with alpha. At an alpha of 0 the length should have no influence.",
             paper=PENALTY,
             patch=_search_alone((_WINNER, "(total / length).argmax(dim=1)")),
         ),
@@ -907,7 +907,7 @@ AVERAGE_CHECKPOINTS = Exercise(
             hint="If the sum starts with the first checkpoint, go on with the second. Or start with zeros.",
             paper=AVERAGE,
             patch=_as(
-                "((entries[0].double() + sum(entry.double() for entry in entries)) / len(entries)).to(last.dtype)"
+                "(sum(entry.double() for entry in [entries[0], *entries]) / len(entries)).to(last.dtype)"
             ),
         ),
         Misconception(
@@ -1028,7 +1028,8 @@ AVERAGE_CHECKPOINTS = Exercise(
             hint="Also one alone: the average should lie in memory of its own.",
             paper=AVERAGE,
             patch=_as(
-                "last if len(entries) == 1 else (sum(entry.double() for entry in entries) / len(entries)).to(last.dtype)"
+                "last if len(entries) == 1 else "
+                "(sum(entry.double() for entry in entries) / len(entries)).to(last.dtype)"
             ),
         ),
     ),
@@ -1036,7 +1037,7 @@ AVERAGE_CHECKPOINTS = Exercise(
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_GARDEN_PATH = Prediction(
+PREDICT_BEAM_OF_TWO = Prediction(
     name="predict_beam_of_two",
     answer=0.36,
     tolerance=0.001,
@@ -1053,7 +1054,9 @@ PREDICT_GARDEN_PATH = Prediction(
         ),
         WrongNumber("first_word", 0.4, "That is the first word alone. The second one has to come as well."),
         WrongNumber("sum", 1.3, "Probabilities along a way are multiplied, not added."),
-        WrongNumber("both", 0.6, "The best sentence of all has one first word, not both."),
+        WrongNumber(
+            "likelier_word", 0.6, "That is the likelier first word alone. The second one has to come as well."
+        ),
         WrongNumber("mixed", 0.54, "That takes the first word from one way and the second from the other."),
     ),
 )
@@ -1090,7 +1093,7 @@ PREDICT_SCORE = Prediction(
 )
 
 CATALOGUE = (
-    PREDICT_GARDEN_PATH,
+    PREDICT_BEAM_OF_TWO,
     PREDICT_CANDIDATES,
     BEAM_SEARCH,
     PREDICT_SCORE,

@@ -1,0 +1,232 @@
+"""Lesson 11, written differently and right: nobody who answers like this may be told of a mistake."""
+
+import copy
+import math
+from collections import OrderedDict
+
+import torch
+
+from course_lib.transformer import beam_search, causal_mask, evaluating, length_penalty
+
+
+def penalty_by_torch(length, alpha):
+    return torch.pow((5.0 + torch.as_tensor(length, dtype=torch.float64)) / 6.0, alpha)
+
+
+def penalty_by_logarithms(length, alpha):
+    length = torch.as_tensor(length, dtype=torch.float32)
+    return torch.exp(alpha * (torch.log(5 + length) - math.log(6)))
+
+
+def penalty_of_two_powers(length, alpha):
+    return (length + 5) ** alpha / 6**alpha
+
+
+def penalty_one_by_one(length, alpha):
+    if isinstance(length, torch.Tensor):
+        flat = [penalty_one_by_one(item, alpha) for item in length.flatten().tolist()]
+        return torch.tensor(flat, dtype=torch.float64).reshape(length.shape)
+    return math.pow(1 + (length - 1) / 6, alpha)
+
+
+class _Beginning:
+    """Words that are written, what they cost, and whether that is all."""
+
+    def __init__(self, ids, total=0.0, ended=False):
+        self.ids, self.total, self.ended = ids, total, ended
+
+    def score(self, alpha):
+        return self.total / length_penalty(max(len(self.ids) - 1, 1), alpha)
+
+
+def _continuations(model, memory, mask, beginnings, end_id):
+    """Give what one step makes of some beginnings of a sentence; those that have ended stay as they are."""
+    live = [beginning for beginning in beginnings if not beginning.ended]
+    target = torch.tensor([beginning.ids for beginning in live])
+    count, length = target.shape
+    hidden = model.decode(
+        memory.expand(count, -1, -1), mask.expand(count, -1, -1), target, causal_mask(length)
+    )
+    steps = torch.log_softmax(model.generator(hidden)[:, -1], dim=-1).tolist()
+    found = [beginning for beginning in beginnings if beginning.ended]
+    for beginning, step in zip(live, steps, strict=True):
+        found += [
+            _Beginning([*beginning.ids, word], beginning.total + cost, word == end_id)
+            for word, cost in enumerate(step)
+        ]
+    return found
+
+
+def _sentence_by_sentence(best_of):
+    """Make a search of a function that finds the best ids for a single sentence."""
+
+    def search(model, source, source_mask, beam, max_length, start_id, end_id, alpha):
+        rows = []
+        with evaluating(model):
+            for row in range(source.shape[0]):
+                mask = source_mask[row : row + 1]
+                memory = model.encode(source[row : row + 1], mask)
+                rows.append(best_of(model, memory, mask, beam, max_length, start_id, end_id, alpha))
+        width = max(map(len, rows))
+        return source.new_tensor([ids + [end_id] * (width - len(ids)) for ids in rows])
+
+    return search
+
+
+@_sentence_by_sentence
+def beam_in_lists(model, memory, mask, beam, max_length, start_id, end_id, alpha):
+    """What has ended keeps its place in the beam; it stops when the likeliest of all has ended."""
+    beginnings = [_Beginning([start_id])]
+    for _ in range(max_length - 1):
+        if beginnings[0].ended:
+            break
+        found = _continuations(model, memory, mask, beginnings, end_id)
+        beginnings = sorted(found, key=lambda one: one.total, reverse=True)[:beam]
+    return max(beginnings, key=lambda one: one.score(alpha)).ids
+
+
+@_sentence_by_sentence
+def beam_ranked_by_score(model, memory, mask, beam, max_length, start_id, end_id, alpha):
+    """Places go by score, not by probability; it goes on until all have ended."""
+    beginnings = [_Beginning([start_id])]
+    for _ in range(max_length - 1):
+        if all(one.ended for one in beginnings):
+            break
+        found = _continuations(model, memory, mask, beginnings, end_id)
+        beginnings = sorted(found, key=lambda one: one.score(alpha), reverse=True)[:beam]
+    return max(beginnings, key=lambda one: one.score(alpha)).ids
+
+
+@_sentence_by_sentence
+def beam_with_a_pool(model, memory, mask, beam, max_length, start_id, end_id, alpha):
+    """What has ended is put aside and its place given away; it stops when as many have ended as there are beams."""
+    live, pool = [_Beginning([start_id])], []
+    for _ in range(max_length - 1):
+        found = _continuations(model, memory, mask, live, end_id)
+        found.sort(key=lambda one: one.total, reverse=True)
+        pool += [one for one in found[:beam] if one.ended]
+        live = [one for one in found if not one.ended][:beam]
+        if len(pool) >= beam:
+            break
+    return max(pool or live, key=lambda one: one.score(alpha)).ids
+
+
+@_sentence_by_sentence
+def beam_that_shrinks(model, memory, mask, beam, max_length, start_id, end_id, alpha):
+    """Each sentence that has ended makes the beam narrower; it stops when no place is left."""
+    live, pool = [_Beginning([start_id])], []
+    for _ in range(max_length - 1):
+        if len(pool) >= beam:
+            break
+        found = _continuations(model, memory, mask, live, end_id)
+        best = sorted(found, key=lambda one: one.total, reverse=True)[: beam - len(pool)]
+        pool += [one for one in best if one.ended]
+        live = [one for one in best if not one.ended]
+        if not live:
+            break
+    return max(pool or live, key=lambda one: one.score(alpha)).ids
+
+
+def beam_to_the_bitter_end(model, source, source_mask, beam, max_length, start_id, end_id, alpha):
+    """A tensor for the whole batch, in float32; always max_length columns."""
+    sentences, was_training = source.shape[0], {name: m.training for name, m in model.named_modules()}
+    model.eval()
+    with torch.inference_mode():
+        rows = torch.arange(sentences).repeat_interleave(beam)
+        memory, mask = model.encode(source, source_mask)[rows], source_mask[rows]
+        ids = torch.full((sentences * beam, max_length), end_id, dtype=source.dtype)
+        ids[:, 0] = start_id
+        total = torch.tensor([0.0] + [-1e30] * (beam - 1)).repeat(sentences)
+        length = torch.zeros(sentences * beam, dtype=torch.int64)
+        ended = torch.zeros(sentences * beam, dtype=torch.bool)
+        first = torch.arange(0, sentences * beam, beam).unsqueeze(1)
+        for column in range(1, max_length):
+            hidden = model.decode(memory, mask, ids[:, :column], causal_mask(column))
+            step = model.generator(hidden)[:, -1].float().log_softmax(-1)
+            words = step.shape[-1]
+            step[ended] = -1e30
+            step[ended, end_id] = 0
+            ranked = (total[:, None] + step).view(sentences, beam * words).sort(dim=1, descending=True)
+            total = ranked.values[:, :beam].reshape(-1)
+            parent = (first + torch.div(ranked.indices[:, :beam], words, rounding_mode="floor")).view(-1)
+            ids = ids[parent]
+            ids[:, column] = torch.remainder(ranked.indices[:, :beam], words).view(-1)
+            length = torch.where(ended, length, column)[parent]
+            ended = ended[parent] | (ids[:, column] == end_id)
+        penalty = torch.tensor([length_penalty(int(one), alpha) for one in length])
+        winner = first.squeeze(1) + (total / penalty).view(sentences, beam).argmax(dim=1)
+    for name, module in model.named_modules():
+        module.training = was_training[name]
+    return ids[winner].clone()
+
+
+def beam_by_rows(model, source, source_mask, beam, max_length, start_id, end_id, alpha):
+    """The course's own search, once for each sentence of the batch."""
+    found = [
+        beam_search(model, row, mask, beam, max_length, start_id, end_id, alpha)
+        for row, mask in zip(source.split(1), source_mask.split(1), strict=True)
+    ]
+    ids = source.new_full((len(found), max(row.shape[1] for row in found)), end_id)
+    for place, row in enumerate(found):
+        ids[place, : row.shape[1]] = row
+    return ids
+
+
+def average_stacked(state_dicts):
+    average = {}
+    for name, first in state_dicts[0].items():
+        if first.is_floating_point():
+            stacked = torch.stack([state[name] for state in state_dicts])
+            average[name] = stacked.to(torch.float64).mean(dim=0).to(first.dtype)
+        else:
+            average[name] = first.clone()
+    return average
+
+
+def average_on_the_run(state_dicts):
+    average = OrderedDict()
+    for number, state in enumerate(state_dicts, start=1):
+        for name, entry in state.items():
+            if number == 1:
+                average[name] = entry.double()
+            average[name] = average[name] + (entry.double() - average[name]) / number
+    last = state
+    for name, entry in last.items():
+        mean = average[name] if entry.dtype.is_floating_point else average[name].round()
+        average[name] = mean.to(entry.dtype)
+    return average
+
+
+def average_of_shares(state_dicts):
+    average = copy.deepcopy(dict(state_dicts[-1]))
+    for name, entry in average.items():
+        if torch.is_floating_point(entry):
+            entry.zero_()
+            for state in state_dicts:
+                entry.add_(state[name] / len(state_dicts))
+    return average
+
+
+def average_in_numpy(state_dicts):
+    average = {}
+    for name, entry in state_dicts[0].items():
+        if entry.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            numbers = [state[name].to(torch.float64).numpy() for state in state_dicts]
+            average[name] = torch.as_tensor(sum(numbers) / len(numbers)).to(entry.dtype)
+        else:
+            average[name] = torch.clone(state_dicts[-1][name])
+    return average
+
+
+VARIANTS = {
+    "length_penalty": (penalty_by_torch, penalty_by_logarithms, penalty_of_two_powers, penalty_one_by_one),
+    "beam_search": (
+        beam_in_lists,
+        beam_ranked_by_score,
+        beam_with_a_pool,
+        beam_that_shrinks,
+        beam_to_the_bitter_end,
+        beam_by_rows,
+    ),
+    "average_checkpoints": (average_stacked, average_on_the_run, average_of_shares, average_in_numpy),
+}
