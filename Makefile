@@ -4,7 +4,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test lab progress lessons check install lock kill-matrix
+.PHONY: help demo test lab progress lessons check install lock bench kill-matrix
 
 help:
 	@echo "make demo         grade a class and train a translator, to see all of it work (under ten minutes)"
@@ -13,6 +13,7 @@ help:
 	@echo "make test         all that CI runs: check, then the tests"
 	@echo "make check        format, lint, types, and that lessons/ is what solutions/ gives"
 	@echo "make lessons      build lessons/ from solutions/"
+	@echo "make bench        how long checks and lessons take here"
 	@echo "make kill-matrix  write tests/checks/kill_matrix/ anew"
 	@echo "make lock         choose exact versions anew, from pyproject.toml"
 
@@ -46,6 +47,10 @@ check: install
 
 test: check
 	pytest --numprocesses=$(WORKERS) --dist=loadfile
+
+bench: install
+	python -m tests.benchmarks.checks
+	python -m tests.benchmarks.lessons
 
 kill-matrix: install
 	python -m tests.checks.kill_matrix

@@ -4,9 +4,12 @@ A lesson calls `show_offline()` once and then draws. Charts take plain data: ten
 tables; they know nothing of lessons or checks.
 """
 
+from course_lib.charts.aligned_shapes import aligned_shapes
 from course_lib.charts.architecture import architecture_map
 from course_lib.charts.attention import attention_heatmap
+from course_lib.charts.batch import batch_tables
 from course_lib.charts.blocks import BLOCKS, Block, exercises_through
+from course_lib.charts.broadcast_tables import broadcast_tables
 from course_lib.charts.calibration import calibration_curves
 from course_lib.charts.comparison import found_beside_expected
 from course_lib.charts.confidence import loss_by_confidence
@@ -14,11 +17,17 @@ from course_lib.charts.costs import layer_costs
 from course_lib.charts.decoding import decoding_steps
 from course_lib.charts.head_costs import cost_of_heads
 from course_lib.charts.leak_probe import leak_probe
+from course_lib.charts.learning import learning_curve
+from course_lib.charts.lengths import length_histograms
 from course_lib.charts.lines import named_lines
+from course_lib.charts.live import watched
 from course_lib.charts.mask_panels import mask_panels
 from course_lib.charts.masking import mask_effect
+from course_lib.charts.merging import merge_steps
 from course_lib.charts.normalising import normalisation_effect
+from course_lib.charts.padding import padded_share
 from course_lib.charts.parameters import parameters_by_part
+from course_lib.charts.pieces import sentence_pieces
 from course_lib.charts.saturation import softmax_saturation
 from course_lib.charts.schedules import schedule_curves
 from course_lib.charts.sentence import attention_over_sentence
@@ -28,15 +37,19 @@ from course_lib.charts.splitting import features_in_heads
 from course_lib.charts.spread import score_spread
 from course_lib.charts.temperature import softmax_temperature
 from course_lib.charts.theme import Picture, as_svg, show_offline
+from course_lib.charts.token_counts import token_counts
 
 __all__ = [
     "BLOCKS",
     "Block",
     "Picture",
+    "aligned_shapes",
     "architecture_map",
     "as_svg",
     "attention_heatmap",
     "attention_over_sentence",
+    "batch_tables",
+    "broadcast_tables",
     "calibration_curves",
     "cost_of_heads",
     "decoding_steps",
@@ -45,17 +58,24 @@ __all__ = [
     "found_beside_expected",
     "layer_costs",
     "leak_probe",
+    "learning_curve",
+    "length_histograms",
     "loss_by_confidence",
     "mask_effect",
     "mask_panels",
+    "merge_steps",
     "named_lines",
     "normalisation_effect",
+    "padded_share",
     "parameters_by_part",
     "schedule_curves",
     "score_spread",
+    "sentence_pieces",
     "shape_flow",
     "show_offline",
     "softmax_saturation",
     "softmax_temperature",
     "target_distributions",
+    "token_counts",
+    "watched",
 ]

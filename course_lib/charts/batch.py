@@ -9,7 +9,7 @@ from course_lib.charts.colours import MASKED_FILL, MASKED_INK, ink_on
 from course_lib.charts.theme import WIDTH, Picture, panel_title
 
 ROW, SMALL_ROW, ROOM_FOR_WORDS, LARGEST_CELL, GAP = 24, 9, 34, 78, 26
-"""Pixels: the height of a sentence, with and without words; the width a word needs; a cell; between tables."""
+"""Pixels: a row with words and without, the width a word needs, a cell at most, what is between tables."""
 
 WORD, MARK = "#c6dbef", "#ffd8a8"
 

@@ -69,7 +69,7 @@ def _dashed(levels: Mapping[str, float], updates: int, y: alt.Y) -> list[alt.Cha
     lines = alt.Chart(table).mark_rule(strokeDash=[6, 4], color=QUIET_INK).encode(y=y)
     names = (
         alt.Chart(table)
-        .mark_text(align="right", dy=-8, color=QUIET_INK)
+        .mark_text(align="right", dy=12, color=QUIET_INK)
         .encode(x=alt.X("update:Q", scale=alt.Scale(domain=[0, updates], nice=False)), y=y, text="name:N")
     )
     return [lines, names]

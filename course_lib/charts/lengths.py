@@ -9,7 +9,7 @@ from course_lib.charts.colours import ALARM_INK, CATEGORIES, QUIET_INK
 from course_lib.charts.theme import WIDTH, Picture
 
 ROW, GAP, ROOM, MOST = 74, 12, 60, 6
-"""Pixels: the height of a histogram, what is free between two, and what the axis takes. Histograms at most."""
+"""Pixels: the height of a histogram, the gap between two, what the axis takes. Then: histograms at most."""
 
 
 def length_histograms(

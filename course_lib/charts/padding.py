@@ -32,7 +32,7 @@ def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is p
     ]
     described = "; ".join(f"{plan}: {told}" for plan, told in zip(frame["plan"], frame["told"], strict=True))
     return _drawn(frame).properties(
-        title=alt.Title(title, subtitle="Blue: places that hold a token. Hatched grey line behind: padding."),
+        title=alt.Title(title, subtitle="Blue: places that hold a token. Grey: padding."),
         description=f"{title} {described}.",
     )
 

@@ -85,19 +85,23 @@ def _drawn(table: pd.DataFrame, names: pd.DataFrame) -> alt.LayerChart:
             alt.Tooltip("known:N", title="vocabulary"),
         ],
     )
-    boxes = base.mark_rect(height=ROW - 10, strokeWidth=1.2, aria=False).encode(
-        x=alt.X("from:Q", axis=None, scale=across),
-        x2="to:Q",
-        fill=alt.Fill("fill:N", scale=None),
-        stroke=alt.Stroke("stroke:N", scale=None),
-        strokeDash=alt.StrokeDash(
-            "known:N", scale=alt.Scale(domain=["known", "unknown"], range=[[1, 0], [4, 2]]), legend=None
-        ),
-    )
+    boxes = [
+        base.transform_filter(alt.datum.known == known)
+        .mark_rect(height=ROW - 10, strokeWidth=1.4, strokeDash=dash, aria=False)
+        .encode(
+            x=alt.X("from:Q", axis=None, scale=across),
+            x2="to:Q",
+            fill=alt.Fill("fill:N", scale=None),
+            stroke=alt.Stroke("stroke:N", scale=None),
+        )
+        for known, dash in {"known": [1, 0], "unknown": [4, 3]}.items()
+    ]
     pieces = base.mark_text(font=MONOSPACE, fontSize=min(13, max(6, int(letter * 1.6))), color=INK).encode(
         x=alt.X("middle:Q", axis=None, scale=across), text="shown:N"
     )
     row = alt.Chart(names).encode(y="row:O", x=alt.value(0))
     name = row.mark_text(align="right", dx=-8, dy=-7, fontWeight="bold").encode(text="name:N")
     count = row.mark_text(align="right", dx=-8, dy=8, fontSize=11, color=QUIET_INK).encode(text="told:N")
-    return alt.LayerChart(layer=[boxes, pieces, name, count], width=letter * longest, height=ROW * len(names))
+    return alt.LayerChart(
+        layer=[*boxes, pieces, name, count], width=letter * longest, height=ROW * len(names)
+    )

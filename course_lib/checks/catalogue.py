@@ -5,15 +5,29 @@ from functools import cache
 from course_lib.checks.exercise import Exercise, Prediction
 from course_lib.checks.lessons import (
     attention,
+    broadcasting,
     label_smoothing,
     masks,
     multi_head,
     schedule,
     sublayers,
     the_transformer,
+    training,
+    translation_data,
 )
 
-_LESSONS = (attention, multi_head, sublayers, masks, the_transformer, schedule, label_smoothing)
+_LESSONS = (
+    broadcasting,
+    attention,
+    multi_head,
+    sublayers,
+    masks,
+    the_transformer,
+    schedule,
+    label_smoothing,
+    training,
+    translation_data,
+)
 
 
 @cache

@@ -1,9 +1,12 @@
 """Check an exercise: run the probes, compare with the reference, find the mistakes that explain it."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any
+
+import torch
 
 from course_lib.checks.candidate import Candidate, Holder, Request
 from course_lib.checks.difference import Comparison, Difference
@@ -48,6 +51,18 @@ class Outcome:
     """Everything that the candidate replied, in order."""
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute with one thread: the probes are so small that sharing them out takes longer than doing them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@_one_thread()
 def examine(exercise: Exercise, holder: Holder, seed: str) -> Verdict:
     """Run every probe of an exercise on what the holder holds, and say how it did."""
     expected = list(_known(exercise, (), seed))

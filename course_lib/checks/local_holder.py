@@ -84,6 +84,8 @@ class LocalHolder:
             return made
         if isinstance(argument, tuple):
             return tuple(self._given(item) for item in argument)
+        if isinstance(argument, dict):
+            return {name: self._given(item) for name, item in argument.items()}
         return copy.deepcopy(argument)
 
 

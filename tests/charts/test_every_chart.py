@@ -58,6 +58,9 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     "architecture_map": lambda: charts.architecture_map(["attention_scores"], current="attention_weights"),
     "attention_heatmap": lambda: charts.attention_heatmap(_weights(5, 5), WORDS, WORDS),
     "attention_over_sentence": lambda: charts.attention_over_sentence(_weights(5, 5), WORDS, WORDS),
+    "aligned_shapes": lambda: charts.aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)}),
+    "broadcast_tables": lambda: charts.broadcast_tables([[1], [2]], [3, 4], [[3, 4], [6, 8]]),
+    "batch_tables": lambda: charts.batch_tables({"source": [WORDS, [*WORDS[:3], "<pad>", "<pad>"]]}),
     "calibration_curves": lambda: charts.calibration_curves(
         pd.DataFrame({"model": "plain", "confidence": [0.8] * 30, "right": [True, False, True] * 10})
     ),
@@ -79,16 +82,26 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
         pd.DataFrame({"schedule": "base", "step": [1, 2, 3], "rate": [0.1, 0.2, 0.15]})
     ),
     "layer_costs": lambda: charts.layer_costs({"network": 2, "attention": 1}, _work()),
+    "length_histograms": lambda: charts.length_histograms({"words": [3, 4, 4, 9], "subwords": [6, 8]}),
+    "merge_steps": lambda: charts.merge_steps(
+        ["hut"], [[["h", "u", "t"]], [["h", "ut"]], [["hut"]]], [("u", "t"), ("h", "ut")]
+    ),
     "named_lines": lambda: charts.named_lines(
         _lines(), across="depth", up="size", title="How a size goes with depth"
     ),
     "normalisation_effect": lambda: charts.normalisation_effect(
         5 * torch.randn(5, 16), torch.randn(5, 16), WORDS
     ),
+    "padded_share": lambda: charts.padded_share(
+        pd.DataFrame({"plan": ["plain"], "real": [800], "padding": [200], "batches": [10]})
+    ),
     "parameters_by_part": lambda: charts.parameters_by_part(
         pd.DataFrame({"model": "base", "part": ["attention", "words"], "parameters": [5_000_000, 9_000]})
     ),
     "score_spread": lambda: charts.score_spread({1: torch.arange(9.0), 64: 8 * torch.arange(9.0)}),
+    "sentence_pieces": lambda: charts.sentence_pieces(
+        {"words": [[word] for word in WORDS], "pieces": [["the"], ["ani", "mal"]]}, unknown=["animal"]
+    ),
     "shape_flow": lambda: charts.shape_flow(
         [("tokens", (2, 5)), ("memory", (2, 5, 8))],
         [("tokens", (2, 4)), ("cross-attention", (2, 4, 8)), ("logits", (2, 4, 30))],

@@ -15,17 +15,21 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.local_holder import LocalHolder
 from tests.checks.variants import (
     attention,
+    broadcasting,
     label_smoothing,
     masks,
     multi_head,
     schedule,
     sublayers,
     the_transformer,
+    training,
+    translation_data,
 )
 
 FOLDER = Path(__file__).parent / "kill_matrix"
 SEED = "kill matrix"
 VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
+    **broadcasting.VARIANTS,
     **attention.VARIANTS,
     **multi_head.VARIANTS,
     **sublayers.VARIANTS,
@@ -33,6 +37,8 @@ VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
     **the_transformer.VARIANTS,
     **schedule.VARIANTS,
     **label_smoothing.VARIANTS,
+    **training.VARIANTS,
+    **translation_data.VARIANTS,
 }
 
 

@@ -11,15 +11,19 @@ from course_lib.checks.local_holder import LocalHolder
 from tests.checks.kill_matrix import FOLDER, VARIANTS, exercises, matrix
 from tests.checks.unrelated import (
     attention,
+    broadcasting,
     label_smoothing,
     masks,
     multi_head,
     schedule,
     sublayers,
     the_transformer,
+    training,
+    translation_data,
 )
 
 UNRELATED = {
+    **broadcasting.UNRELATED,
     **attention.UNRELATED,
     **multi_head.UNRELATED,
     **sublayers.UNRELATED,
@@ -27,6 +31,8 @@ UNRELATED = {
     **the_transformer.UNRELATED,
     **schedule.UNRELATED,
     **label_smoothing.UNRELATED,
+    **training.UNRELATED,
+    **translation_data.UNRELATED,
 }
 SEEDS = ["practice", "graded 1706", "another"]
 by_name = pytest.mark.parametrize("exercise", exercises(), ids=lambda exercise: exercise.name)

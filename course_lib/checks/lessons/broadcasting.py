@@ -8,7 +8,7 @@ from course_lib.checks.probe import Draw, probe
 from course_lib.checks.reply import Reply
 from course_lib.transformer.broadcasting import pairwise_differences
 
-RULE = 'section 3 of this lesson, and "Broadcasting semantics" in PyTorch\'s documentation'
+RULE = 'section 4 of this lesson, and "Broadcasting semantics" in PyTorch\'s documentation'
 TASK = "the exercise's own text: what stands at [..., i, j]"
 
 # --- pairwise_differences -----------------------------------------------------------------------------------
@@ -73,9 +73,8 @@ PAIRWISE_DIFFERENCES = Exercise(
         Misconception(
             name="one_new_axis",
             says="only one of the two has a new axis, so rows of different places meet",
-            hint="With (3, 3, 1) and (3, 3), the rows of the second are taken for axis -2: each row meets "
-            "another row. Where the sizes are equal nobody complains. Give both an axis, each at its own "
-            "place.",
+            hint="With (3, 3, 1) and (3, 3), at [b, i, j] stands x[b, i] - x[i, j]: numbers of different "
+            "rows. Where sizes are equal nobody complains. Give both an axis, each at its own place.",
             paper=RULE,
             patch=[(_ROW, "x")],
         ),
@@ -86,6 +85,14 @@ PAIRWISE_DIFFERENCES = Exercise(
             "as a column, (L, 1). What is taken away stands as a row, (1, L).",
             paper=TASK,
             patch=[(_DIFFERENCE, f"{_ROW} - {_COLUMN}")],
+        ),
+        Misconception(
+            name="one_new_axis_and_swapped",
+            says="only one of the two has a new axis, and the two are in the wrong order",
+            hint="Give both an axis, each at its own place. What stands as a column, (L, 1), belongs to i; "
+            "what is taken away stands as a row, (1, L).",
+            paper=RULE,
+            patch=[(_DIFFERENCE, f"x - {_COLUMN}")],
         ),
         Misconception(
             name="absolute",
@@ -174,8 +181,8 @@ PAIRWISE_DIFFERENCES = Exercise(
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_SIZE = Prediction(
-    name="predict_size",
+PREDICT_BROADCAST = Prediction(
+    name="predict_broadcast",
     answer=12.0,
     tolerance=0.001,
     hint="Write the two shapes below each other, so that their right ends meet, and go from right to left.",
@@ -215,4 +222,4 @@ PREDICT_SILENT = Prediction(
     ),
 )
 
-CATALOGUE = (PREDICT_SIZE, PREDICT_SILENT, PAIRWISE_DIFFERENCES)
+CATALOGUE = (PREDICT_BROADCAST, PREDICT_SILENT, PAIRWISE_DIFFERENCES)

@@ -104,7 +104,7 @@ LENGTH_PENALTY = Exercise(
             says="alpha is always 0.6, whatever is asked for",
             hint="0.6 is the paper's choice for its translations. Use the argument.",
             paper=PENALTY,
-            patch=[("** alpha", "** 0.6")],
+            patch=[(_FORMULA, "((5 + length) / 6) ** 0.6")],
         ),
         Misconception(
             name="plain_length",
@@ -134,21 +134,21 @@ LENGTH_PENALTY = Exercise(
             says="the 5 is missing",
             hint="It is (5 + length) / 6, so that a single token gets the penalty 1.",
             paper=PENALTY,
-            patch=[("(5 + length)", "length")],
+            patch=[(_FORMULA, "(length / 6) ** alpha")],
         ),
         Misconception(
             name="divided_by_five",
             says="it is divided by 5, not by 6",
             hint="The 6 is 5 + 1: a sentence of a single token gets the penalty 1.",
             paper=PENALTY,
-            patch=[("/ 6", "/ 5")],
+            patch=[(_FORMULA, "((5 + length) / 5) ** alpha")],
         ),
         Misconception(
             name="six_added",
             says="6 is added to the length, not 5",
             hint="The start symbol is not counted, and not added here either: (5 + length) / 6.",
             paper=PENALTY,
-            patch=[("5 + length", "6 + length")],
+            patch=[(_FORMULA, "((6 + length) / 6) ** alpha")],
         ),
         Misconception(
             name="upside_down",
@@ -156,7 +156,7 @@ LENGTH_PENALTY = Exercise(
             hint="The log-probability is *divided* by the penalty. So it has to grow with the length, or it "
             "would make long translations look even worse than they do anyway.",
             paper=PENALTY,
-            patch=[("** alpha", "** -alpha")],
+            patch=[(_FORMULA, "((5 + length) / 6) ** -alpha")],
         ),
         Misconception(
             name="powers_swapped",
@@ -170,7 +170,7 @@ LENGTH_PENALTY = Exercise(
             says="the division drops the remainder",
             hint="`//` gives whole numbers. Take `/`.",
             paper=PENALTY,
-            patch=[("/ 6", "// 6")],
+            patch=[(_FORMULA, "((5 + length) // 6) ** alpha")],
         ),
         Misconception(
             name="logarithm",
@@ -190,29 +190,31 @@ _WORDS, _PLACES = 8, 7
 _Roads = Mapping[tuple[int, int], Mapping[int, float]]
 
 
-def _road_logits(roads: _Roads, draw: Draw, start: int, end: int) -> Tensor:
-    """Weigh all words after all words, by place. Where nothing is said, word 3 follows, at last the end."""
-    logits = torch.empty(_PLACES, _WORDS, _WORDS, dtype=torch.float64)
-    symbols = {_START: start, _END: end, start: _START, end: _END}
-    for place in range(_PLACES):
-        for word in range(_WORDS):
-            known = roads.get((place, word), {3: 0.9} if place < 4 else {_END: 0.9})
-            # What is left is shared out at random, in crumbs that no beam makes a meal of.
-            crumbs = draw.integers(50, 150, _WORDS).double()
-            crumbs[list(known)] = 0.0
-            probabilities = crumbs / crumbs.sum() * (1.0 - sum(known.values()))
-            for following, probability in known.items():
-                probabilities[following] = probability
-            order = [symbols.get(index, index) for index in range(_WORDS)]
-            logits[place, symbols.get(word, word)] = probabilities.log()[order]
-    # No model gives logarithms of probabilities: its logits may all be shifted.
-    return logits + 4.0 * draw.normal(_PLACES, _WORDS, 1)
+def _chances(known: Mapping[int, float], crumbs: Tensor) -> Tensor:
+    """Give the known words their probability, and share out what is left, in crumbs that nobody picks up."""
+    words = list(known)
+    crumbs = crumbs.index_fill(-1, torch.tensor(words), 0.0)
+    chances = crumbs / crumbs.sum(dim=-1, keepdim=True) * (1.0 - sum(known.values()))
+    chances[..., words] = torch.tensor([known[word] for word in words], dtype=chances.dtype)
+    return chances
 
 
 def _crossing(draw: Draw, *roads: _Roads, start: int = _START, end: int = _END) -> Fixture:
-    """Make a model that answers the source word 3 by the first of these, 4 by the second, and so on."""
-    answers = [roads[min(max(word - 3, 0), len(roads) - 1)] for word in range(_WORDS)]
-    return crossroads(torch.stack([_road_logits(answer, draw, start, end) for answer in answers]))
+    """Make a model that answers the source word 3 by the first of these, 4 by the second, and so on.
+
+    Where the roads say nothing, word 3 follows, and from the fifth place on the end.
+    """
+    crumbs = draw.integers(50, 150, len(roads), _PLACES, _WORDS, _WORDS).double()
+    chances = torch.cat([_chances({3: 0.9}, crumbs[:, :4]), _chances({_END: 0.9}, crumbs[:, 4:])], dim=1)
+    for number, road in enumerate(roads):
+        for (place, word), known in road.items():
+            chances[number, place, word] = _chances(known, crumbs[number, place, word])
+    # No model gives logarithms of probabilities: its logits may all be shifted.
+    logits = chances.log() + 4.0 * draw.normal(len(roads), _PLACES, _WORDS, 1)
+    swapped = {_START: start, _END: end, start: _START, end: _END}
+    order = [swapped.get(word, word) for word in range(_WORDS)]
+    of_word = [min(max(word - 3, 0), len(roads) - 1) for word in range(_WORDS)]
+    return crossroads(logits[:, :, order][:, :, :, order][of_word])
 
 
 def _asked(*words: int) -> tuple[Tensor, Tensor]:
@@ -273,23 +275,27 @@ _THIRD_WAY: _Roads = {
 }
 
 
-def _short_or_long(chance_of_end: float) -> _Roads:
-    """Two words with a probability of 0.45, or five, of which the last is the end and has this chance.
+def _short_or_long(short: float, long: float) -> _Roads:
+    """Weigh a sentence of two words, the end included, and one of five, with these probabilities.
 
-    Up to that end the long one is ahead, so that all the usual rules of stopping wait for it.
+    Up to its end the long one is ahead, so that all the usual rules of stopping wait for it.
     """
+    first = 0.98 - short / 0.9
+    chance = long / (first * 0.995**3)
     return {
-        (0, _START): {4: 0.50, 5: 0.48},
+        (0, _START): {4: short / 0.9, 5: first},
         (1, 4): {_END: 0.90, 3: 0.08},
         (1, 5): {6: 0.995},
         (2, 6): {7: 0.995},
         (3, 7): {3: 0.995},
-        (4, 3): {_END: chance_of_end, 3: 0.4 * (1 - chance_of_end), 4: 0.3 * (1 - chance_of_end)},
+        (4, 3): {_END: chance, 3: 0.4 * (1 - chance), 4: 0.3 * (1 - chance)},
     }
 
 
 #: How much more negative the log-probability of the long one is: 1.40, 1.46, 1.225, 1.255 and 1.1 times.
-_RIVALS = tuple(_short_or_long(0.45**ratio / (0.48 * 0.995**3)) for ratio in (1.40, 1.46, 1.225, 1.255, 1.1))
+_RIVALS = tuple(_short_or_long(0.45, 0.45**ratio) for ratio in (1.40, 1.46, 1.225, 1.255, 1.1))
+#: The long one is the likelier.
+_LIKELIER = _short_or_long(0.396, 0.45)
 #: Three beams, of which the one that has ended overtakes one that goes on.
 _OVERTAKING: _Roads = {
     (0, _START): {5: 0.335, 4: 0.317, 6: 0.315},
@@ -329,7 +335,9 @@ def _beam_with_the_papers_alpha(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("with an alpha of 1 it may be less likely by more, but not by any amount")
 def _beam_with_alpha_one(candidate: Candidate, draw: Draw) -> Reply:
-    return _search(candidate, _crossing(draw, *_RIVALS), _asked(7, 6, 5, 4, 3), beam=2, alpha=1.0)
+    return _search(
+        candidate, _crossing(draw, *_RIVALS[:4], _LIKELIER), _asked(7, 6, 5, 4, 3), beam=2, alpha=1.0
+    )
 
 
 @probe("three beams that change places: each keeps its words, its length and whether it has ended")
@@ -444,6 +452,89 @@ BEAM_SEARCH = Exercise(
     ),
     misconceptions=(
         Misconception(
+            name="stops_at_first_end",
+            says="it stops as soon as any beam of any sentence has ended",
+            hint="Others may still overtake it, and other sentences of the batch are not done at all.",
+            paper=BEAM,
+            patch=[(_LOOP, "while target.shape[2] < max_length and not ended.any():")],
+        ),
+        Misconception(
+            name="alpha_of_the_paper",
+            says="alpha is always 0.6, whatever is asked for",
+            hint="0.6 is the paper's choice for its translations. Use the argument.",
+            paper=PENALTY,
+            patch=[("total / length_penalty(length, alpha)", "total / length_penalty(length, 0.6)")],
+        ),
+        Misconception(
+            name="start_in_length",
+            says="the length counts the start symbol",
+            hint="Nobody had to write the start symbol. The length counts the words after it, the end "
+            "included.",
+            paper=PENALTY,
+            patch=[("total / length_penalty(length, alpha)", "total / length_penalty(length + 1, alpha)")],
+        ),
+        Misconception(
+            name="end_not_in_length",
+            says="the length does not count the end symbol",
+            hint="The end was written like any other word, and its log-probability is in the total. So it "
+            "counts.",
+            paper=PENALTY,
+            patch=[
+                (
+                    "total / length_penalty(length, alpha)",
+                    "total / length_penalty(length - ended.to(length.dtype), alpha)",
+                )
+            ],
+        ),
+        Misconception(
+            name="memory_in_wrong_rows",
+            says="the memory is repeated in another order than the beams",
+            hint="All beams of sentence 0 come first, then those of sentence 1: `repeat_interleave`. Plain "
+            "`repeat` puts the sentences in turn, and beams read the memory of another sentence.",
+            paper=ATTENTION,
+            patch=[(_MEMORY, "model.encode(source, source_mask).repeat(beam, 1, 1)")],
+        ),
+        Misconception(
+            name="mask_in_wrong_rows",
+            says="the source mask is repeated in another order than the beams",
+            hint="The mask goes with the memory: all beams of sentence 0 first, `repeat_interleave`. As it "
+            "is, beams look at padding, or miss words.",
+            paper=ATTENTION,
+            patch=[(_MASK, "source_mask.expand(sentences, -1, -1).repeat(beam, 1, 1)")],
+        ),
+        Misconception(
+            name="source_mask_lost",
+            says="the decoder does not get the source mask, and looks at padding",
+            hint="Both halves need it: encode and decode.",
+            paper=ATTENTION,
+            patch=[("model.decode(memory, source_mask, ", "model.decode(memory, None, ")],
+        ),
+        Misconception(
+            name="no_causal_mask",
+            says="the decoder gets no target mask",
+            hint="In training no position saw what follows. Without the mask the earlier positions now do, "
+            "from the second layer on the last one reads their changed vectors, and the model is not the one "
+            "that was trained.",
+            paper=ATTENTION,
+            patch=[("target.flatten(0, 1), mask)", "target.flatten(0, 1), None)")],
+        ),
+        Misconception(
+            name="start_not_counted",
+            says="it writes max_length tokens and the start symbol besides",
+            hint="max_length counts the start as well: it is the most columns that may come back.",
+            paper=AUTOREGRESSIVE,
+            patch=[("target.shape[2] < max_length", "target.shape[2] <= max_length")],
+        ),
+        Misconception(
+            name="stays_in_training",
+            says="the model decodes in training mode, with dropout on",
+            hint="Dropout would cut connections at random, and each run would write something else. "
+            "evaluating(model) switches it off inside a `with`.",
+            paper="section 5.4: dropout is for training",
+            patch=[("with evaluating(model):", "with torch.no_grad():")],
+        ),
+        # None of those that follow is combined with another.
+        Misconception(
             name="beams_alike",
             says="all beams of a sentence are the same, so it is greedy decoding done several times",
             hint="At the beginning there is one sentence, the start symbol, and not `beam` of them. If all "
@@ -556,13 +647,6 @@ BEAM_SEARCH = Exercise(
             ),
         ),
         Misconception(
-            name="stops_at_first_end",
-            says="it stops as soon as any beam of any sentence has ended",
-            hint="Others may still overtake it, and other sentences of the batch are not done at all.",
-            paper=BEAM,
-            patch=[(_LOOP, "while target.shape[2] < max_length and not ended.any():")],
-        ),
-        Misconception(
             name="penalty_forgotten",
             says="the likeliest sentence wins, without regard to its length: the penalty is missing, or is "
             "the same for all",
@@ -603,34 +687,6 @@ BEAM_SEARCH = Exercise(
             patch=_search_alone((_WINNER, "(total / length).argmax(dim=1)")),
         ),
         Misconception(
-            name="alpha_of_the_paper",
-            says="alpha is always 0.6, whatever is asked for",
-            hint="0.6 is the paper's choice for its translations. Use the argument.",
-            paper=PENALTY,
-            patch=[("length_penalty(length, alpha)", "length_penalty(length, 0.6)")],
-        ),
-        Misconception(
-            name="start_in_length",
-            says="the length counts the start symbol",
-            hint="Nobody had to write the start symbol. The length counts the words after it, the end "
-            "included.",
-            paper=PENALTY,
-            patch=[("length_penalty(length, alpha)", "length_penalty(length + 1, alpha)")],
-        ),
-        Misconception(
-            name="end_not_in_length",
-            says="the length does not count the end symbol",
-            hint="The end was written like any other word, and its log-probability is in the total. So it "
-            "counts.",
-            paper=PENALTY,
-            patch=[
-                (
-                    "length_penalty(length, alpha)",
-                    "length_penalty(length - ended.to(length.dtype), alpha)",
-                )
-            ],
-        ),
-        Misconception(
             name="worst_wins",
             says="the beam with the lowest score is handed back",
             hint="Scores are negative, and the best is the one nearest to zero: the largest.",
@@ -643,38 +699,6 @@ BEAM_SEARCH = Exercise(
             hint="One row a sentence, (B, T): pick the winner's with its index.",
             paper=BEAM,
             patch=_search_alone((_RESULT, "    return target[..., :longest]")),
-        ),
-        Misconception(
-            name="memory_in_wrong_rows",
-            says="the memory is repeated in another order than the beams",
-            hint="All beams of sentence 0 come first, then those of sentence 1: `repeat_interleave`. Plain "
-            "`repeat` puts the sentences in turn, and beams read the memory of another sentence.",
-            paper=ATTENTION,
-            patch=[(_MEMORY, "model.encode(source, source_mask).repeat(beam, 1, 1)")],
-        ),
-        Misconception(
-            name="mask_in_wrong_rows",
-            says="the source mask is repeated in another order than the beams",
-            hint="The mask goes with the memory: all beams of sentence 0 first, `repeat_interleave`. As it "
-            "is, beams look at padding, or miss words.",
-            paper=ATTENTION,
-            patch=[(_MASK, "source_mask.expand(sentences, -1, -1).repeat(beam, 1, 1)")],
-        ),
-        Misconception(
-            name="source_mask_lost",
-            says="the decoder does not get the source mask, and looks at padding",
-            hint="Both halves need it: encode and decode.",
-            paper=ATTENTION,
-            patch=[("model.decode(memory, source_mask, ", "model.decode(memory, None, ")],
-        ),
-        Misconception(
-            name="no_causal_mask",
-            says="the decoder gets no target mask",
-            hint="In training no position saw what follows. Without the mask the earlier positions now do, "
-            "from the second layer on the last one reads their changed vectors, and the model is not the one "
-            "that was trained.",
-            paper=ATTENTION,
-            patch=[("target.flatten(0, 1), mask)", "target.flatten(0, 1), None)")],
         ),
         Misconception(
             name="first_position",
@@ -695,13 +719,6 @@ BEAM_SEARCH = Exercise(
             ),
         ),
         Misconception(
-            name="start_not_counted",
-            says="it writes max_length tokens and the start symbol besides",
-            hint="max_length counts the start as well: it is the most columns that may come back.",
-            paper=AUTOREGRESSIVE,
-            patch=[("target.shape[2] < max_length", "target.shape[2] <= max_length")],
-        ),
-        Misconception(
             name="start_left_out",
             says="the start symbol is cut off from what is handed back",
             hint="Each row begins with start_id, as with greedy_decode.",
@@ -720,14 +737,6 @@ BEAM_SEARCH = Exercise(
                     "    return best_target[:, :longest].masked_fill(behind, 0)",
                 )
             ),
-        ),
-        Misconception(
-            name="stays_in_training",
-            says="the model decodes in training mode, with dropout on",
-            hint="Dropout would cut connections at random, and each run would write something else. "
-            "evaluating(model) switches it off inside a `with`.",
-            paper="section 5.4: dropout is for training",
-            patch=[("with evaluating(model):", "with torch.no_grad():")],
         ),
         Misconception(
             name="keeps_gradients",

@@ -67,16 +67,11 @@ def _two_calls(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(training(_VOCAB)).call(candidate, (first, second))
 
 
-@probe("a model that has old gradients: they are cleared before the first ones are worked out")
-def _old_gradients(candidate: Candidate, draw: Draw) -> Reply:
-    batch = (_micro_batch(draw, (2, 3)),)
-    return candidate.make(training(_VOCAB, old_gradients=True)).call(candidate, (batch,))
-
-
-@probe("a model that comes in evaluation mode is trained in training mode all the same")
-def _from_evaluation(candidate: Candidate, draw: Draw) -> Reply:
+@probe("a model that comes in evaluation mode, and with old gradients")
+def _from_elsewhere(candidate: Candidate, draw: Draw) -> Reply:
     batch = (_micro_batch(draw, (3, 2)),)
-    return candidate.make(training(_VOCAB, mode="evaluation")).call(candidate, (batch,))
+    fixture = training(_VOCAB, mode="evaluation", old_gradients=True)
+    return candidate.make(fixture).call(candidate, (batch,))
 
 
 @probe("padding is token 5 here, as the loss says, and token 0 is a word like any other")
@@ -117,8 +112,7 @@ TRAIN_STEP = Exercise(
         _one_piece,
         _three_pieces,
         _two_calls,
-        _old_gradients,
-        _from_evaluation,
+        _from_elsewhere,
         _other_padding,
     ),
     misconceptions=(

@@ -65,7 +65,7 @@ UNRELATED = {
         _search(lambda ids: ids.flip(0)),
         _search(lambda ids: ids + 1),
         _search(lambda ids: (ids, None)),
-        _with(alpha=0.0),
+        _with(alpha=3.0),
         _with(beam=5),
         _with(max_length=5),
         _half_the_beam,

@@ -99,7 +99,7 @@ def beam_ranked_by_score(model, memory, mask, beam, max_length, start_id, end_id
 
 @_sentence_by_sentence
 def beam_with_a_pool(model, memory, mask, beam, max_length, start_id, end_id, alpha):
-    """What has ended is put aside and its place given away; it stops when as many have ended as there are beams."""
+    """What has ended is put aside and its place given away; it stops when there are enough of them."""
     live, pool = [_Beginning([start_id])], []
     for _ in range(max_length - 1):
         found = _continuations(model, memory, mask, live, end_id)

@@ -1,0 +1,48 @@
+"""How long a check takes to answer: `python -m tests.benchmarks.checks`.
+
+Each time is that of a fresh notebook: nothing of the exercise has been found out before. The slowest answer is
+to something wrong that no known mistake explains, since all mistakes and pairs are tried.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from course_lib.checks.engine import examine
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.local_holder import LocalHolder
+from tests.checks.kill_matrix import exercises
+from tests.checks.test_kill_matrix import UNRELATED
+
+
+def slowest(exercise: Exercise, candidates: Iterable[Callable[..., Any]]) -> float:
+    """Give the seconds of the slowest answer."""
+    times = []
+    for found in candidates:
+        exercise.outcomes.clear()
+        began = time.perf_counter()
+        examine(exercise, LocalHolder(found), "practice")
+        times.append(time.perf_counter() - began)
+    return max(times)
+
+
+def main() -> None:
+    """Print a line for each exercise."""
+    console = Console(highlight=False)
+    examine(exercises()[0], LocalHolder(exercises()[0].reference), "practice")  # what torch does but once
+    table = Table(title=f"Seconds until a check answers; threads: {torch.get_num_threads()}")
+    for column in ("exercise", "right", "known mistake", "unknown mistake"):
+        table.add_column(column, justify="left" if column == "exercise" else "right")
+    for exercise in exercises():
+        known = [exercise.with_mistakes(mistake) for mistake in exercise.misconceptions]
+        groups = ([exercise.reference], known, UNRELATED[exercise.name])
+        table.add_row(exercise.name, *(f"{slowest(exercise, group):.2f}" for group in groups))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""How long each lesson's solution notebook takes from start to end: `python -m tests.benchmarks.lessons`."""
+
+import os
+import time
+
+import nbformat
+from nbclient import NotebookClient
+from rich.console import Console
+from rich.table import Table
+
+from autograder.build import COURSE, SOURCES
+from autograder.freshness import refresh
+from autograder.manifest import load_manifest
+
+
+def main() -> None:
+    """Print a line for each lesson, and the sum."""
+    if problems := refresh(COURSE):
+        raise SystemExit("\n".join(problems))
+    table = Table(title=f"Seconds for a solution notebook; {os.cpu_count()} cores")
+    table.add_column("lesson")
+    table.add_column("seconds", justify="right")
+    total = 0.0
+    for lesson in load_manifest(COURSE).lesson:
+        folder = COURSE / SOURCES / lesson.name
+        notebook = nbformat.read(folder / f"{lesson.name}.ipynb", as_version=4)
+        began = time.perf_counter()
+        NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}}).execute()
+        seconds = time.perf_counter() - began
+        total += seconds
+        table.add_row(lesson.name, f"{seconds:.1f}")
+    table.add_row("all", f"{total:.1f}")
+    Console(highlight=False).print(table)
+
+
+if __name__ == "__main__":
+    main()
