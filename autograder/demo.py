@@ -18,12 +18,9 @@ from rich.table import Table
 
 from autograder.build import COURSE
 from autograder.errors import CourseError
-from autograder.example_class import Submission, hand_in
+from autograder.example_class import Submission, example_lesson, hand_in
 from autograder.feedback import CHECK_ERROR
 from autograder.manifest import SOURCES, Lesson, load_manifest
-
-#: The lesson that the class has worked on, by its place in the manifest.
-LESSON = 0
 
 #: What a check prints in front of a verdict that is not "right".
 NOT_RIGHT = ("✗", "○")
@@ -70,7 +67,7 @@ def play_class(console: Console, course: Path, into: Path) -> None:
     Raises StepFailedError where one of them fails.
     """
     copy_course(course, into)
-    lesson = load_manifest(into).lesson[LESSON]
+    lesson = example_lesson(load_manifest(into))
     desk = into / "autograder"
 
     console.rule(f"[bold]A class does lesson {lesson.name}")
@@ -123,10 +120,13 @@ def _step(console: Console, folder: Path, *command: str, speaks: bool = False) -
     own_gradebook = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
     start = time.perf_counter()
     if speaks:
-        code, said = subprocess.run([program, *command[1:]], cwd=folder, check=False).returncode, ""
+        # What torchrun would set by itself, with a warning.
+        threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+        done = subprocess.run([program, *command[1:]], cwd=folder, check=False, env=os.environ | threads)
+        code, said = done.returncode, ""
     else:
         with console.status(f"{line} ..."):
-            done = subprocess.run(
+            graded = subprocess.run(
                 [program, *command[1:]],
                 cwd=folder,
                 check=False,
@@ -135,7 +135,7 @@ def _step(console: Console, folder: Path, *command: str, speaks: bool = False) -
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-        code, said = done.returncode, done.stdout
+        code, said = graded.returncode, graded.stdout
     if code != 0:
         console.print(said, markup=False, highlight=False)
         raise StepFailedError(line, code)

@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_solution
 
-from autograder.manifest import LESSONS, SOURCES, Exercise, Lesson
+from autograder.manifest import LESSONS, SOURCES, Exercise, Lesson, Manifest
 from course_lib.atomic_files import atomic_write_text
 from course_lib.checks import catalogue
 from course_lib.checks import exercise as checks
@@ -43,6 +43,11 @@ class Slip:
         entry = catalogue()[self.exercise.name]
         assert isinstance(entry, checks.Exercise)
         return entry.source_with(self.misconception)
+
+
+def example_lesson(manifest: Manifest) -> Lesson:
+    """Give the lesson that the class does: the first with several exercises, if there is one."""
+    return next((lesson for lesson in manifest.lesson if len(lesson.exercise) > 1), manifest.lesson[0])
 
 
 def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
@@ -83,9 +88,13 @@ def last_slip(lesson: Lesson) -> Slip:
     )
 
 
-def hand_in(course: Path, lesson: Lesson) -> list[Submission]:
-    """Write the class's notebooks to where nbgrader collects them, and give them."""
-    submissions = list(example_class(course, lesson))
+def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[Submission]:
+    """Write the class's notebooks, or `only` some students', to where nbgrader collects them; give them."""
+    submissions = [
+        submission
+        for submission in example_class(course, lesson)
+        if only is None or submission.student in only
+    ]
     for submission in submissions:
         folder = course / "autograder" / "submitted" / submission.student / lesson.name
         folder.mkdir(parents=True, exist_ok=True)

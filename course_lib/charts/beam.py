@@ -29,9 +29,9 @@ def beam_tree(
 ) -> Picture:
     """One row a step and one box for each beginning that was kept, the likeliest on the left.
 
-    `beginnings` gives for each of them, written as its words, its log-probability; lines lead from a beginning
-    to those that go on from it. `winner` is the sentence that was handed back; `end` is the word that ends one.
-    Raises ValueError where a beginning's own beginning is missing, a log-probability is not a number up to 0,
+    `beginnings` gives for each of them, written as its words, its log-probability; lines lead from a
+    beginning to those that go on from it. `winner` is the sentence that was handed back; `end` is the word
+    that ends one. Raises ValueError where a beginning's own beginning is missing, a log-probability is not a number up to 0,
     a step has more than 8 beginnings, or the winner is none of them.
     """
     totals = {tuple(words): float(total) for words, total in beginnings.items() if len(words)}
@@ -55,8 +55,8 @@ def beam_tree(
         title=alt.Title(
             title,
             subtitle=[
-                "A box: a beginning's newest word, and the log-probability of all its words so far.",
-                "Framed: the sentence that was handed back. Grey: a beginning that was dropped.",
+                "A box: the newest word of a beginning, and the log-probability of all its words.",
+                "Framed: the sentence that was handed back. Grey, with a cross: dropped.",
             ],
         ),
         description=f"{title} Handed back: {' '.join(best)}, with a log-probability of {totals[best]:.2f}. "
@@ -101,7 +101,9 @@ def _nodes(totals: Mapping[tuple[str, ...], float], best: tuple[str, ...], end: 
                     "place": place,
                     "word": words[-1],
                     "total": totals[words],
-                    "written": f"{words[-1]}  {totals[words]:.2f}".replace("-", "−"),
+                    "written": f"{words[-1]}  {totals[words]:.2f}{' ×' * (fate == 'dropped')}".replace(
+                        "-", "−"
+                    ),
                     "beginning": " ".join(words),
                     "fate": fate,
                     "what became of it": FATES[fate],
@@ -111,14 +113,14 @@ def _nodes(totals: Mapping[tuple[str, ...], float], best: tuple[str, ...], end: 
 
 
 def _links(nodes: pd.DataFrame) -> pd.DataFrame:
-    at = {row.words: row for row in nodes.itertuples()}
+    at = {node["words"]: node for node in nodes.to_dict("records")}
     links = [
         {
-            "x": at[words[:-1]].place,
-            "y": at[words[:-1]].bottom,
-            "x2": node.place,
-            "y2": node.top,
-            "fate": node.fate,
+            "x": at[words[:-1]]["place"],
+            "y": at[words[:-1]]["bottom"],
+            "x2": node["place"],
+            "y2": node["top"],
+            "fate": node["fate"],
         }
         for words, node in at.items()
         if len(words) > 1

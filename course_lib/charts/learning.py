@@ -40,7 +40,7 @@ def learning_curve(
     line = alt.Chart(table).mark_line(strokeWidth=2, color=CATEGORIES[0]).encode(x=x, y=y)
     touch = (
         alt.Chart(table)
-        .mark_point(size=60, opacity=0, filled=True)
+        .mark_point(size=60, opacity=0, filled=True, aria=False)
         .encode(x=x, y=y, tooltip=[alt.Tooltip("update:Q"), alt.Tooltip("loss:Q", format=".3f")])
     )
     now = alt.Chart(table.tail(1).assign(shown=[f"{losses[-1]:.2f}"])).encode(x=x, y=y).properties(height=280)

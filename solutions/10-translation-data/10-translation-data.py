@@ -94,7 +94,7 @@ def read_corpus() -> Corpus:
 
 corpus = read_corpus()
 german, english = corpus.train.german[:6000], corpus.train.english[:6000]
-for number in [4, 5, 30]:
+for number in [4, 5, 7]:
     print()
     print(german[number])
     print(english[number])
@@ -199,11 +199,11 @@ named_lines(
 )
 
 # %% [markdown]
-# The line ends at zero only because our captions come from a small dictionary, all of whose words occur in
-# training. People write otherwise. In 6,000 German captions of Multi30k there are 6,927 different words, and
-# 4,197 of them occur once. Even with all of them in the vocabulary, **7.3%** of the words of its validation
-# sentences are unknown: nearly one in each sentence. In English it is 3.6%. A translator that says `<unknown>`
-# once a sentence is of little use.
+# With the captions of the course the lines end at zero, but only because these come from a small dictionary,
+# all of whose words occur in training. People write otherwise. In 6,000 German captions of Multi30k there are
+# 6,927 different words, and 4,197 of them occur once. Even with all of them in the vocabulary, **7.3%** of the
+# words of its validation sentences are unknown: nearly one in each sentence. In English it is 3.6%. A
+# translator that says `<unknown>` once a sentence is of little use.
 #
 # Why is German worse?
 #

@@ -20,7 +20,7 @@ from small_course import cell_of
 
 from autograder.build import COURSE, released
 from autograder.demo import copy_course, first_verdict, score_table
-from autograder.example_class import Submission, hand_in, last_slip
+from autograder.example_class import Submission, example_lesson, hand_in, last_slip
 from autograder.feedback import CHECK_ERROR
 from autograder.manifest import Lesson, load_manifest
 from course_lib.checks import CheckError
@@ -32,7 +32,7 @@ ATTACK = (
 
 @dataclass(frozen=True)
 class GradedClass:
-    """A copy of the real course, in which a class has done the first lesson."""
+    """A copy of the real course, in which a class has done one lesson."""
 
     root: Path
     lesson: Lesson
@@ -63,7 +63,7 @@ class GradedClass:
 def graded(tmp_path_factory: pytest.TempPathFactory) -> GradedClass:
     root = tmp_path_factory.mktemp("graded") / "course"
     copy_course(COURSE, root)
-    [lesson, *_] = load_manifest(root).lesson
+    lesson = example_lesson(load_manifest(root))
     run(root, "generate_assignment", lesson.name)
     submissions = hand_in(root, lesson)
     submissions.append(hand_in_spoilt(root, lesson, submissions[0].notebook))

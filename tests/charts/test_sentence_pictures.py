@@ -1,0 +1,183 @@
+"""The pictures of lesson 10: lengths, merges, pieces, padding and batches."""
+
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+
+from course_lib.charts import (
+    Picture,
+    batch_tables,
+    length_histograms,
+    merge_steps,
+    padded_share,
+    sentence_pieces,
+)
+
+TextsOf = Callable[[Picture], list[str]]
+WORDS = ["hut", "gut"]
+SPELLINGS = [
+    [["h", "u", "t"], ["g", "u", "t"]],
+    [["h", "ut"], ["g", "ut"]],
+    [["hut"], ["g", "ut"]],
+]
+MERGES = [("u", "t"), ("h", "ut")]
+
+
+def _table() -> pd.DataFrame:
+    return pd.DataFrame(
+        {"plan": ["fixed", "buckets"], "real": [300, 300], "padding": [700, 20], "batches": [12, 1500]}
+    )
+
+
+def test_lengths_say_mean_and_longest(texts_of: TextsOf) -> None:
+    chart = length_histograms({"words": [2, 4, 4, 6], "pieces": [8, 9]}, title="How long are they?")
+    assert {"words", "mean 4.0, longest 6", "pieces", "mean 8.5, longest 9"} <= set(texts_of(chart))
+    assert chart.description == (
+        "How long are they? words: mean 4.0, longest 6; pieces: mean 8.5, longest 9."
+    )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ({}, "expected 1 to 6 names, got 0"),
+        ({str(name): [1] for name in range(7)}, "expected 1 to 6 names, got 7"),
+        ({"words": []}, r"lengths\['words'\]: expected lengths of 0 or more, got none"),
+        ({"words": [3, -1]}, r"lengths\['words'\]: expected lengths of 0 or more, got -1"),
+    ],
+)
+def test_bad_lengths(lengths: dict[str, list[int]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        length_histograms(lengths)
+
+
+@pytest.mark.parametrize(
+    ("start", "symbols", "line"),
+    [
+        (0, ["h", "u", "t", "g", "u", "t"], "no merge yet"),
+        (1, ["h", "ut", "g", "ut"], "merge 1: u + t"),
+        (2, ["hut", "g", "ut"], "merge 2: h + ut"),
+    ],
+)
+def test_a_step_shows_its_symbols(texts_of: TextsOf, start: int, symbols: list[str], line: str) -> None:
+    texts = texts_of(merge_steps(WORDS, SPELLINGS, MERGES, start=start))
+    for symbol in set(symbols) - set(WORDS):
+        assert texts.count(symbol) == symbols.count(symbol)
+    assert any(text.startswith(line) and f"({len(symbols)} symbols" in text for text in texts)
+
+
+def test_the_newest_symbol_has_a_colour_of_its_own() -> None:
+    data = merge_steps(WORDS, SPELLINGS, MERGES).to_dict()["datasets"].values()
+    boxes = next(rows for rows in data if rows and "symbol" in rows[0])
+    kinds = {(box["step"], box["symbol"]): box["kind"] for box in boxes}
+    assert kinds[1, "ut"] == "new"
+    assert kinds[2, "ut"] == "joined"
+    assert kinds[2, "hut"] == "new"
+    assert kinds[2, "g"] == "letter"
+
+
+def test_merges_are_told() -> None:
+    told = str(merge_steps(WORDS, SPELLINGS, MERGES).description)
+    assert "in this order: ut, hut. At the end: hut: hut; gut: g ut." in told
+
+
+@pytest.mark.parametrize(
+    ("words", "spellings", "merges", "start", "message"),
+    [
+        ([], SPELLINGS, MERGES, 0, "got 0 words and 2 merges"),
+        (WORDS, SPELLINGS, [], 0, "got 2 words and 0 merges"),
+        (WORDS, SPELLINGS[:2], MERGES, 0, "spellings: expected 3, .* got 2"),
+        (
+            ["hut", "mut"],
+            SPELLINGS,
+            MERGES,
+            0,
+            r"spellings\[0\]: expected symbols that make up \['hut', 'mut'\]",
+        ),
+        (WORDS, SPELLINGS, MERGES, 3, "start: expected 0 to 2, got 3"),
+    ],
+)
+def test_merges_that_do_not_fit(
+    words: list[str],
+    spellings: list[list[list[str]]],
+    merges: list[tuple[str, str]],
+    start: int,
+    message: str,
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        merge_steps(words, spellings, merges, start=start)
+
+
+def test_pieces_are_counted_and_unknown_ones_marked(texts_of: TextsOf) -> None:
+    cuts = {"words": [["ein"], ["Schneehut"]], "pieces": [["ein"], ["Schnee", "hut"]]}
+    chart = sentence_pieces(cuts, unknown=["Schneehut"])
+    texts = texts_of(chart)
+    assert {"Schneehut ?", "Schnee", "hut", "2 tokens", "3 tokens"} <= set(texts)
+    assert any("not in the vocabulary" in text for text in texts)
+    assert str(chart.description).endswith("words: ein Schneehut; pieces: ein Schnee+hut.")
+
+
+def test_pieces_stand_side_by_side_and_words_apart() -> None:
+    data = sentence_pieces({"cut": [["a", "b"], ["c"]]}).to_dict()["datasets"].values()
+    first, second, third = next(rows for rows in data if rows and "piece" in rows[0])
+    assert first["to"] == second["from"]
+    assert second["to"] < third["from"]
+
+
+def test_without_unknown_pieces_nothing_is_said_of_them(texts_of: TextsOf) -> None:
+    assert not any("vocabulary" in text for text in texts_of(sentence_pieces({"cut": [["a"]]})))
+
+
+@pytest.mark.parametrize("cuts", [{}, {"words": []}, {"words": [[]]}])
+def test_cuts_without_pieces(cuts: dict[str, list[list[str]]]) -> None:
+    with pytest.raises(ValueError, match="cuts: expected sentences with at least one piece"):
+        sentence_pieces(cuts)
+
+
+def test_padding_is_said_in_per_cent(texts_of: TextsOf) -> None:
+    chart = padded_share(_table(), title="How much is padding?")
+    assert {"70.0% padding, 12 batches", "6.2% padding, 1,500 batches"} <= set(texts_of(chart))
+    assert chart.description == (
+        "How much is padding? fixed: 70.0% padding, 12 batches; buckets: 6.2% padding, 1,500 batches."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop(columns="real"), r"missing \['real'\]"),
+        (lambda table: table.iloc[:0], "expected a row a plan"),
+        (lambda table: table.assign(padding=-1), "no number below 0"),
+        (lambda table: table.assign(real=0), "expected real tokens"),
+    ],
+)
+def test_bad_tables_of_plans(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^table: .*{message}"):
+        padded_share(change(_table()))
+
+
+def test_a_batch_says_its_tokens_and_its_padding(texts_of: TextsOf) -> None:
+    rows = [["<start>", "ein", "Hund", "<end>"], ["<start>", "ja", "<end>", "<pad>"]]
+    texts = texts_of(batch_tables({"source": rows}))
+    assert {"ein", "Hund", "×", "source: 2 rows of 4 tokens, 12% of it padding"} <= set(texts)
+    assert "<pad>" not in texts
+
+
+def test_a_wide_batch_is_drawn_without_words(texts_of: TextsOf) -> None:
+    texts = texts_of(batch_tables({"source": [["wort"] * 40, ["wort"] * 39 + ["<pad>"]]}))
+    assert "wort" not in texts
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({}, "expected at least one, got none"),
+        ({"source": []}, r"tables\['source'\]: expected rows of one length, got the lengths \[\]"),
+        ({"source": [["a"], ["a", "b"]]}, r"expected rows of one length, got the lengths \[1, 2\]"),
+        ({"source": [[], []]}, r"expected rows of one length, got the lengths \[0\]"),
+    ],
+)
+def test_bad_batches(tables: dict[str, list[list[str]]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        batch_tables(tables)

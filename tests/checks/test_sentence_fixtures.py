@@ -1,0 +1,147 @@
+"""The fixtures of lesson 10: lists go in, facts come out, and what is free makes no difference."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from course_lib.checks.candidate import Candidate
+from course_lib.checks.fixtures.sentences import batching, on_lists
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.reply import Raised, Returned
+from course_lib.translation.batches import token_batches
+
+LENGTHS = tuple(3 + (7 * place) % 38 for place in range(150))
+ALONE = tuple((place,) for place in range(150))
+
+
+def told(found: Callable[..., Any], *arguments: Any) -> Any:
+    student = Candidate(LocalHolder(found))
+    reply = student.make(on_lists(student)).call(*arguments)
+    return reply.value if isinstance(reply, Returned) else reply
+
+
+def facts(found: Callable[..., Any], lengths: tuple[int, ...] = LENGTHS, budget: int = 200) -> Any:
+    student = Candidate(LocalHolder(found))
+    reply = student.make(batching(student, packed=len(lengths) >= 100)).call(lengths, budget)
+    return reply.value if isinstance(reply, Returned) else reply
+
+
+def differing(
+    found: Callable[..., Any], lengths: tuple[int, ...] = LENGTHS, budget: int = 200
+) -> dict[str, str]:
+    right, given = facts(token_batches, lengths, budget), facts(found, lengths, budget)
+    assert right.keys() == given.keys()
+    return {name: given[name] for name in right if right[name] != given[name]}
+
+
+def test_tuples_arrive_as_lists() -> None:
+    kinds = told(
+        lambda pairs: [type(pairs).__name__, type(pairs[0][1]).__name__, pairs[0][0]], (((4, 5), (6,)),)
+    )
+    assert kinds == {"the result": ("list", "list", (4, 5)), "what it was given": "left alone"}
+
+
+def test_a_change_far_inside_is_seen() -> None:
+    assert told(lambda pairs: pairs[0][0].append(1), (((4, 5), (6,)),))["what it was given"] == "changed"
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.int64])
+def test_all_whole_numbers_are_alike(dtype: torch.dtype) -> None:
+    assert told(lambda: torch.tensor([[1, 2]], dtype=dtype))["the result"].dtype == torch.int64
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+def test_other_dtypes_stay(dtype: torch.dtype) -> None:
+    assert told(lambda: torch.ones(2, 2, dtype=dtype))["the result"].dtype == dtype
+
+
+@pytest.mark.parametrize("choose", [min, max])
+def test_the_smallest_of_nothing_is_one_error(choose: Callable[..., Any]) -> None:
+    error = told(lambda words: choose({}), ())
+    assert isinstance(error, Raised)
+    assert error.message == "the smallest or largest of nothing was asked for"
+    assert "choose({})" in error.line
+
+
+def test_other_errors_stay() -> None:
+    error = told(lambda words: int("x"), ())
+    assert isinstance(error, Raised)
+    assert "invalid literal" in error.message
+
+
+def test_the_order_of_batches_and_in_batches_is_free() -> None:
+    def turned(lengths: list[int], max_tokens: int) -> list[tuple[int, ...]]:
+        return [tuple(reversed(batch)) for batch in reversed(token_batches(lengths, max_tokens))]
+
+    assert differing(turned) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "fact"),
+    [
+        (lambda batches: batches[1:], "indices that no batch holds", "0, 6, 11, 17"),
+        (lambda batches: [*batches, [3]], "indices that are there more than once", "3"),
+        (lambda batches: [*batches, [150]], "indices that no sentence has", "150"),
+        (lambda batches: [*batches, []], "empty batches", "some"),
+        (
+            lambda batches: [[*batches[0], *batches[-1]], *batches[1:-1]],
+            "batches over the budget",
+            "1, the first",
+        ),
+        (lambda batches: ALONE, "the number of batches", "150, where the sorted plan has 18"),
+        (lambda batches: {0: [1]}, "what comes back", "dict"),
+        (lambda batches: [0, 1], "what comes back", "a list of other things"),
+        (lambda batches: [[0.0], [1.0]], "what comes back", "a list of other things"),
+    ],
+)
+def test_each_fault_is_told(change: Callable[[Any], Any], name: str, fact: str) -> None:
+    found = differing(lambda lengths, max_tokens: change(token_batches(lengths, max_tokens)))
+    assert found[name].startswith(fact)
+
+
+def test_padding_is_told_where_it_is_too_much() -> None:
+    def in_order(lengths: list[int], max_tokens: int) -> list[list[int]]:
+        return [list(range(start, start + 5)) for start in range(0, 150, 5)]
+
+    found = differing(in_order)
+    assert set(found) == {"the padded share"}
+    assert "where that of the sorted plan is" in found["the padded share"]
+
+
+def test_sorting_in_place_is_told() -> None:
+    def sort(lengths: list[int], max_tokens: int) -> list[list[int]]:
+        batches = token_batches(lengths, max_tokens)
+        lengths.sort()
+        return batches
+
+    assert differing(sort) == {"the lengths that it was given": "changed"}
+
+
+def _refuse(message: str) -> Callable[..., Any]:
+    def refuse(lengths: list[int], max_tokens: int) -> list[list[int]]:
+        raise RuntimeError(message)
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("found", "fact"),
+    [
+        (lambda lengths, max_tokens: [[0], [1], [2]], None),
+        (_refuse("the sentence at 1 is too long"), None),
+        (_refuse("some sentence has 57 tokens"), None),
+        (_refuse("too long"), "refused, and the error does not say which it is"),
+        (_refuse("number 157 of 10"), "refused, and the error does not say which it is"),
+        (lambda lengths, max_tokens: [[0], [2]], "nowhere"),
+        (lambda lengths, max_tokens: [[0, 1], [2]], "together with 1 more"),
+    ],
+)
+def test_a_sentence_over_the_budget(found: Callable[..., Any], fact: str | None) -> None:
+    expected = {} if fact is None else {"the sentence over the budget": fact}
+    assert differing(found, lengths=(3, 57, 4), budget=40) == expected
+
+
+def test_an_error_where_nothing_is_too_long_is_an_error() -> None:
+    assert isinstance(facts(_refuse("no"), lengths=(3, 4), budget=40), Raised)
