@@ -8,6 +8,7 @@ from course_lib.charts.aligned_shapes import aligned_shapes
 from course_lib.charts.architecture import architecture_map
 from course_lib.charts.attention import attention_heatmap
 from course_lib.charts.batch import batch_tables
+from course_lib.charts.beam import beam_tree
 from course_lib.charts.blocks import BLOCKS, Block, exercises_through
 from course_lib.charts.broadcast_tables import broadcast_tables
 from course_lib.charts.calibration import calibration_curves
@@ -48,6 +49,7 @@ __all__ = [
     "as_svg",
     "attention_heatmap",
     "attention_over_sentence",
+    "beam_tree",
     "batch_tables",
     "broadcast_tables",
     "calibration_curves",

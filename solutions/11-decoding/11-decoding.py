@@ -311,11 +311,10 @@ for (read, right), row in zip(pairs["test"], found, strict=False):
 
 
 # %% tags=["see"]
-def log_probability(model, source, ids):
+def log_probability(asked, source, ids):
     """The log-probability of each row of ids. What stands behind the end does not count."""
-    with evaluating(model):
-        mask = causal_mask(ids.shape[1] - 1)
-        logits = model(source, padding_mask(source, PAD), ids[:, :-1], mask)
+    with evaluating(asked):
+        logits = asked(source, padding_mask(source, PAD), ids[:, :-1], causal_mask(ids.shape[1] - 1))
     of_words = logits.log_softmax(dim=-1).gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
     return of_words.masked_fill(ids[:, :-1] == END, 0.0).sum(dim=1)
 
@@ -512,11 +511,11 @@ valid_source, valid_target = batch_of(pairs["validation"][:150])
 
 
 def validation_loss(state):
-    model = copy.deepcopy(translator)
-    model.load_state_dict(state)
+    judged = copy.deepcopy(translator)
+    judged.load_state_dict(state)
     decoder_input, labels = shift_target(valid_target)
-    with evaluating(model):
-        logits = model(
+    with evaluating(judged):
+        logits = judged(
             valid_source, padding_mask(valid_source, PAD), decoder_input, decoder_mask(decoder_input, PAD)
         )
         return sharp(logits, labels).item()

@@ -61,6 +61,10 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     "aligned_shapes": lambda: charts.aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)}),
     "broadcast_tables": lambda: charts.broadcast_tables([[1], [2]], [3, 4], [[3, 4], [6, 8]]),
     "batch_tables": lambda: charts.batch_tables({"source": [WORDS, [*WORDS[:3], "<pad>", "<pad>"]]}),
+    "beam_tree": lambda: charts.beam_tree(
+        {("the",): -0.5, ("a",): -1.0, ("the", "dog"): -1.5, ("the", "dog", "</s>"): -1.6},
+        ["the", "dog", "</s>"],
+    ),
     "calibration_curves": lambda: charts.calibration_curves(
         pd.DataFrame({"model": "plain", "confidence": [0.8] * 30, "right": [True, False, True] * 10})
     ),
