@@ -31,8 +31,8 @@ def beam_tree(
 
     `beginnings` gives for each of them, written as its words, its log-probability; lines lead from a
     beginning to those that go on from it. `winner` is the sentence that was handed back; `end` is the word
-    that ends one. Raises ValueError where a beginning's own beginning is missing, a log-probability is not a number up to 0,
-    a step has more than 8 beginnings, or the winner is none of them.
+    that ends one. Raises ValueError where a beginning's own beginning is missing, a log-probability is not a
+    number up to 0, a step has more than 8 beginnings, or the winner is none of them.
     """
     totals = {tuple(words): float(total) for words, total in beginnings.items() if len(words)}
     best = tuple(winner)

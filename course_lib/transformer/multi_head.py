@@ -27,7 +27,8 @@ class MultiHeadAttention(nn.Module):
     """Attend with several heads at once, each in its own projection of the input.
 
     Section 3.2.2. `attention` is the function that each head runs: it takes `(query, key, value, mask,
-    dropout)` and gives `(output, weights)`. Dropout falls on the weights only.
+    dropout)` and gives `(output, weights)`. Dropout falls on the weights only. Holds `query_projection`,
+    `key_projection`, `value_projection` and `output_projection`: each an `nn.Linear` with a bias.
     """
 
     def __init__(

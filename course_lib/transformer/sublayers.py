@@ -11,7 +11,7 @@ class LayerNorm(nn.Module):
     """Give each position mean 0 and variance 1 over its features, then a learned scale and shift.
 
     Ba, Kiros and Hinton 2016 (arXiv 1607.06450), equation 4, as cited in section 3.1: the variance is the
-    biased one (divided by D), and eps stands inside the root.
+    biased one (divided by D), and eps stands inside the root. Holds `scale` and `shift`, each of shape (D,).
     """
 
     def __init__(self, d_model: int, eps: float = 1e-6) -> None:
@@ -27,7 +27,10 @@ class LayerNorm(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """The same two-layer network at every position: section 3.3, equation 2; dropout between the layers."""
+    """The same two-layer network at every position: section 3.3, equation 2; dropout between the layers.
+
+    Holds `inner` and `outer`, each an `nn.Linear` with a bias.
+    """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.1) -> None:
         super().__init__()
@@ -44,7 +47,7 @@ class SublayerConnection(nn.Module):
     """A residual connection around a sublayer, with dropout on the sublayer's output and layer normalisation.
 
     Section 3.1 and 5.4, "post-norm": norm(x + dropout(sublayer(x))). With `norm_first`, "pre-norm" as in
-    Xiong et al. 2020 (arXiv 2002.04745): x + dropout(sublayer(norm(x))).
+    Xiong et al. 2020 (arXiv 2002.04745): x + dropout(sublayer(norm(x))). Holds `norm`, a `LayerNorm`.
     """
 
     def __init__(self, d_model: int, dropout: float = 0.1, norm_first: bool = False) -> None:

@@ -243,7 +243,7 @@ spelled = list(english)
 
 
 def batch_of(chosen):
-    ids = [([german[word] for word in source], [english[word] for word in target]) for source, target in chosen]
+    ids = [([german[word] for word in reads], [english[word] for word in writes]) for reads, writes in chosen]
     return collate(ids, PAD, START, END, max_length=32)
 
 
@@ -381,12 +381,13 @@ right_length = ((target != PAD).sum() - 2 * len(some)).item() / len(some)
 
 def tried(model, beam, alpha):
     ids = beam_search(model, source, padding_mask(source, PAD), beam, MAX_LENGTH, START, END, alpha)
+    bleu = corpus_bleu([text_of(row) for row in ids], [right], tokenize="none", force=True)
     return {
         "beam": beam,
         "alpha": alpha,
         "log-probability": round(log_probability(model, source, ids).mean().item(), 2),
         "words": round((ids[:, 1:] != END).sum(dim=1).float().mean().item(), 2),
-        "BLEU": round(corpus_bleu([text_of(row) for row in ids], [right], tokenize="none", force=True).score, 1),
+        "BLEU": round(bleu.score, 1),
     }
 
 
@@ -529,7 +530,7 @@ for place in range(count - 1, len(updates)):
     rows.append(("a single checkpoint", updates[place], validation_loss(last[-1])))
     rows.append((f"the average of {count}", updates[place], validation_loss(average_checkpoints(last))))
 
-print("at the end: one alone {:.3f}, the average {:.3f}".format(rows[-2][2], rows[-1][2]))
+print(f"at the end: one alone {rows[-2][2]:.3f}, the average {rows[-1][2]:.3f}")
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="update of the newest checkpoint",
@@ -573,7 +574,8 @@ pd.DataFrame(
 torch.manual_seed(0)
 state = checkpoints[360]
 shuffled = copy.deepcopy(state)
-for name in [name.removesuffix(".inner.weight") for name in state if name.endswith("feed_forward.inner.weight")]:
+networks = [name.removesuffix(".inner.weight") for name in state if name.endswith(".inner.weight")]
+for name in networks:
     order = torch.randperm(len(state[f"{name}.inner.weight"]))
     shuffled[f"{name}.inner.weight"] = state[f"{name}.inner.weight"][order]
     shuffled[f"{name}.inner.bias"] = state[f"{name}.inner.bias"][order]

@@ -74,6 +74,7 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     "features_in_heads": lambda: charts.features_in_heads({"cut": torch.arange(12).view(2, 3, 2)}, WORDS[:3]),
     "found_beside_expected": lambda: charts.found_beside_expected(_weights(16, 16), _weights(16, 16).T),
     "decoding_steps": lambda: charts.decoding_steps(_weights(4, 5), WORDS, [1, 0, 2, 4]),
+    "learning_curve": lambda: charts.learning_curve([2.5, 1.5, 1.0], 20, levels={"lowest": 0.5}),
     "loss_by_confidence": lambda: charts.loss_by_confidence(
         pd.DataFrame({"smoothing": 0.1, "confidence": [0.1, 0.9, 0.99], "loss": [2.3, 0.5, 0.6]})
     ),
@@ -114,6 +115,9 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     "softmax_saturation": lambda: charts.softmax_saturation(_draws()),
     "softmax_temperature": lambda: charts.softmax_temperature(torch.randn(5), WORDS),
     "target_distributions": lambda: charts.target_distributions(_weights(3, 5), WORDS[:3], WORDS),
+    "token_counts": lambda: charts.token_counts(
+        {"a mean": torch.ones(2, 3)}, torch.tensor([[True] * 3, [True, False, False]]), ["long", "short"]
+    ),
 }
 
 

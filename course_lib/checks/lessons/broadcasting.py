@@ -72,7 +72,7 @@ PAIRWISE_DIFFERENCES = Exercise(
     misconceptions=(
         Misconception(
             name="one_new_axis",
-            says="only one of the two has a new axis, so rows of different places meet",
+            says="only one of the two has a new axis, so numbers of different rows meet",
             hint="With (3, 3, 1) and (3, 3), at [b, i, j] stands x[b, i] - x[i, j]: numbers of different "
             "rows. Where sizes are equal nobody complains. Give both an axis, each at its own place.",
             paper=RULE,

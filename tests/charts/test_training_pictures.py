@@ -1,0 +1,142 @@
+"""The pictures of training: a curve that grows, a display that moves, and what each token counts."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from course_lib.charts import Picture, learning_curve, token_counts, watched
+from course_lib.charts import live as live_module
+
+TextsOf = Callable[[Picture], list[str]]
+
+COUNTS = {"over tokens": torch.ones(2, 3), "of means": torch.tensor([[0.75, 0.75, 0.75], [1.5, 1.5, 1.5]])}
+REAL = torch.tensor([[True, True, True], [True, True, False]])
+
+
+def test_the_curve_says_where_it_is(texts_of: TextsOf) -> None:
+    texts = texts_of(learning_curve([2.5, 1.75, 1.25], 40, levels={"lowest": 0.5}))
+    assert {"1.25", "lowest: 0.50", "The number is the loss of update 3."} <= set(texts)
+
+
+def test_the_axis_stands_still_while_the_curve_grows(texts_of: TextsOf) -> None:
+    ticks = [
+        {text for text in texts_of(learning_curve(losses, 40)) if text.isdigit()}
+        for losses in ([2.0], [2.0, 1.0, 0.5])
+    ]
+    assert ticks[0] == ticks[1]
+    assert "40" in ticks[0]
+
+
+def test_the_curve_is_told() -> None:
+    chart = learning_curve([2.5, 1.0], 9, levels={"lowest": 0.5}, title="It learns")
+    assert chart.description == "It learns. From 2.50 at update 1 to 1.00 at update 2; lowest: 0.50."
+
+
+@pytest.mark.parametrize(
+    ("losses", "levels", "message"),
+    [
+        ([], {}, "losses: expected 1 to 3 of them, one an update, got 0"),
+        ([1.0] * 4, {}, "got 4"),
+        ([math.nan], {}, "losses: expected finite numbers of 0 or more, got nan"),
+        ([-1.0], {}, "got -1.0"),
+        ([1.0], {"low": math.inf}, "levels: expected finite numbers of 0 or more, got inf"),
+    ],
+)
+def test_bad_losses(losses: list[float], levels: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        learning_curve(losses, 3, levels=levels)
+
+
+class _Display:
+    """Stands where the notebook would show something, and keeps all that is shown."""
+
+    shown: list[Any]
+
+    def __init__(self) -> None:
+        type(self).shown = []
+
+    def display(self, frame: Any) -> None:
+        self.shown.append(frame)
+
+    def update(self, frame: Any) -> None:
+        self.shown.append(frame)
+
+
+def test_the_bar_and_the_picture_move_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("IPython.display.DisplayHandle", _Display)
+    losses: list[float] = []
+    steps = []
+    for step in watched(5, lambda: learning_curve(losses, 5), every=2):
+        steps.append(step)
+        losses.append(1.0 / step)
+    assert steps == [1, 2, 3, 4, 5]
+    frames = _Display.shown
+    assert [repr(frame) for frame in frames] == ["0 of 5", "2 of 5", "4 of 5", "5 of 5"]
+    assert "<svg" not in frames[0]._repr_html_()
+    for frame, number in zip(frames[1:], ("0.50", "0.25", "0.20"), strict=True):
+        html = frame._repr_html_()
+        assert f'value="{frame.done}" max="5"' in html
+        assert f">{number}<" in html
+
+
+def test_where_there_is_no_notebook_a_line_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in watched(2, lambda: learning_curve([1.0], 2)):
+        pass
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == ["0 of 2", "2 of 2"]
+    assert printed.err == ""
+
+
+def test_a_loop_that_is_left_early_shows_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("IPython.display.DisplayHandle", _Display)
+    for step in watched(9, lambda: learning_curve([1.0], 9), every=1):
+        if step == 3:
+            break
+    assert repr(_Display.shown[-1]) == "2 of 9"
+
+
+@pytest.mark.parametrize(("steps", "every", "message"), [(0, 1, "steps: expected 1"), (3, 0, "every: .*0")])
+def test_bad_counts_of_steps(steps: int, every: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        watched(steps, lambda: learning_curve([1.0], 1), every=every)
+
+
+def test_the_display_needs_no_notebook_to_be_imported() -> None:
+    assert not hasattr(live_module, "DisplayHandle")
+
+
+def test_each_token_says_what_it_counts(texts_of: TextsOf) -> None:
+    texts = texts_of(token_counts(COUNTS, REAL, ["long", "short"]))
+    assert texts.count("1") >= 5
+    assert texts.count("0.8") == 3
+    assert texts.count("1.5") >= 2
+    assert texts.count("×") == 2
+    assert {"over tokens", "of means", "long", "short"} <= set(texts)
+
+
+def test_padding_is_only_explained_where_there_is_some(texts_of: TextsOf) -> None:
+    texts = texts_of(token_counts(COUNTS, torch.ones(2, 3, dtype=torch.bool), ["a", "b"]))
+    assert not any("padding" in text for text in texts)
+
+
+def test_what_tokens_count_is_told() -> None:
+    told = str(token_counts(COUNTS, REAL, ["long", "short"]).description)
+    assert "of means: a token of long 0.75, short 1.50." in told
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({}, "expected 1 to 3 panels, got 0"),
+        ({"one": torch.ones(2, 3), "other": torch.ones(2, 4)}, r"other: expected the shape \(2, 3\)"),
+        ({"one": -torch.ones(2, 3)}, "one: expected finite numbers of 0 or more"),
+        ({"one": torch.ones(3)}, "one: expected 2 axes"),
+        ({"one": torch.ones(3, 3)}, "mask: expected a shape that stretches"),
+    ],
+)
+def test_bad_counts(counts: dict[str, torch.Tensor], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        token_counts(counts, REAL, ["long", "short"])
