@@ -12,10 +12,12 @@ from course_lib.charts.beam import beam_tree
 from course_lib.charts.blocks import BLOCKS, Block, exercises_through
 from course_lib.charts.broadcast_tables import broadcast_tables
 from course_lib.charts.calibration import calibration_curves
+from course_lib.charts.clocks import clock_hands
 from course_lib.charts.comparison import found_beside_expected
 from course_lib.charts.confidence import loss_by_confidence
 from course_lib.charts.costs import layer_costs
 from course_lib.charts.decoding import decoding_steps
+from course_lib.charts.fields import number_field
 from course_lib.charts.head_costs import cost_of_heads
 from course_lib.charts.leak_probe import leak_probe
 from course_lib.charts.learning import learning_curve
@@ -39,6 +41,7 @@ from course_lib.charts.spread import score_spread
 from course_lib.charts.temperature import softmax_temperature
 from course_lib.charts.theme import Picture, as_svg, show_offline
 from course_lib.charts.token_counts import token_counts
+from course_lib.charts.waves import position_waves
 
 __all__ = [
     "BLOCKS",
@@ -53,6 +56,7 @@ __all__ = [
     "beam_tree",
     "broadcast_tables",
     "calibration_curves",
+    "clock_hands",
     "cost_of_heads",
     "decoding_steps",
     "exercises_through",
@@ -68,8 +72,10 @@ __all__ = [
     "merge_steps",
     "named_lines",
     "normalisation_effect",
+    "number_field",
     "padded_share",
     "parameters_by_part",
+    "position_waves",
     "schedule_curves",
     "score_spread",
     "sentence_pieces",

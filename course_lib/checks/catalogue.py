@@ -9,6 +9,7 @@ from course_lib.checks.lessons import (
     label_smoothing,
     masks,
     multi_head,
+    positions,
     schedule,
     sublayers,
     the_transformer,
@@ -22,6 +23,7 @@ _LESSONS = (
     multi_head,
     sublayers,
     masks,
+    positions,
     the_transformer,
     schedule,
     label_smoothing,
@@ -33,7 +35,10 @@ _LESSONS = (
 @cache
 def catalogue() -> dict[str, Exercise | Prediction]:
     """Give every exercise and prediction of the course by its name, in the order of the lessons."""
-    return {entry.name: entry for lesson in _LESSONS for entry in lesson.CATALOGUE}
+    entries = [entry for lesson in _LESSONS for entry in lesson.CATALOGUE]
+    by_name = {entry.name: entry for entry in entries}
+    assert len(by_name) == len(entries), "two exercises or predictions of the course have the same name"
+    return by_name
 
 
 def find(name: str) -> Exercise | Prediction:

@@ -356,11 +356,11 @@ shape_flow(
 # The paper trains on English and German with one joint vocabulary of 37,000 word pieces, and ties three matrices into
 # one (we come to that in a moment): both embedding tables and the generator.
 
-# %% predict="predict_parameters"
+# %% predict="predict_base_model"
 # How many parameters has this model in all, in MILLIONS? Within five per cent is near enough. You may count:
 # a layer of the encoder has 3.15 million, and the one matrix of the words is counted once.
 
-# %% check="predict_parameters"
+# %% check="predict_base_model"
 
 # %% [markdown]
 # ### See it: parameters by part

@@ -54,6 +54,12 @@ def _lines() -> pd.DataFrame:
     )
 
 
+def _hands() -> torch.Tensor:
+    """Two hands on circles, one slower than the other: a sine and a cosine for each."""
+    angle = torch.arange(12.0).unsqueeze(1) * torch.tensor([1.0, 0.3])
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+
+
 EXAMPLES: dict[str, Callable[[], Picture]] = {
     "architecture_map": lambda: charts.architecture_map(["attention_scores"], current="attention_weights"),
     "attention_heatmap": lambda: charts.attention_heatmap(_weights(5, 5), WORDS, WORDS),
@@ -68,6 +74,7 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     "calibration_curves": lambda: charts.calibration_curves(
         pd.DataFrame({"model": "plain", "confidence": [0.8] * 30, "right": [True, False, True] * 10})
     ),
+    "clock_hands": lambda: charts.clock_hands(_hands(), [0, 1], 2),
     "cost_of_heads": lambda: charts.cost_of_heads(
         pd.DataFrame({"heads": [1, 2], "parameters": [80, 80], "multiplications": [9, 9], "weights": [4, 8]})
     ),
@@ -83,6 +90,7 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     "mask_effect": lambda: charts.mask_effect(
         torch.randn(5, 5), torch.ones(5, 5, dtype=torch.bool), _weights(5, 5)
     ),
+    "position_waves": lambda: charts.position_waves(_hands(), [0, 1]),
     "schedule_curves": lambda: charts.schedule_curves(
         pd.DataFrame({"schedule": "base", "step": [1, 2, 3], "rate": [0.1, 0.2, 0.15]})
     ),
@@ -99,6 +107,9 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     ),
     "padded_share": lambda: charts.padded_share(
         pd.DataFrame({"plan": ["plain"], "real": [800], "padding": [200], "batches": [10]})
+    ),
+    "number_field": lambda: charts.number_field(
+        torch.randn(20, 30), rows="position", columns="column", title="What stands in the table?"
     ),
     "parameters_by_part": lambda: charts.parameters_by_part(
         pd.DataFrame({"model": "base", "part": ["attention", "words"], "parameters": [5_000_000, 9_000]})

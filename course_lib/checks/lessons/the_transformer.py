@@ -1515,7 +1515,7 @@ PREDICT_FEED_FORWARD = Prediction(
 )
 
 PREDICT_PARAMETERS = Prediction(
-    name="predict_parameters",
+    name="predict_base_model",
     answer=63.1,
     tolerance=0.05,
     hint="Add up three things, in millions: the one shared matrix of 37,000 rows and 512 columns; six "

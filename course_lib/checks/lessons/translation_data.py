@@ -33,8 +33,9 @@ def _told(
     result = reply.value["the result"]
     facts = {"what comes back": kind, "what it was given": reply.value["what it was given"]}
     if not is_so(result):
-        other = {dict: "a dict of other things", tuple: "a list of other things"}
-        return facts | {"what comes back": other.get(type(result), describe(result)), "facts": {}}
+        other = "a dict of other things" if isinstance(result, dict) else describe(result)
+        other = "a list of other things" if isinstance(result, tuple) else other
+        return facts | {"what comes back": other, "facts": {}}
     return facts | {"facts": tell(result)}
 
 

@@ -1,0 +1,131 @@
+"""Fixtures of lesson 05: how a table starts, what happens past max_length, and what stays behind."""
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.checks.candidate import Candidate
+from course_lib.checks.fixtures.devices import left_behind
+from course_lib.checks.fixtures.positions import past_max_length, start_of
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.reply import Returned
+from course_lib.transformer import PositionalEncoding, sinusoids
+
+
+def candidate(found: object) -> Candidate:
+    return Candidate(LocalHolder(found))
+
+
+def told(reply: object) -> object:
+    assert isinstance(reply, Returned)
+    return reply.value
+
+
+@pytest.mark.parametrize(
+    ("fill", "spread", "normal"),
+    [
+        (lambda weight: nn.init.normal_(weight, std=0.5), 0.5, True),
+        (lambda weight: nn.init.uniform_(weight, -0.5, 0.5), 0.5 / 3**0.5, False),
+    ],
+)
+def test_the_start_is_told_and_not_the_numbers(fill, spread, normal) -> None:
+    def build():
+        module = nn.Linear(100, 100)
+        fill(module.weight)
+        return module
+
+    student = candidate(build)
+    facts = told(student.make(start_of("weight")).call(student.build()))
+    assert facts["the standard deviation of the table"] == pytest.approx(spread, rel=0.03)
+    assert facts["«they are distributed normally»"] is normal
+    assert facts["«their mean is near 0»"] is True
+
+
+class Unguarded(PositionalEncoding):
+    def forward(self, x):
+        return x + self.table[: x.shape[1]]
+
+
+class Endless(PositionalEncoding):
+    def forward(self, x):
+        return x + sinusoids(*x.shape[1:])
+
+
+class InItsOwnWords(PositionalEncoding):
+    def forward(self, x):
+        raise RuntimeError("too long")
+
+
+class WrongFromTheStart(PositionalEncoding):
+    def forward(self, x):
+        return x + 1
+
+
+class Shortened(PositionalEncoding):
+    def forward(self, x):
+        return super().forward(x[:, : len(self.table)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "most", "starts"),
+    [
+        (PositionalEncoding, 6, 4, "right positions, or a clear error"),
+        (Endless, 6, 4, "right positions, or a clear error"),
+        (InItsOwnWords, 6, 4, "right positions, or a clear error"),
+        (WrongFromTheStart, 6, 4, "right positions, or a clear error"),  # for other probes to report
+        (Unguarded, 6, 4, "an error of torch about sizes"),
+        (Unguarded, 3, 1, "wrong positions, and no error"),
+        (Shortened, 6, 4, "a result of another shape"),
+    ],
+)
+def test_what_happens_past_max_length(kind, words, most, starts) -> None:
+    student = candidate(kind)
+    reply = student.make(past_max_length()).call(student.build(6, 0.0, most), torch.zeros(2, words, 6), most)
+    assert told(reply).startswith(starts)
+
+
+class Plain(nn.Module):
+    """A plain tensor, and a way to bring it along or not."""
+
+    def __init__(self, bring):
+        super().__init__()
+        self.bring, self.numbers = bring, torch.ones(3)
+
+    def forward(self, x):
+        return x + self.bring(self.numbers, x)
+
+
+class Buffered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("numbers", torch.ones(3), persistent=False)
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        return x * self.weight + self.numbers[:3].clone()
+
+
+@pytest.mark.parametrize(
+    ("bring", "behind"),
+    [
+        (lambda numbers, x: numbers, True),
+        (lambda numbers, x: numbers.to(x.dtype), True),
+        (lambda numbers, x: torch.arange(3), True),
+        (lambda numbers, x: numbers[[0, 1, 2]] * 2, True),
+        (lambda numbers, x: numbers.to(x), False),
+        (lambda numbers, x: numbers.to(x.device), False),
+        (lambda numbers, x: numbers.type_as(x), False),
+        (lambda numbers, x: torch.arange(3, device=x.device).double(), False),
+        (lambda numbers, x: torch.div(x.new_ones(3), 2, rounding_mode="floor"), False),
+        (lambda numbers, x: torch.zeros_like(x).copy_(numbers), False),
+        (lambda numbers, x: torch.tensor(2.0), False),
+    ],
+)
+def test_what_stays_behind_is_told(bring, behind) -> None:
+    student = candidate(lambda: Plain(bring))
+    assert told(student.make(left_behind()).call(student.build(), torch.zeros(2, 3))) is behind
+
+
+def test_buffers_and_parameters_go_along() -> None:
+    student = candidate(Buffered)
+    assert told(student.make(left_behind()).call(student.build(), torch.zeros(2, 3))) is False
