@@ -92,5 +92,5 @@ def _table(
 
 
 def _short(token: str, cell: float) -> str:
-    most = int(cell / 5.9)
+    most = int(cell / 6.4)
     return token if len(token) <= most else f"{token[: most - 1]}…"

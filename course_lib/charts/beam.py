@@ -60,7 +60,7 @@ def beam_tree(
             ],
         ),
         description=f"{title} Handed back: {' '.join(best)}, with a log-probability of {totals[best]:.2f}. "
-        f"{len(nodes)} beginnings in {len(best)} or more steps, of which {lost} were dropped.",
+        f"{len(nodes)} beginnings in {nodes['step'].max()} steps, of which {lost} were dropped.",
     )
 
 

@@ -40,8 +40,9 @@ def merge_steps(
     )
     pairs = ["no merge yet", *(f"merge {n}: {left} + {right}" for n, (left, right) in enumerate(merges, 1))]
     counts = [sum(map(len, spelling)) for spelling in spellings]
-    said = pd.DataFrame({"step": range(len(pairs)), "pair": pairs, "symbols": counts})
-    said["told"] = said["pair"] + "    (" + said["symbols"].astype(str) + " symbols in these words)"
+    said = pd.DataFrame(
+        {"step": range(len(pairs)), "pair": pairs, "told": [f"{count} symbols in all" for count in counts]}
+    )
     slider = alt.param(
         name=STEP,
         value=start,
@@ -133,10 +134,10 @@ def _drawn(
         .mark_text(align="right", color=QUIET_INK, dx=-8)
         .encode(x=alt.value(0), y="row:O", text="word:N")
     )
-    line = (
-        alt.Chart(said)
-        .transform_filter(now)
-        .mark_text(align="left", fontWeight="bold", fontSize=13)
-        .encode(x=alt.value(0), y=alt.value(height + 18), text="told:N")
+    # Short lines: the slider doesn't make room for longer ones.
+    line = alt.Chart(said).transform_filter(now).encode(x=alt.value(0))
+    pair = line.mark_text(align="left", fontWeight="bold", fontSize=13).encode(
+        y=alt.value(height + 16), text="pair:N"
     )
-    return alt.LayerChart(layer=[boxes, symbols, names, line], width=width, height=height)
+    told = line.mark_text(align="left", color=QUIET_INK).encode(y=alt.value(height + 34), text="told:N")
+    return alt.LayerChart(layer=[boxes, symbols, names, pair, told], width=width, height=height)

@@ -6,6 +6,7 @@ from course_lib.checks.exercise import Exercise, Prediction
 from course_lib.checks.lessons import (
     attention,
     broadcasting,
+    decoding,
     label_smoothing,
     masks,
     multi_head,
@@ -29,6 +30,7 @@ _LESSONS = (
     label_smoothing,
     training,
     translation_data,
+    decoding,
 )
 
 

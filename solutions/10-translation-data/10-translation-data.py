@@ -296,8 +296,8 @@ def spell(word: str, merges: Sequence[tuple[str, str]]) -> list[str]:
 # Six words and how often they occur. Drag the slider: characters grow into pieces, and frequent pieces into
 # whole words.
 #
-# **Change something:** give `schneehut` a count of 30 instead of 1. Put in a long word that you like. Why do
-# *rad* and *hut* become symbols so early?
+# **Change something:** give `schneehut` a count of 30 instead of 1. Put in a long word that you like. Why is
+# *hut* a symbol so early?
 
 # %% tags=["see"]
 counts = {"fahrrad": 8, "fahrradhelm": 5, "helm": 6, "hut": 9, "strohhut": 4, "schneehut": 1}

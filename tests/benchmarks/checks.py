@@ -1,6 +1,6 @@
 """How long a check takes to answer: `python -m tests.benchmarks.checks`.
 
-Each time is that of a fresh notebook: nothing of the exercise has been found out before. The slowest answer is
+Each time is that of a fresh notebook, where nothing of the exercise is known yet. The slowest answer is that
 to something wrong that no known mistake explains, since all mistakes and pairs are tried.
 """
 

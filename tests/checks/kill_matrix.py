@@ -16,6 +16,7 @@ from course_lib.checks.local_holder import LocalHolder
 from tests.checks.variants import (
     attention,
     broadcasting,
+    decoding,
     label_smoothing,
     masks,
     multi_head,
@@ -41,6 +42,7 @@ VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
     **label_smoothing.VARIANTS,
     **training.VARIANTS,
     **translation_data.VARIANTS,
+    **decoding.VARIANTS,
 }
 
 

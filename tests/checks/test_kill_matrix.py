@@ -12,6 +12,7 @@ from tests.checks.kill_matrix import FOLDER, VARIANTS, exercises, matrix
 from tests.checks.unrelated import (
     attention,
     broadcasting,
+    decoding,
     label_smoothing,
     masks,
     multi_head,
@@ -35,6 +36,7 @@ UNRELATED = {
     **label_smoothing.UNRELATED,
     **training.UNRELATED,
     **translation_data.UNRELATED,
+    **decoding.UNRELATED,
 }
 SEEDS = ["practice", "graded 1706", "another"]
 by_name = pytest.mark.parametrize("exercise", exercises(), ids=lambda exercise: exercise.name)

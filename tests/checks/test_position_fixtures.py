@@ -6,7 +6,7 @@ from torch import nn
 
 from course_lib.checks.candidate import Candidate
 from course_lib.checks.fixtures.devices import left_behind
-from course_lib.checks.fixtures.positions import past_max_length, start_of
+from course_lib.checks.fixtures.positions import fits, past_max_length, saves, start_of
 from course_lib.checks.local_holder import LocalHolder
 from course_lib.checks.reply import Returned
 from course_lib.transformer import PositionalEncoding, sinusoids
@@ -82,6 +82,20 @@ def test_what_happens_past_max_length(kind, words, most, starts) -> None:
     student = candidate(kind)
     reply = student.make(past_max_length()).call(student.build(6, 0.0, most), torch.zeros(2, words, 6), most)
     assert told(reply).startswith(starts)
+
+
+def test_what_is_saved_is_told_without_its_name() -> None:
+    student = candidate(nn.Linear)
+    look = student.make(saves())
+    assert told(look.call(student.build(3, 4), 12)) is True
+    assert told(look.call(student.build(3, 4), 13)) is False
+
+
+def test_whether_a_state_dict_fits_is_told_without_its_names() -> None:
+    student = candidate(nn.Linear)
+    look = student.make(fits())
+    assert told(look.call(student.build(3, 4), student.build(3, 4))) is True
+    assert told(look.call(student.build(3, 4), student.build(4, 3))) is False
 
 
 class Plain(nn.Module):

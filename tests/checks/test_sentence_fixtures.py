@@ -36,11 +36,10 @@ def differing(
     return {name: given[name] for name in right if right[name] != given[name]}
 
 
-def test_tuples_arrive_as_lists() -> None:
-    kinds = told(
-        lambda pairs: [type(pairs).__name__, type(pairs[0][1]).__name__, pairs[0][0]], (((4, 5), (6,)),)
-    )
-    assert kinds == {"the result": ("list", "list", (4, 5)), "what it was given": "left alone"}
+def test_tuples_arrive_as_lists_and_pairs_as_pairs() -> None:
+    kinds = told(lambda pairs: repr(pairs), (((4, 5), (6,)),))
+    assert kinds == {"the result": "[([4, 5], [6])]", "what it was given": "left alone"}
+    assert told(lambda words: repr(words), (("a",), ("b",)))["the result"] == "[['a'], ['b']]"
 
 
 def test_a_change_far_inside_is_seen() -> None:

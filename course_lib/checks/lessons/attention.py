@@ -77,7 +77,8 @@ ATTENTION_SCORES = Exercise(
         Misconception(
             name="not_scaled",
             says="the dot products are not divided by the root of d",
-            hint="A dot product of d random terms has a standard deviation of √d. Undivided, it pushes the softmax "
+            hint="A dot product of d random terms has a standard deviation of √d. Undivided, it pushes the "
+            "softmax "
             "to where it is flat and hardly any gradient comes back.",
             paper=SCORES,
             patch=[(" / math.sqrt(query.shape[-1])", "")],
@@ -85,7 +86,8 @@ ATTENTION_SCORES = Exercise(
         Misconception(
             name="scaled_by_d",
             says="the dot products are divided by d, not by its root",
-            hint="(Dividing both the query and the key by the root comes to the same.) The standard deviation of a dot product grows with the root of d. Divided by d itself, the scores "
+            hint="(Dividing both the query and the key by the root comes to the same.) The standard "
+            "deviation of a dot product grows with the root of d. Divided by d itself, the scores "
             "shrink as d grows, and all keys end up with about the same weight.",
             paper=SCORES,
             patch=[("math.sqrt(query.shape[-1])", "query.shape[-1]")],
@@ -93,14 +95,19 @@ ATTENTION_SCORES = Exercise(
         Misconception(
             name="multiplied_by_root",
             says="the dot products are multiplied by the root of d, where they should be divided",
-            hint="Large scores are the trouble that the root of d is there to cure. Multiplying makes them larger.",
+            hint=(
+                "Large scores are the trouble that the root of d is there to cure. Multiplying makes them "
+                "larger."
+            ),
             paper=SCORES,
             patch=[("/ math.sqrt", "* math.sqrt")],
         ),
         Misconception(
             name="scaled_by_queries",
             says="they are divided by the root of the number of queries, not of the number of features",
-            hint="d is how many terms each dot product sums, which is the size of the last axis of the query.",
+            hint=(
+                "d is how many terms each dot product sums, which is the size of the last axis of the query."
+            ),
             paper=SCORES,
             patch=[("query.shape[-1]", "query.shape[-2]")],
         ),
@@ -121,7 +128,8 @@ ATTENTION_SCORES = Exercise(
         Misconception(
             name="reshaped_keys",
             says="the keys are reshaped where they should be transposed",
-            hint="A reshape keeps the numbers in their order in memory and cuts the row elsewhere, so each column "
+            hint="A reshape keeps the numbers in their order in memory and cuts the row elsewhere, so each "
+            "column "
             "mixes features of several keys. Transposing swaps the axes.",
             paper=SCORES,
             patch=[
@@ -151,7 +159,10 @@ ATTENTION_SCORES = Exercise(
         Misconception(
             name="softmax_too_early",
             says="a softmax is already applied",
-            hint="The softmax belongs to the next exercise, after the mask. Scores may be any number, also below 0.",
+            hint=(
+                "The softmax belongs to the next exercise, after the mask. Scores may be any number, also "
+                "below 0."
+            ),
             paper=SCORES,
             patch=[
                 ("return query", "return (query"),
@@ -161,7 +172,10 @@ ATTENTION_SCORES = Exercise(
         Misconception(
             name="query_changed",
             says="the query is changed in place",
-            hint="`/=` and functions that end in _ write into the tensor that the caller handed in. Make a new one.",
+            hint=(
+                "`/=` and functions that end in _ write into the tensor that the caller handed in. Make a "
+                "new one."
+            ),
             paper=SCORES,
             patch=[
                 ("return query @", "query /= math.sqrt(query.shape[-1])\n    return query @"),
@@ -171,7 +185,10 @@ ATTENTION_SCORES = Exercise(
         Misconception(
             name="cast_to_float32",
             says="the scores are always float32",
-            hint="Results stand in the dtype of the inputs: training in bfloat16 and checking in float64 need that.",
+            hint=(
+                "Results stand in the dtype of the inputs: training in bfloat16 and checking in float64 "
+                "need that."
+            ),
             paper=SCORES,
             patch=[
                 (
@@ -274,7 +291,10 @@ ATTENTION_WEIGHTS = Exercise(
         Misconception(
             name="over_queries",
             says="the softmax runs over the queries, not over the keys",
-            hint="Each query spreads a weight of one over the keys, so each row sums to one: that is the last axis.",
+            hint=(
+                "Each query spreads a weight of one over the keys, so each row sums to one: that is the "
+                "last axis."
+            ),
             paper=WEIGHTS,
             patch=[
                 ("return scores.softmax(dim=-1)", "return scores.softmax(dim=-2)"),
@@ -294,7 +314,10 @@ ATTENTION_WEIGHTS = Exercise(
         Misconception(
             name="mask_ignored",
             says="the mask is ignored",
-            hint="Where the mask is False, the weight has to be zero, and the others have to share what it gave up.",
+            hint=(
+                "Where the mask is False, the weight has to be zero, and the others have to share what it "
+                "gave up."
+            ),
             paper=MASK,
             patch=[("if mask is None:", "if True:")],
         ),
@@ -328,14 +351,19 @@ ATTENTION_WEIGHTS = Exercise(
         Misconception(
             name="scores_times_mask",
             says="the scores are multiplied by the mask, which still gives forbidden keys weight",
-            hint="Multiplying makes forbidden scores 0, and exp(0) is 1. Only a very low score gets no weight.",
+            hint=(
+                "Multiplying makes forbidden scores 0, and exp(0) is 1. Only a very low score gets no weight."
+            ),
             paper=MASK,
             patch=[("scores.masked_fill(~mask, lowest)", "(scores * mask)")],
         ),
         Misconception(
             name="mask_added",
             says="the mask is added to the scores as zeros and ones",
-            hint="Adding 1 to a score only makes its key somewhat likelier. A forbidden key needs a very low score.",
+            hint=(
+                "Adding 1 to a score only makes its key somewhat likelier. A forbidden key needs a very "
+                "low score."
+            ),
             paper=MASK,
             patch=[
                 ("scores.masked_fill(~mask, lowest)", "(scores + mask)"),
@@ -353,7 +381,8 @@ ATTENTION_WEIGHTS = Exercise(
         Misconception(
             name="nan_hidden_forward",
             says="the output is right, but the gradient of a query that may look at nothing is NaN",
-            hint="NaN was made and then covered up: backwards it comes out again, since 0 times NaN is NaN. Do not "
+            hint="NaN was made and then covered up: backwards it comes out again, since 0 times NaN is "
+            "NaN. Do not "
             "make it: put in the lowest finite number, not minus infinity.",
             paper=MASK,
             patch=[
@@ -366,7 +395,8 @@ ATTENTION_WEIGHTS = Exercise(
         Misconception(
             name="empty_row_is_uniform",
             says="a query that may look at nothing looks at everything alike",
-            hint="Where all scores of a row are equally low, the softmax is uniform. Set forbidden weights to zero "
+            hint="Where all scores of a row are equally low, the softmax is uniform. Set forbidden weights "
+            "to zero "
             "after the softmax as well.",
             paper=MASK,
             patch=[(".masked_fill(~mask, 0.0)", "")],
@@ -401,7 +431,10 @@ ATTENTION_WEIGHTS = Exercise(
         Misconception(
             name="no_exponential",
             says="the scores are divided by their sum, without the exponential",
-            hint="Scores may be below zero, and their sum may be zero. The exponential makes all of them positive.",
+            hint=(
+                "Scores may be below zero, and their sum may be zero. The exponential makes all of them "
+                "positive."
+            ),
             paper=WEIGHTS,
             patch=[
                 ("return scores.softmax(dim=-1)", "return scores / scores.sum(dim=-1, keepdim=True)"),
@@ -430,14 +463,20 @@ ATTENTION_WEIGHTS = Exercise(
         Misconception(
             name="scores_changed",
             says="the scores are changed in place",
-            hint="`masked_fill_` writes into the tensor that the caller handed in; `masked_fill` makes a new one.",
+            hint=(
+                "`masked_fill_` writes into the tensor that the caller handed in; `masked_fill` makes a "
+                "new one."
+            ),
             paper=MASK,
             patch=[("scores.masked_fill(~mask, lowest)", "scores.masked_fill_(~mask, lowest)")],
         ),
         Misconception(
             name="cast_to_float32",
             says="the weights are always float32",
-            hint="Results stand in the dtype of the inputs: training in bfloat16 and checking in float64 need that.",
+            hint=(
+                "Results stand in the dtype of the inputs: training in bfloat16 and checking in float64 "
+                "need that."
+            ),
             paper=WEIGHTS,
             patch=[
                 ("return scores.softmax(dim=-1)", "return scores.softmax(dim=-1, dtype=torch.float32)"),
@@ -564,7 +603,10 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         Misconception(
             name="query_and_key_swapped",
             says="queries and keys have changed places",
-            hint="attention_scores takes the query first: its rows are the queries, and the output has their number.",
+            hint=(
+                "attention_scores takes the query first: its rows are the queries, and the output has "
+                "their number."
+            ),
             paper=SCORES,
             patch=[("attention_scores(query, key)", "attention_scores(key, query)")],
         ),
@@ -578,7 +620,9 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         Misconception(
             name="weights_transposed",
             says="the weights are transposed before they meet the values",
-            hint="A row of weights belongs to one query and runs over the keys, as do the rows of the values.",
+            hint=(
+                "A row of weights belongs to one query and runs over the keys, as do the rows of the values."
+            ),
             paper="section 3.2.1, equation 1: the product with V",
             patch=[("kept @ value", "kept.transpose(-2, -1) @ value")],
         ),
@@ -592,14 +636,19 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         Misconception(
             name="dropped_weights_returned",
             says="the weights handed back are those after dropout",
-            hint="They are for looking at, so each row has to sum to one still: hand back those before dropout.",
+            hint=(
+                "They are for looking at, so each row has to sum to one still: hand back those before "
+                "dropout."
+            ),
             paper=DROPOUT,
             patch=[("kept @ value, weights", "kept @ value, kept")],
         ),
         Misconception(
             name="dropout_on_output",
             says="dropout falls on the output, not on the weights",
-            hint="Here a whole key is dropped for a query. Dropout on a sublayer's output comes in lesson 03.",
+            hint=(
+                "Here a whole key is dropped for a query. Dropout on a sublayer's output comes in lesson 03."
+            ),
             paper=DROPOUT,
             patch=[
                 ("kept = weights if dropout is None else dropout(weights)", "kept = weights"),
@@ -615,7 +664,8 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
                 ("kept = weights if dropout is None else dropout(weights)", "kept = weights"),
                 (
                     "attention_scores(query, key), mask",
-                    "attention_scores(query, key) if dropout is None else dropout(attention_scores(query, key)), mask",
+                    "attention_scores(query, key) if dropout is None else "
+                    "dropout(attention_scores(query, key)), mask",
                 ),
             ],
         ),
@@ -675,7 +725,10 @@ PREDICT_SHARE = Prediction(
     name="predict_share",
     answer=0.5,
     tolerance=0.02,
-    hint="The softmax shares out a weight of one among the keys that are allowed, and equal scores get equal shares.",
+    hint=(
+        "The softmax shares out a weight of one among the keys that are allowed, and equal scores get "
+        "equal shares."
+    ),
     misconceptions=(
         WrongNumber(
             "mask_forgotten",

@@ -12,7 +12,7 @@ from torch import Tensor
 from course_lib.checks.candidate import Candidate
 from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
 from course_lib.checks.fixtures.devices import left_behind
-from course_lib.checks.fixtures.positions import past_max_length, start_of
+from course_lib.checks.fixtures.positions import fits, past_max_length, saves, start_of
 from course_lib.checks.probe import Draw, probe
 from course_lib.checks.reply import Raised, Reply, Returned
 from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding, sinusoids
@@ -137,15 +137,16 @@ SINUSOIDS = Exercise(
         Misconception(
             name="exponent_halved",
             says="the exponent is i / d_model, where 2i / d_model is meant",
-            hint="2i is the number of the sine's column: 0, 2, 4, and so on. Divided by d_model it runs from 0 to "
-            "nearly 1.",
+            hint="2i is the number of the sine's column: 0, 2, 4, and so on. Divided by d_model it runs "
+            "from 0 to nearly 1.",
             paper=WAVES,
             patch=[(_ANGLE, _ANGLE.replace("even_column", "even_column / 2"))],
         ),
         Misconception(
             name="power_multiplied",
             says="the position is multiplied by the power of 10000, not divided by it",
-            hint="Frequencies fall from column to column. With exp and log it is a minus sign that is missing.",
+            hint="Frequencies fall from column to column. With exp and log it is a minus sign that is "
+            "missing.",
             paper=WAVES,
             patch=[(_ANGLE, _ANGLE.replace("position /", "position *"))],
         ),
@@ -159,24 +160,24 @@ SINUSOIDS = Exercise(
         Misconception(
             name="left_in_float64",
             says="the table comes out in float64",
-            hint="To compute in float64 is wise. But the table is to be used in a model of float32: hand it back "
-            "with `.float()`, or write it into a tensor of float32.",
+            hint="To compute in float64 is wise. But the table is to be used in a model of float32: hand it "
+            "back with `.float()`, or write it into a tensor of float32.",
             paper="section 3.5, and the exercise's own words: in float32",
             patch=[(_EMPTY, "table = torch.empty(length, d_model, dtype=torch.float64)")],
         ),
         Misconception(
             name="batch_axis_in_front",
             says="it has an axis for the batch in front",
-            hint="The table is the same for every sentence: two axes, (length, d_model). It broadcasts against "
-            "a batch by itself.",
+            hint="The table is the same for every sentence: two axes, (length, d_model). It broadcasts "
+            "against a batch by itself.",
             paper=WAVES,
             patch=[(_TABLE, "return table.unsqueeze(0)")],
         ),
         Misconception(
             name="cosines_forgotten",
             says="the odd columns are sines as well",
-            hint="Column 2i + 1 is the cosine. With two sines of one angle, a pair is no point on a circle, and "
-            "many positions look alike.",
+            hint="Column 2i + 1 is the cosine. With two sines of one angle, a pair is no point on a circle, "
+            "and many positions look alike.",
             paper=WAVES,
             patch=_alone(sinusoids, (_COSINES, _COSINES.replace("cos", "sin"))),
         ),
@@ -205,21 +206,23 @@ SINUSOIDS = Exercise(
         Misconception(
             name="frequency_for_each_column",
             says="each cosine has a frequency of its own, not that of its sine",
-            hint="In both formulas the exponent is 2i / d_model, with the same i: columns 2i and 2i + 1 are sine "
-            "and cosine of one and the same angle. Only so a pair is a point on a circle.",
+            hint="In both formulas the exponent is 2i / d_model, with the same i: columns 2i and 2i + 1 are "
+            "sine and cosine of one and the same angle. Only so a pair is a point on a circle.",
             paper=WAVES,
             patch=_alone(
                 sinusoids,
                 (
                     _COSINES,
-                    "table[:, 1::2] = (position / 10000.0 ** ((even_column + 1) / d_model))[:, : d_model // 2].cos()",
+                    "own = position / 10000.0 ** ((even_column + 1) / d_model)\n"
+                    f"    {_COSINES.replace('angle', 'own')}",
                 ),
             ),
         ),
         Misconception(
             name="exponent_doubled",
             says="the exponent is twice as large as it should be",
-            hint="If you count columns 0, 2, 4, that is 2i already. Divided by d_model it runs from 0 to nearly 1.",
+            hint="If you count columns 0, 2, 4, that is 2i already. Divided by d_model it runs from 0 to "
+            "nearly 1.",
             paper=WAVES,
             patch=_alone(sinusoids, (_ANGLE, _ANGLE.replace("even_column", "2 * even_column"))),
         ),
@@ -233,8 +236,8 @@ SINUSOIDS = Exercise(
         Misconception(
             name="exponent_reaches_one",
             says="the frequencies are spread so that the last one is exactly 1/10000",
-            hint="Some libraries divide by the number of pairs less one. The paper divides 2i by d_model, so that "
-            "the last exponent stays a little below 1.",
+            hint="Some libraries divide by the number of pairs less one. The paper divides 2i by d_model, "
+            "so that the last exponent stays a little below 1.",
             paper=WAVES,
             patch=_alone(sinusoids, (_ANGLE, _ANGLE.replace("/ d_model", "/ max(d_model - 2, 1)"))),
         ),
@@ -255,8 +258,8 @@ SINUSOIDS = Exercise(
         Misconception(
             name="positions_as_shares",
             says="positions are divided by the length",
-            hint="Then a step to the next word means something else in each sentence. The position is the plain "
-            "number: 0, 1, 2, and so on.",
+            hint="Then a step to the next word means something else in each sentence. The position is the "
+            "plain number: 0, 1, 2, and so on.",
             paper=WAVES,
             patch=_alone(sinusoids, (_POSITION, f"{_POSITION} / length")),
         ),
@@ -385,16 +388,16 @@ TOKEN_EMBEDDING = Exercise(
         Misconception(
             name="not_scaled",
             says="the vectors are not multiplied by the root of d_model",
-            hint="The table starts with small numbers, so each vector has a length of about 1, and the vector of a "
-            "place is many times as long. The factor makes words about as large as places.",
+            hint="The table starts with small numbers, so each vector has a length of about 1, and the "
+            "vector of a place is many times as long. The factor makes words about as large as places.",
             paper=WORDS,
             patch=[(f" * {_ROOT}", "")],
         ),
         Misconception(
             name="scaled_by_d",
             says="the vectors are multiplied by d_model, not by its root",
-            hint="The numbers start with a standard deviation of 1 over the root of d_model. Times the root, that "
-            "is 1.",
+            hint="The numbers start with a standard deviation of 1 over the root of d_model. Times the "
+            "root, that is 1.",
             paper=WORDS,
             patch=[(_ROOT, "self.table.embedding_dim")],
         ),
@@ -408,31 +411,33 @@ TOKEN_EMBEDDING = Exercise(
         Misconception(
             name="start_left_alone",
             says="the table keeps the start of nn.Embedding, a standard deviation of 1",
-            hint="With that start and the factor, words would be as many times too large as the factor says. Give "
-            "`self.table.weight` to nn.init.normal_ with the right std.",
+            hint="With that start and the factor, words would be as many times too large as the factor "
+            "says. Give `self.table.weight` to nn.init.normal_ with the right std.",
             paper=START,
             patch=[(f"        {_NORMAL}\n", "")],
         ),
         Misconception(
             name="glorot_start",
             says="the table starts as Glorot and Bengio have it for matrices",
-            hint="That start makes the numbers smaller the more words there are, as if all words came in at once. "
-            "Only one row is looked up at a time. Places would drown the words.",
+            hint="That start makes the numbers smaller the more words there are, as if all words came in at "
+            "once. Only one row is looked up at a time. Places would drown the words.",
             paper=START,
             patch=[(_NORMAL, "nn.init.xavier_uniform_(self.table.weight)")],
         ),
         Misconception(
             name="variance_for_deviation",
-            says="the table starts with a standard deviation of 1 / d_model, which is meant to be its variance",
-            hint="`normal_` takes the standard deviation, the root of the variance: d_model to the power of -0.5.",
+            says="the table starts with a standard deviation of 1 / d_model, which is meant to be its "
+            "variance",
+            hint="`normal_` takes the standard deviation, the root of the variance: d_model to the power of "
+            "-0.5.",
             paper=START,
             patch=[(_NORMAL, _NORMAL.replace("d_model**-0.5", "1 / d_model"))],
         ),
         Misconception(
             name="padding_assumed",
             says="token 0 never learns, as if it were padding",
-            hint="Nobody told this class which token is padding. With `padding_idx` nn.Embedding gives that row no "
-            "gradient. Padding is hidden by masks, and left out of the loss.",
+            hint="Nobody told this class which token is padding. With `padding_idx` nn.Embedding gives that "
+            "row no gradient. Padding is hidden by masks, and left out of the loss.",
             paper=WORDS,
             patch=[(_NEW_TABLE, _NEW_TABLE.replace("d_model)", "d_model, padding_idx=0)"))],
         ),
@@ -453,8 +458,8 @@ TOKEN_EMBEDDING = Exercise(
         Misconception(
             name="uniform_start",
             says="the numbers of a new table are distributed evenly, not normally",
-            hint="Use nn.init.normal_. Even numbers between -a and a have a smaller standard deviation than a: a "
-            "over the root of 3.",
+            hint="Use nn.init.normal_. Even numbers between -a and a have a smaller standard deviation than "
+            "a: a over the root of 3.",
             paper=START,
             patch=_alone(
                 TokenEmbedding,
@@ -471,8 +476,8 @@ TOKEN_EMBEDDING = Exercise(
         Misconception(
             name="table_is_a_parameter",
             says="the table is a bare nn.Parameter, and others look for `table.weight`",
-            hint="Make `table` an nn.Embedding, whose numbers stand under the name `table.weight`. Lesson 06 shares "
-            "them with other layers by that name.",
+            hint="Make `table` an nn.Embedding, whose numbers stand under the name `table.weight`. Lesson "
+            "06 shares them with other layers by that name.",
             paper="the documentation of torch.nn.Embedding",
             patch=_alone(
                 TokenEmbedding,
@@ -485,8 +490,8 @@ TOKEN_EMBEDDING = Exercise(
         Misconception(
             name="table_scaled_in_place",
             says="each call enlarges the table itself",
-            hint="`*=` and `mul_` write into the table, which then grows from call to call. Multiply what was looked "
-            "up.",
+            hint="`*=` and `mul_` write into the table, which then grows from call to call. Multiply what "
+            "was looked up.",
             paper=WORDS,
             patch=_alone(
                 TokenEmbedding,
@@ -513,8 +518,8 @@ TOKEN_EMBEDDING = Exercise(
         Misconception(
             name="module_not_begun",
             says="`super().__init__()` is missing from __init__",
-            hint="A module keeps lists of its parameters and modules, and super().__init__() makes these lists. Call "
-            "it first.",
+            hint="A module keeps lists of its parameters and modules, and super().__init__() makes these "
+            "lists. Call it first.",
             paper=MODULE,
             patch=_alone(TokenEmbedding, ("super().__init__()", "pass")),
         ),
@@ -612,10 +617,8 @@ def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("the table is not in the state dict")
 def _sum_state(candidate: Candidate, draw: Draw) -> Any:
-    state = candidate.build(6, 0.0, 50).weights()
-    if not isinstance(state, Returned) or not isinstance(state.value, dict):
-        return state
-    return {"«an entry as large as the table»": any(entry.numel() >= 50 for entry in state.value.values())}
+    reply = candidate.make(saves()).call(candidate.build(6, 0.0, 50), 50)
+    return {"«an entry as large as the table»": reply}
 
 
 @probe("the positions go along when the module is moved to another device")
@@ -637,12 +640,9 @@ def _sum_gradient(candidate: Candidate, draw: Draw) -> Any:
 @probe("its state dict fits one with another max_length, and a deep copy gives the same")
 def _sum_copies(candidate: Candidate, draw: Draw) -> Any:
     layer, other, x = _built(candidate, 6, 0.0, 12), _built(candidate, 6, 0.0, 9), draw.normal(2, 5, 6)
-    state = layer.weights()
-    if not isinstance(state, Returned):
-        return state
-    taken = other.call(state.value, method="load_state_dict")
     return {
-        "the result of the other": _first_failure(taken, other.call(x)),
+        "«it fits»": candidate.make(fits()).call(layer, other),
+        "the result of the other": other.call(x),
         "the result of the copy": layer.copy().call(x),
     }
 
@@ -693,8 +693,9 @@ POSITIONAL_ENCODING = Exercise(
         Misconception(
             name="unclear_past_the_end",
             says="a sentence past max_length is not refused in clear words",
-            hint="Whoever reads torch's error about the sizes of tensors has no idea that max_length is meant. And "
-            "with a single row nothing is raised at all: it broadcasts. Raise a ValueError with both numbers.",
+            hint="Whoever reads torch's error about the sizes of tensors has no idea that max_length is "
+            "meant. And with a single row nothing is raised at all: it broadcasts. Raise a ValueError with "
+            "both numbers.",
             paper="the exercise's own words: raises ValueError past max_length",
             patch=[(_REFUSAL, "")],
         ),
@@ -722,7 +723,8 @@ POSITIONAL_ENCODING = Exercise(
         Misconception(
             name="dropout_hard_wired",
             says="the dropout that is handed in is ignored, and 0.1 is taken every time",
-            hint="0.1 is only what it is when nobody gives another. Hand the argument on: nn.Dropout(dropout).",
+            hint="0.1 is only what it is when nobody gives another. Hand the argument on: "
+            "nn.Dropout(dropout).",
             paper=DROPOUT,
             patch=[(_KEEP_DROPOUT, "self.dropout = nn.Dropout(0.1)")],
         ),
@@ -760,8 +762,8 @@ POSITIONAL_ENCODING = Exercise(
         Misconception(
             name="one_row_for_all",
             says="all words get the sinusoids of one position",
-            hint="`table[length]` is a single row, and broadcasts over all words. The colon makes a piece of it: "
-            "`table[:length]`.",
+            hint="`table[length]` is a single row, and broadcasts over all words. The colon makes a piece "
+            "of it: `table[:length]`.",
             paper=SUM,
             patch=_alone(PositionalEncoding, (_ROWS, "self.table[length]")),
         ),
@@ -775,8 +777,8 @@ POSITIONAL_ENCODING = Exercise(
         Misconception(
             name="along_the_batch",
             says="positions run along the batch, not along the sentence",
-            hint="In older code the length stands first. Here x is (batch, length, features): positions run along "
-            "axis 1.",
+            hint="In older code the length stands first. Here x is (batch, length, features): positions run "
+            "along axis 1.",
             paper=SUM,
             patch=_alone(PositionalEncoding, (_ROWS, "self.table[: x.shape[0]].unsqueeze(1)")),
         ),
@@ -790,8 +792,8 @@ POSITIONAL_ENCODING = Exercise(
         Misconception(
             name="learned_positions",
             says="the positions are learned, not made of sinusoids",
-            hint="The paper tried that too, with nearly the same results (table 3, row E), and took the sinusoids. "
-            "Add the table that `sinusoids` makes.",
+            hint="The paper tried that too, with nearly the same results (table 3, row E), and took the "
+            "sinusoids. Add the table that `sinusoids` makes.",
             paper=SUM,
             patch=_alone(
                 PositionalEncoding,
@@ -802,7 +804,8 @@ POSITIONAL_ENCODING = Exercise(
         Misconception(
             name="table_is_trained",
             says="the table is a parameter, so it is trained and saved",
-            hint="The sinusoids are to stay as they are. What belongs to a module but is not learned is a buffer.",
+            hint="The sinusoids are to stay as they are. What belongs to a module but is not learned is a "
+            "buffer.",
             paper=BUFFER,
             patch=_alone(
                 PositionalEncoding,
@@ -813,15 +816,16 @@ POSITIONAL_ENCODING = Exercise(
         Misconception(
             name="table_left_behind",
             says="the table is a plain tensor, which stays behind when the module moves to a GPU",
-            hint="`model.to(device)` moves parameters and buffers. A plain tensor in an attribute stays where it was "
-            "made, and the sum of tensors on two devices fails.",
+            hint="`model.to(device)` moves parameters and buffers. A plain tensor in an attribute stays "
+            "where it was made, and the sum of tensors on two devices fails.",
             paper=BUFFER,
             patch=_alone(PositionalEncoding, (_BUFFER, "self.table = sinusoids(max_length, d_model)")),
         ),
         Misconception(
             name="max_length_ignored",
             says="the table has 5000 rows, whatever max_length is",
-            hint="5000 is only what max_length is when nobody gives another. Hand the argument on to `sinusoids`.",
+            hint="5000 is only what max_length is when nobody gives another. Hand the argument on to "
+            "`sinusoids`.",
             paper=SUM,
             patch=_alone(PositionalEncoding, ("sinusoids(max_length,", "sinusoids(5000,")),
         ),
@@ -842,8 +846,8 @@ POSITIONAL_ENCODING = Exercise(
         Misconception(
             name="dropped_in_evaluation",
             says="it goes on dropping in evaluation",
-            hint="The function F.dropout does not know the module's mode unless told, `training=self.training`. An "
-            "nn.Dropout made in __init__ does.",
+            hint="The function F.dropout does not know the module's mode unless told, "
+            "`training=self.training`. An nn.Dropout made in __init__ does.",
             paper=DROPOUT,
             patch=_alone(
                 PositionalEncoding,
@@ -863,15 +867,16 @@ POSITIONAL_ENCODING = Exercise(
         Misconception(
             name="gradient_cut",
             says="no gradient gets through to x",
-            hint="The positions need no gradient, the words do. Leave out `no_grad`, and `detach` on the sum.",
+            hint="The positions need no gradient, the words do. Leave out `no_grad`, and `detach` on the "
+            "sum.",
             paper=SUM,
             patch=_alone(PositionalEncoding, ("(x + self", "(x.detach() + self")),
         ),
         Misconception(
             name="module_not_begun",
             says="`super().__init__()` is missing from __init__",
-            hint="A module keeps lists of its parameters, buffers and modules, and super().__init__() makes these "
-            "lists. Call it first.",
+            hint="A module keeps lists of its parameters, buffers and modules, and super().__init__() makes "
+            "these lists. Call it first.",
             paper=MODULE,
             patch=_alone(PositionalEncoding, ("super().__init__()", "pass")),
         ),
@@ -884,7 +889,8 @@ PREDICT_ORDERS = Prediction(
     name="predict_orders",
     answer=1.0,
     tolerance=0.01,
-    hint="Attention gives a weighted mean of the values. What does a mean know of the order of what went into it?",
+    hint="Attention gives a weighted mean of the values. What does a mean know of the order of what went "
+    "into it?",
     misconceptions=(
         WrongNumber("one_for_each_order", 6.0, "Does a sum depend on the order in which you add things up?"),
         WrongNumber(

@@ -58,20 +58,14 @@ def _three_pieces(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(training(_VOCAB)).call(candidate, (pieces,))
 
 
-@probe("two batches in two pieces each, one after the other: each is one update and one step of the schedule")
+@probe("two batches, one in two pieces, on a model that comes in evaluation mode and with old gradients")
 def _two_calls(candidate: Candidate, draw: Draw) -> Reply:
     first, second = (
-        (_micro_batch(draw, (2, 2)), _micro_batch(draw, (3, 4), (1, 2))),
-        (_micro_batch(draw, (2, 3), (2, 1)), _micro_batch(draw, (1, 2))),
+        (_micro_batch(draw, (2, 3)),),
+        (_micro_batch(draw, (3, 4), (1, 2)), _micro_batch(draw, (2, 1))),
     )
-    return candidate.make(training(_VOCAB)).call(candidate, (first, second))
-
-
-@probe("a model that comes in evaluation mode, and with old gradients")
-def _from_elsewhere(candidate: Candidate, draw: Draw) -> Reply:
-    batch = (_micro_batch(draw, (3, 2)),)
     fixture = training(_VOCAB, mode="evaluation", old_gradients=True)
-    return candidate.make(fixture).call(candidate, (batch,))
+    return candidate.make(fixture).call(candidate, (first, second))
 
 
 @probe("padding is token 5 here, as the loss says, and token 0 is a word like any other")
@@ -112,7 +106,6 @@ TRAIN_STEP = Exercise(
         _one_piece,
         _three_pieces,
         _two_calls,
-        _from_elsewhere,
         _other_padding,
     ),
     misconceptions=(

@@ -270,7 +270,7 @@ BUILD_VOCABULARY = Exercise(
             hint="A word counts each time, also where it stands twice in a sentence. A `set` throws that "
             "away.",
             paper=PAPER,
-            patch=[(_COUNT, _COUNT.replace("in sentence)", "in set(sentence))"))],
+            patch=[(_COUNT, _COUNT.replace("in sentence)", "in dict.fromkeys(sentence))"))],
         ),
         Misconception(
             name="letters_counted",
@@ -645,7 +645,8 @@ def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("a sentence over the budget is refused by name, or stands alone")
 def _plan_of_too_long(candidate: Candidate, draw: Draw) -> Any:
-    return _plan(candidate, (8, 3, 9, 5, 4, 6, 7, 3, 2, 9, 8, 4, 5, 57, 6, 3, 2), 40)
+    # The others fill a batch each, so that nothing but what is done with this one can be seen.
+    return _plan(candidate, (*[40] * 12, 57, 40), 40)
 
 
 @probe("200 captions of 3 to 40 tokens, with a budget of 200: little padding")
@@ -667,6 +668,9 @@ _REFUSAL = """raise ValueError(
                 f"sentence {index} has {lengths[index]} tokens, and a batch may have {max_tokens}: "
                 "shorten it, leave it out or allow more"
             )"""
+
+_GUARD = f"        if lengths[index] > max_tokens:\n            {_REFUSAL}\n"
+_REST = "    if batch:\n        batches.append(batch)\n    return"
 
 
 def _planned(*pieces: tuple[str, str]) -> Patch:
@@ -795,12 +799,29 @@ TOKEN_BATCHES = Exercise(
             patch=[(_NEW, "batch = []\n        else:\n            batch.append(index)")],
         ),
         Misconception(
+            name="misfit_lost_if_too_long",
+            says="the sentence that does not fit any more is lost, also one over the budget",
+            hint="It closes the batch before it, and is then the first of the next one.",
+            paper=BATCHES,
+            patch=_planned(
+                (_GUARD, ""), (_NEW, "batch = []\n        else:\n            batch.append(index)")
+            ),
+        ),
+        Misconception(
             name="last_batch_lost",
             says="the last batch is lost",
             hint="A batch is kept when a sentence doesn't fit into it. Behind the last sentence none "
             "comes, so keep what is left after the loop.",
             paper=BATCHES,
-            patch=[("    if batch:\n        batches.append(batch)\n    return", "    return")],
+            patch=[(_REST, "    return")],
+        ),
+        Misconception(
+            name="last_batch_lost_with_the_longest",
+            says="the last batch is lost, and with it a sentence over the budget",
+            hint="A batch is kept when a sentence doesn't fit into it. Behind the last sentence none "
+            "comes, so keep what is left after the loop.",
+            paper=BATCHES,
+            patch=_planned((_GUARD, ""), (_REST, "    return")),
         ),
         Misconception(
             name="too_long_dropped",

@@ -1,0 +1,108 @@
+"""The fixtures of lesson 11: a model that weighs words by a table, and one that watches checkpoints."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.candidate import Candidate
+from course_lib.checks.fixtures.checkpoints import averaging
+from course_lib.checks.fixtures.crossroads import crossroads
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.reply import Raised, Returned
+from course_lib.transformer import average_checkpoints, beam_search, causal_mask, greedy_decode
+
+#: By place and last word: after the start 3 is likelier than 4, and after 4 the end is surer than after 3.
+LOGITS = torch.full((5, 2, 5, 5), -20.0, dtype=torch.float64)
+LOGITS[:, 0, 1, 3], LOGITS[:, 0, 1, 4] = math.log(0.6), math.log(0.4)
+LOGITS[:, 1, 3, 2], LOGITS[:, 1, 3, 4] = math.log(0.5), math.log(0.5)
+LOGITS[:, 1, 4, 2] = 0.0
+#: Sources that end in 4 are answered by 3 and the end alone.
+LOGITS[4, 0, 1] = torch.tensor([-20.0, -20.0, -20.0, 0.0, -20.0])
+LOGITS[4, 1, 3] = torch.tensor([-20.0, -20.0, 0.0, -20.0, -20.0])
+
+SOURCE = torch.tensor([[1, 3, 4], [1, 0, 4]])
+MASK = torch.tensor([[[True, True, False]], [[True, True, True]]])
+
+
+def value(reply: object) -> object:
+    assert isinstance(reply, Returned), reply
+    return reply.value
+
+
+def test_the_beam_finds_what_greedy_misses() -> None:
+    searched = value(
+        Candidate(LocalHolder(beam_search)).call(crossroads(LOGITS), SOURCE, MASK, 2, 4, 1, 2, 0.0)
+    )
+    greedy = value(Candidate(LocalHolder(greedy_decode)).call(crossroads(LOGITS), SOURCE, MASK, 4, 1, 2))
+    assert isinstance(searched, Tensor)
+    assert isinstance(greedy, Tensor)
+    assert searched.tolist() == [[1, 4, 2], [1, 3, 2]]
+    assert greedy[:, 1].tolist() == [3, 3]
+
+
+def test_the_last_real_word_is_answered() -> None:
+    model = Candidate(LocalHolder(None)).make(crossroads(LOGITS))
+    target = torch.tensor([[1, 4], [1, 3]])
+    masked = value(model.call(SOURCE, MASK, target, causal_mask(2)))
+    assert isinstance(masked, Tensor)
+    assert torch.equal(masked[0], LOGITS[3, [0, 1], [1, 4]])
+    without = value(model.call(SOURCE, None, target, causal_mask(2)))
+    assert isinstance(without, Tensor)
+    assert torch.equal(without[0], LOGITS[4, [0, 1], [1, 4]])
+
+
+def test_a_memory_that_does_not_fit_is_refused() -> None:
+    model = Candidate(LocalHolder(None)).make(crossroads(LOGITS))
+    reply = model.call(SOURCE, MASK, torch.tensor([[1]]), None)
+    assert isinstance(reply, Raised)
+    assert reply.message == "the memory has 2 rows, and the target has 1"
+
+
+def test_it_notes_how_it_was_used() -> None:
+    candidate = Candidate(LocalHolder(beam_search))
+    careful, careless = candidate.make(crossroads(LOGITS)), candidate.make(crossroads(LOGITS))
+    candidate.call(careful, SOURCE, MASK, 2, 4, 1, 2, 0.0)
+    careless.call(SOURCE, MASK, method="encode")
+    assert value(careful.call(method="notes")) == {
+        "the mode of the model": "evaluation",
+        "the gradients": "off",
+    }
+    assert value(careless.call(method="notes")) == {
+        "the mode of the model": "training",
+        "the gradients": "on",
+    }
+
+
+STATES = ({"w": torch.tensor([1.0]), "n": torch.tensor(3)}, {"w": torch.tensor([2.0]), "n": torch.tensor(3)})
+
+
+def told(function: object) -> dict:
+    candidate = Candidate(LocalHolder(function))
+    found = value(candidate.make(averaging(candidate)).call(STATES))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_careful_average_writes_nothing_and_shares_nothing() -> None:
+    found = told(average_checkpoints)
+    assert found["average"]["w"].tolist() == [1.5]
+    assert (found["written into"], found["shared"]) == ("nothing", "nothing")
+
+
+def test_what_is_written_into_or_shared_is_named() -> None:
+    def careless(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        states[0]["w"] += states[1]["w"]
+        return {"w": states[0]["w"] / 2, "n": states[1]["n"].view(1)}
+
+    found = told(careless)
+    assert (found["written into"], found["shared"]) == ("w", "n")
+    assert STATES[0]["w"].tolist() == [1.0]
+
+
+def test_the_function_gets_a_list() -> None:
+    assert told(lambda states: type(states).__name__)["average"] == "list"
+
+
+def test_what_is_no_dict_shares_nothing() -> None:
+    assert told(lambda states: states[0]["w"])["shared"] == "nothing"
