@@ -25,7 +25,7 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "{length} {d_model}"]:
 class TokenEmbedding(nn.Module):
     """A learned vector for each token, times the root of d_model: section 3.4.
 
-    The table starts normal with standard deviation d_model^-0.5, so that the vectors handed on start with
+    `table`, an `nn.Embedding`, starts normal with standard deviation d_model^-0.5, so that the vectors handed on start with
     standard deviation 1, about the size of the positions that are added to them.
     """
 
@@ -42,7 +42,8 @@ class TokenEmbedding(nn.Module):
 class PositionalEncoding(nn.Module):
     """Add to each vector the sinusoids of its position, then drop out: sections 3.5 and 5.4.
 
-    The table follows the module's device but is not saved with it: it can always be computed again.
+    What comes out has the dtype of what goes in. The table follows the module's device but is not saved with
+    it: it can always be computed again.
     """
 
     table: Tensor

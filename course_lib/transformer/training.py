@@ -23,7 +23,8 @@ def train_step(
 
     `loss(logits, labels)` is a mean over the real tokens; `loss.pad_id` names padding, in source and target.
     The gradient, and the loss handed back, are the mean over all real tokens of the whole batch, the same for
-    any split into micro-batches. The schedule moves once an update.
+    any split into micro-batches. The model is used in training mode, through `encode`, `decode` and
+    `generator`; gradients from before are dropped first; the schedule moves once an update.
     """
     pairs = list(micro_batches)
     pad_id = loss.pad_id
