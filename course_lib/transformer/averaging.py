@@ -26,15 +26,15 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
             if state[name].shape != states[0][name].shape:
                 shapes = f"{tuple(state[name].shape)}, and in the first {tuple(states[0][name].shape)}"
                 raise ValueError(f"in checkpoint {number}, {name} has the shape {shapes}")
-    return {name: _average([state[name] for state in states]) for name in names}
-
-
-@torch.no_grad()
-def _average(entries: list[Tensor]) -> Tensor:
-    last = entries[-1]
-    if not last.is_floating_point():
-        return last.clone()
-    total = torch.zeros_like(last, dtype=torch.float64)
-    for entry in entries:
-        total += entry
-    return (total / len(entries)).to(last.dtype)
+    average: dict[str, Tensor] = {}
+    for name in names:
+        entries = [state[name].detach() for state in states]
+        last = entries[-1]
+        if last.is_floating_point():
+            total = torch.zeros_like(last, dtype=torch.float64)
+            for entry in entries:
+                total += entry
+            average[name] = (total / len(entries)).to(last.dtype)
+        else:
+            average[name] = last.clone()
+    return average

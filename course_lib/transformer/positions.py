@@ -25,8 +25,8 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "{length} {d_model}"]:
 class TokenEmbedding(nn.Module):
     """A learned vector for each token, times the root of d_model: section 3.4.
 
-    `table`, an `nn.Embedding`, starts normal with standard deviation d_model^-0.5, so that the vectors handed on start with
-    standard deviation 1, about the size of the positions that are added to them.
+    `table`, an `nn.Embedding`, starts normal with standard deviation d_model^-0.5, so that the vectors handed
+    on start with standard deviation 1, about the size of the positions that are added to them.
     """
 
     def __init__(self, vocab_size: int, d_model: int) -> None:

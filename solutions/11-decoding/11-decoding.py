@@ -485,10 +485,6 @@ named_lines(
 #
 # ### Build it
 
-# %% given="mean_of_one_entry"
-# The course's own solution calls this. Yours should do without: it is the whole exercise.
-from course_lib.transformer.averaging import _average
-
 # %% build="average_checkpoints"
 ### BEGIN SOLUTION course_lib.transformer.averaging:average_checkpoints
 

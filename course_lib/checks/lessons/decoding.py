@@ -536,7 +536,7 @@ BEAM_SEARCH = Exercise(
         # None of those that follow is combined with another.
         Misconception(
             name="beams_alike",
-            says="all beams of a sentence are the same, so it is greedy decoding done several times",
+            says="it is greedy decoding: all beams of a sentence are the same, or there is only one",
             hint="At the beginning there is one sentence, the start symbol, and not `beam` of them. If all "
             "copies may go on, they all take the same best word, and again in the next step. Give all but "
             "the first a total of minus infinity.",
@@ -854,7 +854,8 @@ def _average_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return _part(_averaged(candidate, _checkpoint(draw)), "average", "written into", "shared")
 
 
-_RETURN = "    return {name: _average([state[name] for state in states]) for name in names}"
+_SOURCE = inspect.getsource(average_checkpoints)
+_RETURN = _SOURCE[_SOURCE.index("    average: dict[str, Tensor] = {}") :].rstrip()
 
 
 def _as(floating: str = "", whole: str = "last.clone()", leave_out: str = "False") -> list[tuple[str, str]]:
