@@ -39,7 +39,9 @@ def named_lines(
     axis = _powers_of_ten(low, high) if log else alt.Axis()
     colours = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
     dashes = alt.Scale(domain=names, range=[[6, 4] if name in dashed else [1, 0] for name in names])
-    x = alt.X("x:Q", title=across, scale=alt.Scale(nice=False, zero=False))
+    # Between whole numbers, such as steps and places, there is nothing to mark.
+    ticks = alt.Axis(tickMinStep=1) if (table["x"] % 1 == 0).all() else alt.Axis()
+    x = alt.X("x:Q", title=across, axis=ticks, scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("y:Q", title=f"{up} (log scale)" if log else up, scale=scale, axis=axis)
     base = alt.Chart(table).encode(x=x, y=y, color=alt.Color("line:N", scale=colours, legend=None))
     lines = base.mark_line(strokeWidth=2.5).encode(
@@ -65,7 +67,7 @@ def named_lines(
         width=WIDTH - NAME_ROOM,
         height=HEIGHT,
         title=alt.Title(title),
-        description=f"{title}. {up} against {across}, from left to right. {'; '.join(told)}.",
+        description=f"{title}{'' if title.endswith('?') else '.'} {up} against {across}, from left to right. {'; '.join(told)}.",
     )
 
 
