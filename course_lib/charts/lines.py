@@ -61,13 +61,14 @@ def named_lines(
         .mark_text(align="left", dx=8, fontWeight="bold", fontSize=12)
         .encode(x=x, y=y, text="line:N", fill=alt.Fill("ink:N", scale=None))
     )
+    asked = title if title.endswith("?") else f"{title}."
     told = [f"{name}: {first:.3g} to {last:.3g}" for name, first, last in _from_to(table, names)]
     return alt.LayerChart(
         layer=[lines, touch, written],
         width=WIDTH - NAME_ROOM,
         height=HEIGHT,
         title=alt.Title(title),
-        description=f"{title}{'' if title.endswith('?') else '.'} {up} against {across}, from left to right. {'; '.join(told)}.",
+        description=f"{asked} {up} against {across}, from left to right. {'; '.join(told)}.",
     )
 
 
