@@ -47,6 +47,7 @@ check: install
 
 test: check
 	pytest --numprocesses=$(WORKERS) --dist=loadfile
+	python -m tests.checks.totals
 
 bench: install
 	python -m tests.benchmarks.checks

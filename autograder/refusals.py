@@ -1,9 +1,11 @@
 """All that `make check` refuses: each refusal is one line that names the file, the cell and what to do."""
 
 import copy
+import os
 import pkgutil
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -22,6 +24,9 @@ from course_lib.checks import catalogue
 SHORTEST_SECRET = 15
 BOILERPLATE = {"super().__init__()"}
 
+#: Notebooks that run at the same time, even where there are more processors: each takes about a gigabyte.
+MOST_AT_A_TIME = 4
+
 
 def refusals(course: Path) -> list[str]:
     """Check a whole course and give what is wrong with it. Stale solution notebooks are rebuilt."""
@@ -36,9 +41,8 @@ def refusals(course: Path) -> list[str]:
             for lesson in manifest.lesson:
                 problems += leaks(course, lesson)
             # Running the notebooks takes longest, and says little about lessons that are not in order.
-            for lesson in manifest.lesson if not problems else []:
-                problems += failing_solutions(course, lesson, folder)
-                problems += passing_stubs(lesson, folder)
+            if not problems:
+                problems = running(course, manifest, folder)
     except CourseError as error:
         problems += error.problems
     return problems
@@ -173,6 +177,14 @@ def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
             hidden = "BEGIN" in line
         elif hidden and line.strip():
             yield line
+
+
+def running(course: Path, manifest: Manifest, folder: Path) -> list[str]:
+    """Run all notebooks, some at a time, and give what is wrong in their order."""
+    with ThreadPoolExecutor(min(MOST_AT_A_TIME, os.cpu_count() or 1)) as pool:
+        solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in manifest.lesson]
+        stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in manifest.lesson]
+        return [problem for job in (*solutions, *stubs) for problem in job.result()]
 
 
 def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ from course_lib.checks.engine import examine
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.local_holder import LocalHolder
 from tests.checks.kill_matrix import exercises
-from tests.checks.test_kill_matrix import UNRELATED
+from tests.checks.unrelated import UNRELATED
 
 
 def slowest(exercise: Exercise, candidates: Iterable[Callable[..., Any]]) -> float:

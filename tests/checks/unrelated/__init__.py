@@ -1,0 +1,34 @@
+"""Wrong answers that are no known mistake: nothing may be named for them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.checks.unrelated import (
+    attention,
+    broadcasting,
+    decoding,
+    label_smoothing,
+    masks,
+    multi_head,
+    positions,
+    schedule,
+    sublayers,
+    the_transformer,
+    training,
+    translation_data,
+)
+
+UNRELATED: dict[str, tuple[Callable[..., Any], ...]] = {
+    **broadcasting.UNRELATED,
+    **attention.UNRELATED,
+    **multi_head.UNRELATED,
+    **sublayers.UNRELATED,
+    **masks.UNRELATED,
+    **positions.UNRELATED,
+    **the_transformer.UNRELATED,
+    **schedule.UNRELATED,
+    **label_smoothing.UNRELATED,
+    **training.UNRELATED,
+    **translation_data.UNRELATED,
+    **decoding.UNRELATED,
+}
