@@ -46,7 +46,7 @@ check: install
 	python -m autograder.build --check
 
 test: check
-	pytest --numprocesses=$(WORKERS) --dist=loadfile
+	pytest --numprocesses=$(WORKERS) --dist=worksteal
 	python -m tests.checks.totals
 
 bench: install

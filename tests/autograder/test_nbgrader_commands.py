@@ -197,8 +197,8 @@ def test_feedback_shows_verdicts_and_pictures(graded: GradedClass) -> None:
     assert f"✗ {slip.exercise.name}: {slip.misconception.says}" in bruno
     assert "data:image/svg+xml;base64," in bruno
     assert "Score: 0.0 / 4.0" in graded.feedback("daria")
-    error = f"NameError: name '{graded.lesson.exercise[-1].name}' is not defined"
-    assert error in html.unescape(graded.feedback("daria"))
+    missing = f"✗ {graded.lesson.exercise[-1].name}: there is nothing of this name."
+    assert missing in html.unescape(graded.feedback("daria"))
     assert "Hint 1 of 3</summary>" in graded.feedback("chiyo")
     assert CheckError.__name__ == CHECK_ERROR
 
@@ -243,5 +243,5 @@ def test_the_demo_reads_the_scores(graded: GradedClass) -> None:
     assert verdicts == [
         "✓ all right",
         f"✗ {slip.exercise.name}: {slip.misconception.says}.",
-        f"NameError: name '{graded.lesson.exercise[-1].name}' is not defined",
+        f"✗ {graded.lesson.exercise[-1].name}: there is nothing of this name.",
     ]

@@ -241,4 +241,5 @@ def test_a_sublayer_that_is_called_twice_gives_something_else() -> None:
 def test_an_unknown_fixture_is_refused_by_name() -> None:
     reply = candidate(lambda x: x).call(Fixture("multipy"))
     assert isinstance(reply, Raised)
-    assert "no fixture is called 'multipy'; there are: config," in reply.message
+    assert "no fixture is called 'multipy'; there are: " in reply.message
+    assert "config, " in reply.message
