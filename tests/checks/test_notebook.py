@@ -144,7 +144,7 @@ def test_in_ipython_the_message_alone_is_shown() -> None:
 
 def test_unknown_exercise_is_said_with_the_known_ones() -> None:
     with pytest.raises(
-        ValueError, match=r"no exercise called 'attention_score'; there are: .*attention_scores, predict_share"
+        ValueError, match=r"no exercise called 'attention_score'; there are: .*attention_scores, "
     ):
         check("attention_score", {"attention_score": attention_scores})
 
