@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -96,12 +96,37 @@ def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconceptio
 
 
 def _explain(exercise: Exercise, found: Sequence[Outcome], seed: str) -> tuple[Misconception, ...]:
-    """Find the mistake, or the pair, that gives the same as the student's code to all that was asked."""
-    for mistakes in chain(((one,) for one in exercise.misconceptions), combinable(exercise)):
-        # One probe at a time: most mistakes differ at the first.
-        if all(map(_alike, exercise.probes, _known(exercise, mistakes, seed), found)):
-            return mistakes
+    """Find the mistake, or the pair, that gives the same as the student's code to all that was asked.
+
+    Most pairs need not be tried: those where one of the two shows first, and the student's code is as the
+    reference there.
+    """
+    right = list(map(_alike, exercise.probes, _known(exercise, (), seed), found))
+    shows_at: dict[str, int] = {}
+    for mistake in exercise.misconceptions:
+        first = _first_unlike(exercise, (mistake,), found, seed)
+        if first is None:
+            return (mistake,)
+        shows_at[mistake.name] = first
+    for pair in combinable(exercise):
+        one, other = (shows_at[mistake.name] for mistake in pair)
+        if one != other and right[min(one, other)]:
+            continue
+        if _first_unlike(exercise, pair, found, seed) is None:
+            return pair
     return ()
+
+
+def _first_unlike(
+    exercise: Exercise, mistakes: tuple[Misconception, ...], found: Sequence[Outcome], seed: str
+) -> int | None:
+    """Say in which probe these mistakes first give something else than the student's code; None if in none.
+
+    One probe at a time: most mistakes differ at the first, and the others need not be run then.
+    """
+    known = _known(exercise, mistakes, seed)
+    alike = map(_alike, exercise.probes, known, found)
+    return next((number for number, same in enumerate(alike) if not same), None)
 
 
 def _known(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> "_Known":

@@ -25,7 +25,12 @@ def main() -> None:
         folder = COURSE / SOURCES / lesson.name
         notebook = nbformat.read(folder / f"{lesson.name}.ipynb", as_version=4)
         began = time.perf_counter()
-        NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}}).execute()
+        NotebookClient(
+            notebook,
+            timeout=600,
+            extra_arguments=["--log-level=40"],
+            resources={"metadata": {"path": str(folder)}},
+        ).execute()
         seconds = time.perf_counter() - began
         total += seconds
         table.add_row(lesson.name, f"{seconds:.1f}")

@@ -940,6 +940,11 @@ TRANSFORMER = Exercise(
             hint="Where they are there, encode and decode each end on theirs.",
             paper=PRE_NORM,
             patch=[
+                # Not at the same time as last_norms_always: norms that are made and not used do no harm.
+                (
+                    "self.encoder_norm = LayerNorm(c.d_model) if c.norm_first else None",
+                    "self.encoder_norm = (LayerNorm(c.d_model) if c.norm_first else None)",
+                ),
                 ("return x if self.encoder_norm is None else self.encoder_norm(x)", "return x"),
                 ("return x if self.decoder_norm is None else self.decoder_norm(x)", "return x"),
             ],
