@@ -337,6 +337,26 @@ def _loss_copied(candidate: Candidate, draw: Draw) -> Any:
     }
 
 
+@probe("each call counts for itself: with other labels, in evaluation mode, and of a copy made afterwards")
+def _loss_called_again(candidate: Candidate, draw: Draw) -> Any:
+    loss = candidate.build(6, 0, 0.2)
+    logits = 2 * draw.normal(3, 4, 6)
+    told = {
+        "the first loss": loss.call(logits, PADDED),
+        "the loss of other labels": loss.call(logits, PADDED.flip(0)),
+    }
+    loss.gradients(logits, PADDED, toward=torch.ones((), dtype=torch.float64))
+    told["the loss of a copy"] = loss.copy().call(logits, PADDED)
+    loss.train(False)
+    return told | {"the loss in evaluation mode": loss.call(logits, PADDED)}
+
+
+@probe("logits and labels that are views, with their numbers in another order in memory")
+def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
+    logits = 2 * draw.normal(4, 3, 6)
+    return candidate.build(6, 0, 0.2).call(logits.transpose(0, 1), PADDED.T.contiguous().T)
+
+
 @probe("the smoothing is done by your code")
 def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Any:
     loss = candidate.build(6, 0, 0.2)
@@ -374,6 +394,8 @@ LABEL_SMOOTHING_LOSS = Exercise(
         _loss_gradient,
         _loss_keeps_pad_id,
         _loss_copied,
+        _loss_called_again,
+        _loss_of_views,
         _loss_smooths_itself,
     ),
     misconceptions=(

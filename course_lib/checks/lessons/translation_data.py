@@ -111,6 +111,12 @@ def _vocabulary_with_other_specials(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, ("ein hund", "ein kind"), 1, ("[unk]", "[eos]", "[bos]"))
 
 
+@probe("capitals, umlauts, commas and digits are spelled as they are; one sentence is empty; six specials")
+def _vocabulary_as_spelled(candidate: Candidate, draw: Draw) -> Any:
+    specials = (*SPECIALS, "<de>", "<en>")
+    return _vocabulary(candidate, ("Zug apfel , über", "", "äpfel Apfel zug . 42 ½"), 1, specials)
+
+
 @probe("no sentences: only the specials are there")
 def _vocabulary_of_nothing(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, (), 1)
@@ -159,6 +165,7 @@ BUILD_VOCABULARY = Exercise(
         _vocabulary_with_special_in_text,
         _vocabulary_with_other_specials,
         _vocabulary_of_nothing,
+        _vocabulary_as_spelled,
         _vocabulary_of_drawn_sentences,
     ),
     misconceptions=(
@@ -357,6 +364,11 @@ def _merges_keep_capitals(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"Rad": 3, "rad": 2, "Rat": 4}, 3)
 
 
+@probe("umlauts, dots and brackets are characters like others")
+def _merges_any_characters(candidate: Candidate, draw: Draw) -> Any:
+    return _merges(candidate, {"u.s": 6, "uxs": 1, "f(": 4, "für": 5}, 8)
+
+
 @probe("a pair that occurs only once is merged too, and the merges end where no pair is left")
 def _merges_until_none_is_left(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"rad": 1, "o": 7}, 10)
@@ -430,6 +442,7 @@ LEARN_MERGES = Exercise(
         _merges_twice_in_a_word,
         _merges_keep_symbols_whole,
         _merges_keep_capitals,
+        _merges_any_characters,
         _merges_until_none_is_left,
         _merges_none,
         _merges_of_drawn_counts,
@@ -638,6 +651,11 @@ def _plan_of_one(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (3,), 12)
 
 
+@probe("no sentences make no batches")
+def _plan_of_none(candidate: Candidate, draw: Draw) -> Any:
+    return _plan(candidate, (), 12)
+
+
 @probe("sentences of one length: as many as the budget holds, and the rest")
 def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (4,) * 11, 17)
@@ -683,6 +701,7 @@ TOKEN_BATCHES = Exercise(
         _plan_by_hand,
         _plan_of_exact_fit,
         _plan_of_one,
+        _plan_of_none,
         _plan_of_equal_lengths,
         _plan_of_too_long,
         _plan_of_captions,
@@ -903,6 +922,16 @@ def _batch_of_one(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, _pairs((1,), (1,)), 8)
 
 
+@probe("a max_length of 2 leaves the start and the end alone")
+def _batch_of_least_room(candidate: Candidate, draw: Draw) -> Any:
+    return _batch(candidate, _pairs((1, 3), (4, 2)), 2)
+
+
+@probe("sentences without a word, and one that begins with the start's own id")
+def _batch_of_anything(candidate: Candidate, draw: Draw) -> Any:
+    return _batch(candidate, (((), (START, 30)), ((20, 21, END), ())), 10)
+
+
 @probe("pairs of lengths that nobody chose")
 def _batch_of_drawn_lengths(candidate: Candidate, draw: Draw) -> Any:
     sources, targets = draw.integers(1, 9, 2, 4).tolist()
@@ -939,6 +968,8 @@ COLLATE = Exercise(
         _batch_with_other_ids,
         _batch_that_is_cut,
         _batch_of_one,
+        _batch_of_least_room,
+        _batch_of_anything,
         _batch_of_drawn_lengths,
     ),
     misconceptions=(
