@@ -59,6 +59,8 @@ class LocalHolder:
         watch = Watch(self._may_not_call)
         with (
             warnings.catch_warnings(record=True) as caught,
+            # Code that switches gradients off and not on again is not to spoil what is asked next.
+            torch.set_grad_enabled(torch.is_grad_enabled()),
             torch.random.fork_rng(devices=[]),
             watch if self._may_not_call else nullcontext(),  # Watching every call takes time.
         ):
@@ -109,7 +111,10 @@ def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -
     inputs = [
         item.requires_grad_() for item in given if isinstance(item, Tensor) and item.is_floating_point()
     ]
-    parameters = dict(found.named_parameters()) if isinstance(found, nn.Module) else {}
+    parameters = (
+        # A weight may have a second name, registered before the one that the contract gives it.
+        dict(found.named_parameters(remove_duplicate=False)) if isinstance(found, nn.Module) else {}
+    )
     leaves = [*inputs, *parameters.values()]
     # Copies of the leaves: code that changes its arguments is to run here, and is found out by a call.
     output = _method(found, request.method)(
@@ -121,6 +126,9 @@ def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -
     arrived: tuple[Tensor | None, ...] = (None,) * len(leaves)
     if isinstance(output, Tensor) and output.requires_grad:
         arrived = torch.autograd.grad(output, leaves, request.toward, allow_unused=True)
+        arrived = tuple(
+            item if item is None or item.layout is torch.strided else item.to_dense() for item in arrived
+        )
     return {
         "inputs": arrived[: len(inputs)],
         "weights": dict(zip(parameters, arrived[len(inputs) :], strict=True)),

@@ -61,6 +61,8 @@ def plain(value: object, known: Sequence[object] = ()) -> Value:
     Where it is one of the `known` objects, it becomes that one's handle.
     """
     if isinstance(value, Tensor):
+        if value.is_nested or value.layout is not torch.strided:
+            return Opaque("Tensor, nested or sparse")
         return value.detach().as_subclass(Tensor).clone()
     if isinstance(value, list | tuple):
         return tuple(plain(item, known) for item in value)

@@ -28,6 +28,8 @@ TOLERANCE = 1e-6
 _VOCAB, _PAD, _START, _END = 11, 0, 1, 2
 _SIZES: dict[str, Any] = {"layers": 2, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.0}
 _SECONDS = 10.0
+#: A generator may do without a bias; where it has one, it is set to zero.
+_MAY_LACK = "generator.bias"
 
 Observed = dict[str, Tensor]
 
@@ -139,6 +141,7 @@ def _weights(norm_first: bool) -> dict[str, Tensor]:
         return {
             name: entry * 2.0 if entry.dim() > 1 else entry + 0.3 * torch.randn_like(entry)
             for name, entry in model.state_dict().items()
+            if name != _MAY_LACK
         }
 
 
@@ -146,6 +149,8 @@ def _with_weights(parts: Parts, norm_first: bool) -> Any:
     config = TransformerConfig(**_SIZES, norm_first=norm_first)
     model = build_transformer(parts, _VOCAB, _VOCAB, config).double()
     lacking = model.load_state_dict(_weights(norm_first), strict=False).unexpected_keys
+    if (bias := model.state_dict().get(_MAY_LACK)) is not None:
+        bias.zero_()
     if lacking:
         raise PartsError(f"the model has no weight called {lacking[0]}; attributes keep the lesson's names")
     return model

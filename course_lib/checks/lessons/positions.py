@@ -291,6 +291,14 @@ def _embedded(candidate: Candidate, draw: Draw, tokens: Tensor, vocab: int, d_mo
     return _first_failure(loaded, layer.call(tokens))
 
 
+@probe("in evaluation mode it is the same")
+def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
+    layer = _built(candidate, 7, 5)
+    loaded = layer.load({"table.weight": draw.normal(7, 5)})
+    layer.train(False)
+    return _first_failure(loaded, layer.call(torch.tensor([[3, 0, 6]])))
+
+
 @probe("each token becomes its row of the table, times the root of d_model")
 def _embedding_values(candidate: Candidate, draw: Draw) -> Reply:
     return _embedded(candidate, draw, torch.tensor([[3, 0, 6, 3], [1, 2, 5, 4]]), 7, 5)
@@ -335,9 +343,10 @@ def _embedding_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("gradients reach the row of each token that occurs, and no other")
 def _embedding_gradient(candidate: Candidate, draw: Draw) -> Any:
-    layer = _built(candidate, 5, 3)
-    layer.load({"table.weight": draw.normal(5, 3)})
-    reply = layer.gradients(torch.tensor([[2, 0, 2]]), toward=draw.normal(1, 3, 3))
+    layer = _built(candidate, 6, 3)
+    layer.load({"table.weight": draw.normal(6, 3)})
+    # Padding is often 0 or 1, the last, or a symbol of the student's own: all but one occur.
+    reply = layer.gradients(torch.tensor([[2, 0, 2], [1, 5, 3]]), toward=draw.normal(2, 3, 3))
     if isinstance(reply, Raised):
         return reply
     gradient = reply.value["weights"].get("table.weight")
@@ -377,6 +386,7 @@ TOKEN_EMBEDDING = Exercise(
         _embedding_values,
         _embedding_of_one,
         _embedding_twice,
+        _embedding_in_evaluation,
         _embedding_start,
         _embedding_in_float32,
         _embedding_in_bfloat16,
@@ -504,7 +514,7 @@ TOKEN_EMBEDDING = Exercise(
         Misconception(
             name="gradient_cut",
             says="the result is cut off from the table, so that words never learn",
-            hint="Leave out `detach`, `no_grad` and `.data`: the table is to be trained.",
+            hint="Leave out `detach`, `no_grad`, `.data` and `requires_grad=False`: the table is to be trained.",
             paper=WORDS,
             patch=_alone(TokenEmbedding, (_LOOK_UP, f"{_LOOK_UP}.detach()")),
         ),

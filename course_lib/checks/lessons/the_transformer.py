@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from course_lib.checks.candidate import Candidate, Fixture
 from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.fixtures.facts import error_of
 from course_lib.checks.fixtures.models import config, transformer
 from course_lib.checks.fixtures.phrasebook import phrasebook
 from course_lib.checks.probe import Draw, probe
@@ -152,6 +153,45 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(one.double(), other.double())
 
 
+def _strengths(
+    layer: Candidate, shapes: Mapping[str, torch.Size], *arguments: Any, said: str, part: str
+) -> Any:
+    """Let one part of a pre-norm layer of two features speak, and see how loud dropout makes it in training.
+
+    What is kept is doubled twice: inside the part, and in the connection around it.
+    """
+    weights = {name: torch.full(shape, float(name.endswith("scale"))) for name, shape in shapes.items()}
+    if part == "feed_forward":
+        weights |= {
+            f"{part}.inner.weight": torch.tensor([[1.0, 0.0]]),
+            f"{part}.outer.weight": torch.ones(2, 1),
+        }
+    else:
+        weights |= {f"{part}.{which}_projection.weight": torch.eye(2) for which in ("value", "output")}
+    loaded = layer.load(weights)
+    reply = layer.call(*arguments)
+    if isinstance(loaded, Raised) or not isinstance(reply, Returned) or not isinstance(reply.value, Tensor):
+        return _after(loaded, lambda: reply)
+    steps = (reply.value.double() - arguments[0]).abs() if reply.value.shape == arguments[0].shape else None
+    found = None if steps is None else tuple(sorted({round(step, 2) for step in steps.flatten().tolist()}))
+    return {f"what {said} adds to an input of one, with a dropout of 0.5": found}
+
+
+def _loud(rows: int = 64) -> Tensor:
+    return torch.tensor([1.0, -1.0], dtype=torch.float64).expand(rows, 1, 2).clone()
+
+
+@probe("dropout falls on the attention's weights, inside the feed-forward network, and on what each adds")
+def _encoder_dropout(candidate: Candidate, draw: Draw) -> Any:
+    layer = candidate.build(2, 1, 1, dropout=0.5, norm_first=True)
+    layer.call(method="double")
+    given, shapes = (_loud(), torch.ones(64, 1, 1, dtype=torch.bool)), _encoder_shapes(2, 1, 1)
+    return tuple(
+        _strengths(layer, shapes, *given, said=said, part=part)
+        for part, said in (("self_attention", "the attention"), ("feed_forward", "the feed-forward network"))
+    )
+
+
 @probe("gradients reach the input and every weight")
 def _encoder_gradient(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw)
@@ -185,6 +225,7 @@ ENCODER_LAYER = Exercise(
         _encoder_full_mask,
         _encoder_of_one,
         _encoder_modes,
+        _encoder_dropout,
         _encoder_gradient,
         _encoder_copy,
     ),
@@ -417,7 +458,12 @@ def _decoder_same_length(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw, (6, 3, 4))
     layer.train(False)
     x, memory = draw.normal(2, 5, 6), draw.normal(2, 5, 6)
-    return _after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(5)))
+    # Masks that differ from sentence to sentence, and that no layer would think of by itself.
+    source_mask, target_mask = _source_mask(), _target_mask(5)
+    source_mask[0, 0, 1] = False
+    target_mask[0, 0, 3] = True
+    target_mask[1, 2:, 1] = False
+    return _after(loaded, lambda: layer.call(x, memory, source_mask, target_mask))
 
 
 @probe("with norm_first=True, each sublayer reads the normalised input, and the memory as it is")
@@ -441,6 +487,23 @@ def _decoder_modes(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw, dropout=0.5)
     x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
     return _after(loaded, lambda: _dropout_facts(layer, x, memory, _source_mask(), _target_mask(4)))
+
+
+@probe(
+    "dropout falls on the weights of both attentions, inside the feed-forward network, and on what each adds"
+)
+def _decoder_dropout(candidate: Candidate, draw: Draw) -> Any:
+    layer = candidate.build(2, 1, 1, dropout=0.5, norm_first=True)
+    layer.call(method="double")
+    mask = torch.ones(64, 1, 1, dtype=torch.bool)
+    return tuple(
+        _strengths(layer, _decoder_shapes(2, 1, 1), _loud(), _loud(), mask, mask, said=said, part=part)
+        for part, said in (
+            ("self_attention", "the self-attention"),
+            ("cross_attention", "the cross-attention"),
+            ("feed_forward", "the feed-forward network"),
+        )
+    )
 
 
 @probe("gradients reach the input, the memory and every weight")
@@ -470,6 +533,7 @@ DECODER_LAYER = Exercise(
         _decoder_norm_first,
         _decoder_of_one,
         _decoder_modes,
+        _decoder_dropout,
         _decoder_gradient,
         _decoder_copy,
     ),
@@ -673,13 +737,21 @@ _DEEP: dict[str, Any] = {"layers": 2, "d_model": 6, "heads": 3, "d_ff": 5}
 
 @cache
 def _model_shapes(settings: TransformerConfig) -> dict[str, torch.Size]:
-    return _shapes_of(lambda: Transformer(_SOURCE_VOCAB, _TARGET_VOCAB, settings))
+    shapes = _shapes_of(lambda: Transformer(_SOURCE_VOCAB, _TARGET_VOCAB, settings))
+    # A generator may do without a bias.
+    return {name: shape for name, shape in shapes.items() if name != "generator.bias"}
 
 
 def _model(candidate: Candidate, draw: Draw, **settings: Any) -> tuple[Candidate, Reply]:
     model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**settings))
     model.call(method="double")
-    return model, model.load(_drawn(draw, _model_shapes(TransformerConfig(**settings))))
+    return model, _model_loaded(model, draw, settings)
+
+
+def _model_loaded(model: Candidate, draw: Draw, settings: Mapping[str, Any]) -> Reply:
+    loaded = model.load(_drawn(draw, _model_shapes(TransformerConfig(**settings))))
+    model.load({"generator.bias": torch.zeros(_TARGET_VOCAB)})  # where it has one
+    return loaded
 
 
 def _sentences(draw: Draw, target_length: int = 4) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -693,7 +765,7 @@ def _sentences(draw: Draw, target_length: int = 4) -> tuple[Tensor, Tensor, Tens
 def _model_logits(candidate: Candidate, draw: Draw) -> Any:
     settings = _SMALL | {"dropout": 0.0}
     model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**settings))
-    loaded = model.load(_drawn(draw, _model_shapes(TransformerConfig(**settings))))
+    loaded = _model_loaded(model, draw, settings)
     return _after(loaded, lambda: model.call(*_sentences(draw)))
 
 
@@ -718,7 +790,10 @@ def _model_halves(candidate: Candidate, draw: Draw) -> Any:
 def _model_same_length(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **_DEEP)
     model.train(False)
-    return _after(loaded, lambda: model.call(*_sentences(draw, 5)))
+    source, source_mask, target, target_mask = _sentences(draw, 5)
+    target_mask[0, 0, 3] = True
+    target_mask[1, 2:, 1] = False
+    return _after(loaded, lambda: model.call(source, source_mask, target, target_mask))
 
 
 @probe("with norm_first, layers normalise first and each stack ends on one more normalisation")
@@ -746,12 +821,27 @@ def _model_modes(candidate: Candidate, draw: Draw) -> Any:
     return _after(loaded, lambda: _dropout_facts(model, *sentences))
 
 
+@probe("dropout falls on the sum of words and positions too")
+def _model_position_dropout(candidate: Candidate, draw: Draw) -> Any:
+    model, loaded = _model(candidate, draw, **_SMALL, dropout=0.5)
+    shapes = _model_shapes(TransformerConfig(**_SMALL))
+    silent = ("output_projection.weight", "output_projection.bias", "outer.weight", "outer.bias")
+    model.load({name: torch.zeros(shape) for name, shape in shapes.items() if name.endswith(silent)})
+    sentences = _sentences(draw)
+    return _after(loaded, lambda: _dropout_facts(model, *sentences))
+
+
 @probe("layers start with different weights, matrices as Glorot has them, tables with their own spread")
 def _model_start(candidate: Candidate, draw: Draw) -> Any:
     d_model, vocab = 24, 400
     model = candidate.build(vocab, vocab, config(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
     reply = model.weights()
-    return _facts_of_start(reply.value, d_model) if isinstance(reply, Returned) else reply
+    if not isinstance(reply, Returned):
+        return reply
+    names = _model_shapes(TransformerConfig(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
+    # Other entries, such as a buffer or a second name, are the student's own affair.
+    named = {name: weight for name, weight in reply.value.items() if name in names}
+    return _facts_of_start(named, d_model)
 
 
 def _facts_of_start(weights: Mapping[str, Tensor], d_model: int) -> dict[str, str]:
@@ -808,7 +898,7 @@ def _model_copy(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **_SMALL)
     model.train(False)
     copy = model.copy()
-    copy.load(_drawn(draw, _model_shapes(TransformerConfig(**_SMALL))))
+    _model_loaded(copy, draw, _SMALL)
     sentences = _sentences(draw)
     return _after(loaded, lambda: (_value(model.call(*sentences)), _value(copy.call(*sentences))))
 
@@ -827,6 +917,7 @@ TRANSFORMER = Exercise(
         _model_norm_first,
         _model_norms,
         _model_modes,
+        _model_position_dropout,
         _model_start,
         _model_gradient,
         _model_copy,
@@ -1085,13 +1176,18 @@ def _tied_gradient(candidate: Candidate, draw: Draw) -> Any:
     if not isinstance(found, Returned):
         return _after(reply, lambda: found)
     gradients = {name: found.value["weights"][name] for name in _MATRICES if name in found.value["weights"]}
-    return _after(reply, lambda: {"the number of parameters that the three are": len(gradients), **gradients})
+    return _after(reply, lambda: gradients)
 
 
 @probe("vocabularies of different sizes are refused with a ValueError")
 def _tied_unequal(candidate: Candidate, draw: Draw) -> Any:
-    reply = candidate.call(candidate.make(transformer(6, target_vocab=8, **_TIED)))
-    return reply if isinstance(reply, Raised) else "no error"
+    error = candidate.make(error_of())
+    return {
+        f"the error for {source} words and {target}": error.call(
+            candidate, candidate.make(transformer(source, target_vocab=target, **_TIED))
+        )
+        for source, target in ((6, 8), (8, 6))
+    }
 
 
 _TIES = "    target.weight = source.weight\n    model.generator.weight = source.weight\n"
@@ -1259,6 +1355,11 @@ def _greedy_stops(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_book(), *_phrases(5, 3), 4, _START, _END)
 
 
+@probe("a max_length of 1 leaves room for the start alone")
+def _greedy_of_length_one(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(_book(), *_phrases(5, 3), 1, _START, _END)
+
+
 @probe("a single sentence works as well")
 def _greedy_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_book(), *_phrases(4), 9, _START, _END)
@@ -1325,6 +1426,7 @@ GREEDY_DECODE = Exercise(
     probes=(
         _greedy_ends,
         _greedy_stops,
+        _greedy_of_length_one,
         _greedy_of_one,
         _greedy_other_symbols,
         _greedy_modes,
@@ -1373,7 +1475,7 @@ GREEDY_DECODE = Exercise(
         ),
         Misconception(
             name="never_stops_early",
-            says="it always writes max_length tokens, also when every row has ended long ago",
+            says="it always writes or fills up to max_length tokens, also when every row has ended long ago",
             hint="Stop when all rows have ended: most sentences are much shorter than the longest allowed.",
             paper=AUTOREGRESSIVE,
             patch=[(_LOOP, "while target.shape[1] < max_length:")],

@@ -119,7 +119,7 @@ TRAIN_STEP = Exercise(
         ),
         Misconception(
             name="mode_not_set",
-            says="the model is left in the mode in which it comes",
+            says="not all of the model is put into training mode",
             hint="Whoever looked at the model before may have left it in evaluation mode, and then it trains "
             "without dropout, and nothing says so. Call model.train().",
             paper=DROPOUT,
