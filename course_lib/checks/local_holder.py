@@ -111,10 +111,9 @@ def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -
     inputs = [
         item.requires_grad_() for item in given if isinstance(item, Tensor) and item.is_floating_point()
     ]
-    parameters = (
-        # A weight may have a second name, registered before the one that the contract gives it.
-        dict(found.named_parameters(remove_duplicate=False)) if isinstance(found, nn.Module) else {}
-    )
+    # A weight may have a second name, registered before the one that the contract gives it.
+    named = found.named_parameters(remove_duplicate=False) if isinstance(found, nn.Module) else ()
+    parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
     leaves = [*inputs, *parameters.values()]
     # Copies of the leaves: code that changes its arguments is to run here, and is found out by a call.
     output = _method(found, request.method)(

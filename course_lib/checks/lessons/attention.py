@@ -43,6 +43,18 @@ def _scores_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(1, 1), draw.normal(1, 1))
 
 
+@probe("any number of axes may stand in front")
+def _scores_of_many_axes(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.normal(2, 2, 3, 4, 3), draw.normal(2, 2, 3, 5, 3))
+
+
+@probe("float16 goes in and float16 comes out")
+def _scores_in_float16(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(
+        draw.normal(2, 3, 8, dtype=torch.float16), draw.normal(2, 4, 8, dtype=torch.float16)
+    )
+
+
 @probe("float32 goes in and float32 comes out")
 def _scores_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(
@@ -69,7 +81,9 @@ ATTENTION_SCORES = Exercise(
         _scores_of_batches,
         _scores_of_squares,
         _scores_of_one,
+        _scores_of_many_axes,
         _scores_in_float32,
+        _scores_in_float16,
         _scores_in_bfloat16,
         _scores_gradient,
     ),
@@ -263,6 +277,41 @@ def _weights_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float32), _mask_with_empty_row())
 
 
+def _far_scores(draw: Draw, dtype: torch.dtype, size: int) -> torch.Tensor:
+    """Whole numbers, which each dtype holds exactly and whose exponentials float64 holds.
+
+    Each row lies elsewhere, and forbidden keys lie far above all.
+    """
+    allowed = draw.integers(-3, 4, 3, 5) + size * torch.tensor([[1], [0], [-1]])
+    return allowed.masked_fill(~_far_mask(), 690).to(dtype)
+
+
+def _far_mask() -> torch.Tensor:
+    return torch.tensor([[1, 1, 1, 0, 1], [0, 1, 0, 1, 1], [1, 0, 1, 1, 1]], dtype=torch.bool)
+
+
+@probe("scores may be large or small, and those of forbidden keys larger still")
+def _weights_of_far_scores(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(_far_scores(draw, torch.float64, 600), _far_mask())
+
+
+@probe("large scores without a mask")
+def _weights_of_large_scores(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.integers(-3, 4, 2, 5).double() + torch.tensor([[600.0], [-600.0]]))
+
+
+@probe("in float16, a query with very low scores that may look at nothing")
+def _weights_of_low_empty_row_in_float16(candidate: Candidate, draw: Draw) -> Reply:
+    scores = draw.normal(2, 3, 5, dtype=torch.float16)
+    scores[:, 1] = -60.0  # this row is the empty one: the lowest float16 and this make minus infinity
+    return candidate.call(scores, _mask_with_empty_row())
+
+
+@probe("a single key, which some queries may look at and others not")
+def _weights_of_one_key(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.normal(3, 1), torch.tensor([[True], [False], [True]]))
+
+
 @probe("gradients reach the scores")
 def _weights_gradient(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(draw.normal(2, 3, 5), toward=draw.normal(2, 3, 5))
@@ -282,8 +331,12 @@ ATTENTION_WEIGHTS = Exercise(
         _weights_with_broadcast_mask,
         _weights_of_empty_row,
         _weights_exact_zeros,
+        _weights_of_one_key,
+        _weights_of_large_scores,
+        _weights_of_far_scores,
         _weights_in_float32,
         _weights_in_float16,
+        _weights_of_low_empty_row_in_float16,
         _weights_gradient,
         _weights_gradient_of_empty_row,
     ),
@@ -520,6 +573,18 @@ def _attention_with_mask(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 5, 6), draw.normal(2, 5, 6), draw.normal(2, 5, 3), mask)
 
 
+@probe("a mask of shape (batch, 1, keys) holds for every query, and values may be wider than keys")
+def _attention_with_broadcast_mask(candidate: Candidate, draw: Draw) -> Reply:
+    mask = torch.tensor([[[1, 1, 1, 0, 0]], [[1, 0, 1, 1, 1]]], dtype=torch.bool)
+    return candidate.call(draw.normal(2, 4, 3), draw.normal(2, 5, 3), draw.normal(2, 5, 7), mask)
+
+
+@probe("float16 goes in and float16 comes out, with a mask too")
+def _attention_in_float16(candidate: Candidate, draw: Draw) -> Reply:
+    query, key, value = (draw.normal(2, n, 8, dtype=torch.float16) for n in (3, 5, 5))
+    return candidate.call(query, key, value, _mask_with_empty_row())
+
+
 @probe("a query that may look at nothing gets zeros for its output")
 def _attention_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(
@@ -563,10 +628,12 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         _attention_of_batches,
         _attention_of_squares,
         _attention_with_mask,
+        _attention_with_broadcast_mask,
         _attention_of_empty_row,
         _attention_with_dropout,
         _attention_with_mask_and_dropout,
         _attention_in_float32,
+        _attention_in_float16,
         _attention_gradient,
     ),
     misconceptions=(

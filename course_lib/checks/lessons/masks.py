@@ -41,6 +41,11 @@ def _padding_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 4, width=4, pad_id=0), 0)
 
 
+@probe("two sentences that need no padding")
+def _padding_of_two_full(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(_sentences(draw, 4, 4, width=4, pad_id=0), 0)
+
+
 @probe("padding may have another number than 0, and 0 may be a word")
 def _padding_of_another_number(candidate: Candidate, draw: Draw) -> Reply:
     tokens = _sentences(draw, 4, 2, width=4, pad_id=3)
@@ -74,6 +79,7 @@ PADDING_MASK = Exercise(
         _padding_of_two,
         _padding_of_a_square,
         _padding_of_one,
+        _padding_of_two_full,
         _padding_of_another_number,
         _padding_among_the_numbers,
         _padding_in_front,
@@ -216,9 +222,9 @@ def _causal_of_two(candidate: Candidate, draw: Draw) -> Reply:
     return _of_length(2, candidate)
 
 
-@probe("a sentence of nine words: none is too long")
-def _causal_of_nine(candidate: Candidate, draw: Draw) -> Reply:
-    return _of_length(9, candidate)
+@probe("a sentence of 130 words: none is too long")
+def _causal_of_many(candidate: Candidate, draw: Draw) -> Reply:
+    return _of_length(130, candidate)
 
 
 _ONES = "torch.ones(1, length, length, dtype=torch.bool)"
@@ -226,7 +232,7 @@ _TRIANGLE = f"{_ONES}.tril()"
 
 CAUSAL_MASK = Exercise(
     reference=causal_mask,
-    probes=(_causal_of_four, _causal_of_one, _causal_of_two, _causal_of_nine),
+    probes=(_causal_of_four, _causal_of_one, _causal_of_two, _causal_of_many),
     misconceptions=(
         Misconception(
             name="own_word_hidden",
@@ -346,6 +352,11 @@ def _decoder_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 4, width=4, pad_id=0), 0)
 
 
+@probe("two sentences that need no padding")
+def _decoder_of_two_full(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(_sentences(draw, 4, 4, width=4, pad_id=0), 0)
+
+
 @probe("more sentences than words, and padding with another number than 0")
 def _decoder_of_another_number(candidate: Candidate, draw: Draw) -> Reply:
     tokens = _sentences(draw, 2, 1, 3, 3, width=3, pad_id=7)
@@ -371,6 +382,7 @@ DECODER_MASK = Exercise(
         _decoder_of_two,
         _decoder_of_a_square,
         _decoder_of_one,
+        _decoder_of_two_full,
         _decoder_of_another_number,
         _decoder_of_one_word,
         _decoder_with_padding_in_front,

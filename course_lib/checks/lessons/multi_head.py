@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib.checks.candidate import Candidate, Fixture
 from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
-from course_lib.checks.fixtures.callables import mean_attention
+from course_lib.checks.fixtures.callables import mean_attention, to_itself
 from course_lib.checks.fixtures.facts import dropout_strength, equal_weights, error_of
 from course_lib.checks.probe import Draw, Probe, probe
 from course_lib.checks.reply import Raised, Reply, Returned
@@ -459,6 +459,11 @@ _mask_of_padding = _attends(
 _mask_of_two = _attends(
     "a mask of shape (Q, K) holds for every sentence and head", (2, 4, 4, 6, 3), lambda draw: _causal(4)
 )
+_mask_of_two_in_a_square = _attends(
+    "a mask of shape (Q, K) where there are as many sentences as words",
+    (4, 4, 4, 6, 3),
+    lambda draw: _causal(4),
+)
 _mask_of_four = _attends(
     "a mask of shape (B, H, Q, K) says for every head what it may look at",
     (2, 3, 5, 12, 4),
@@ -475,6 +480,13 @@ _other_attention = _attends(
     lambda draw: draw.coins(2, 3, 5),
     attention=mean_attention,
 )
+
+
+@probe("a sentence attends to itself, the same tensor in all three places, under a mask")
+def _self_attention(candidate: Candidate, draw: Draw) -> Reply:
+    module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
+    x, mask = draw.normal(2, 4, 6), _causal(4).expand(2, 4, 4)
+    return candidate.make(to_itself()).call(module, x, mask) if failed is None else failed
 
 
 def _dropped(candidate: Candidate, draw: Draw, *rate: float, training: bool = True) -> Reply:
@@ -511,7 +523,10 @@ def _other_batch(candidate: Candidate, draw: Draw) -> Any:
     memory = draw.normal(4, 3, 6)
     if failed is not None:
         return failed
-    reply = candidate.make(error_of()).call(module, draw.normal(2, 3, 6), memory, memory)
+    query = draw.normal(2, 3, 6)
+    reply = candidate.make(error_of()).call(module, query, memory, memory)
+    if isinstance(reply, Returned) and reply.value is None:
+        module.call(query, memory, memory)  # Not to be compared, but to tell what was made of it.
     # Which error is free.
     return {"whether it is refused": reply.value is not None} if isinstance(reply, Returned) else reply
 
@@ -532,7 +547,11 @@ def _copied(candidate: Candidate, draw: Draw) -> Any:
     copied = module.copy()
     same = copied.call(x, x, x)
     copied.load(others)
-    return {"the copy": same, "the original, after the copy was changed": module.call(x, x, x)}
+    return {
+        "the copy": same,
+        "the copy, with other weights": copied.call(x, x, x),
+        "the original, after the copy was changed": module.call(x, x, x),
+    }
 
 
 @probe("gradients reach queries, keys, values and every weight")
@@ -600,6 +619,8 @@ MULTI_HEAD_ATTENTION = Exercise(
         _mask_of_three,
         _mask_of_padding,
         _mask_of_two,
+        _mask_of_two_in_a_square,
+        _self_attention,
         _mask_of_four,
         _mask_of_squares,
         _empty_row,

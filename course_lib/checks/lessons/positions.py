@@ -514,7 +514,8 @@ TOKEN_EMBEDDING = Exercise(
         Misconception(
             name="gradient_cut",
             says="the result is cut off from the table, so that words never learn",
-            hint="Leave out `detach`, `no_grad`, `.data` and `requires_grad=False`: the table is to be trained.",
+            hint="Leave out `detach`, `no_grad`, `.data` and `requires_grad=False`: the table is to be "
+            "trained.",
             paper=WORDS,
             patch=_alone(TokenEmbedding, (_LOOK_UP, f"{_LOOK_UP}.detach()")),
         ),

@@ -11,7 +11,7 @@ from torch.nn.functional import layer_norm
 
 from course_lib.checks.candidate import Candidate
 from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
-from course_lib.checks.fixtures.callables import sublayer
+from course_lib.checks.fixtures.callables import sublayer, unchanged
 from course_lib.checks.fixtures.models import linear
 from course_lib.checks.probe import Draw, probe
 from course_lib.checks.reply import Raised, Reply, Returned
@@ -60,8 +60,9 @@ def _round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments:
 
 
 def _copied(layer: Candidate, weights: Weights, *arguments: Any) -> Any:
-    """Overwrite the weights of a deep copy, then call both."""
+    """Overwrite the weights of a deep copy, made after a call, then call both."""
     loaded = layer.load(weights)
+    layer.call(*arguments)
     copy = layer.copy()
     overwritten = copy.load({name: torch.zeros_like(weight) for name, weight in weights.items()})
     return {
@@ -141,7 +142,8 @@ def _norm_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(8)
     layer.call(method="bfloat16")
     loaded = layer.load(_norm_weights(draw, 8))
-    return _first_failure(loaded, layer.call(draw.normal(2, 3, 8, dtype=torch.bfloat16)))
+    # Where that failed, how a plain float32 number is rounded beside bfloat16 would say nothing.
+    return loaded if isinstance(loaded, Raised) else layer.call(draw.normal(2, 3, 8, dtype=torch.bfloat16))
 
 
 @probe("gradients reach the input, the scale and the shift")
@@ -439,6 +441,7 @@ def _dropped_features(layer: Candidate, probability: float) -> Any:
             (kept | (share.abs() < 1e-5)).all()
         ),
         f"«about {probability:.0%} of the hidden features become 0»": _drops_with(probability, kept),
+        "«each hidden feature is dropped on its own»": bool((kept.any(-1) & ~kept.all(-1)).any()),
     }
 
 
@@ -724,6 +727,26 @@ def _connection_post_norm(candidate: Candidate, draw: Draw) -> Any:
     return _connected(candidate, draw)
 
 
+@probe("with norm_first=False: norm(x + sublayer(x))")
+def _connection_told_post_norm(candidate: Candidate, draw: Draw) -> Any:
+    return _connected(candidate, draw, False)
+
+
+@probe("a sublayer may hand back the very tensor that it gets, which stays as it is")
+def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Any:
+    replies: dict[str, Any] = {}
+    for name, settings in (("post-norm", (6, 0.5)), ("pre-norm", (6, 0.5, True))):
+        layer = _built(candidate, *settings)
+        x = _far_apart(draw, 2, 4, 6)
+        changed = layer.call(x, unchanged())  # in training mode: what was dropped is free
+        replies[f"{name}, x changed"] = (
+            {"in training": bool(changed.changed)} if isinstance(changed, Returned) else changed
+        )
+        layer.train(False)
+        replies[name] = layer.call(x, unchanged())
+    return replies
+
+
 @probe("with norm_first: x + sublayer(norm(x))")
 def _connection_pre_norm(candidate: Candidate, draw: Draw) -> Any:
     return _connected(candidate, draw, True)
@@ -808,6 +831,8 @@ SUBLAYER_CONNECTION = Exercise(
     probes=(
         _connection_post_norm,
         _connection_pre_norm,
+        _connection_told_post_norm,
+        _connection_of_the_same,
         _connection_calls,
         _connection_post_norm_dropout,
         _connection_pre_norm_dropout,

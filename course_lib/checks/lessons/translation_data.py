@@ -651,11 +651,6 @@ def _plan_of_one(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (3,), 12)
 
 
-@probe("no sentences make no batches")
-def _plan_of_none(candidate: Candidate, draw: Draw) -> Any:
-    return _plan(candidate, (), 12)
-
-
 @probe("sentences of one length: as many as the budget holds, and the rest")
 def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (4,) * 11, 17)
@@ -701,7 +696,6 @@ TOKEN_BATCHES = Exercise(
         _plan_by_hand,
         _plan_of_exact_fit,
         _plan_of_one,
-        _plan_of_none,
         _plan_of_equal_lengths,
         _plan_of_too_long,
         _plan_of_captions,

@@ -44,7 +44,8 @@ def weights_by_functional(scores, mask=None):
 def weights_by_exponentials(scores, mask=None):
     if mask is None:
         mask = torch.ones_like(scores, dtype=torch.bool)
-    exponentials = torch.where(mask, torch.exp(scores), torch.zeros_like(scores))
+    highest = scores.detach().masked_fill(~mask, torch.finfo(scores.dtype).min).amax(-1, keepdim=True)
+    exponentials = torch.exp((scores - highest).masked_fill(~mask, 0.0)).masked_fill(~mask, 0.0)
     return exponentials / exponentials.sum(-1, keepdim=True).clamp(min=1e-5)
 
 
