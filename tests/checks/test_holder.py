@@ -243,3 +243,36 @@ def test_an_unknown_fixture_is_refused_by_name() -> None:
     assert isinstance(reply, Raised)
     assert "no fixture is called 'multipy'; there are: " in reply.message
     assert "config, " in reply.message
+
+
+def test_gradients_that_are_switched_off_are_switched_on_again() -> None:
+    def careless(x: torch.Tensor) -> torch.Tensor:
+        torch.set_grad_enabled(False)
+        return x
+
+    assert isinstance(candidate(careless).call(torch.ones(2)), Returned)
+    assert torch.is_grad_enabled()
+
+
+def test_a_sparse_tensor_is_no_plain_value() -> None:
+    reply = candidate(lambda x: x.to_sparse()).call(torch.eye(2))
+    assert isinstance(reply, Returned)
+    assert isinstance(reply.value, Opaque)
+
+
+def test_a_weight_under_two_names_has_its_gradient_under_both() -> None:
+    class TwoNames(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = self.second = torch.nn.Parameter(torch.ones(2))
+            self.frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x * self.first * self.frozen).sum()
+
+    reply = candidate(TwoNames).build().gradients(torch.full((2,), 3.0))
+    assert isinstance(reply, Returned)
+    assert {name: gradient.tolist() for name, gradient in reply.value["weights"].items()} == {
+        "first": [3.0, 3.0],
+        "second": [3.0, 3.0],
+    }

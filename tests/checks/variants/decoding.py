@@ -112,6 +112,22 @@ def beam_with_a_pool(model, memory, mask, beam, max_length, start_id, end_id, al
 
 
 @_sentence_by_sentence
+def beam_from_twice_as_many(model, memory, mask, beam, max_length, start_id, end_id, alpha):
+    """Ends and open beams both come from the best 2 * beam, as in the paper's own program."""
+    live, pool = [_Beginning([start_id])], []
+    for _ in range(max_length - 1):
+        found = _continuations(model, memory, mask, live, end_id)
+        best = sorted(found, key=lambda one: one.total, reverse=True)[: 2 * beam]
+        pool = sorted(
+            [*pool, *(one for one in best if one.ended)], key=lambda one: one.score(alpha), reverse=True
+        )[:beam]
+        live = [one for one in best if not one.ended][:beam]
+        if not live:
+            break
+    return max(pool or live, key=lambda one: one.score(alpha)).ids
+
+
+@_sentence_by_sentence
 def beam_that_shrinks(model, memory, mask, beam, max_length, start_id, end_id, alpha):
     """Each sentence that has ended makes the beam narrower; it stops when no place is left."""
     live, pool = [_Beginning([start_id])], []
@@ -224,6 +240,7 @@ VARIANTS = {
         beam_in_lists,
         beam_ranked_by_score,
         beam_with_a_pool,
+        beam_from_twice_as_many,
         beam_that_shrinks,
         beam_to_the_bitter_end,
         beam_by_rows,

@@ -225,6 +225,30 @@ class ByEinsum(nn.Module):
         return torch.einsum("bhld,ohd->blo", output, weight) + self.output_projection.bias
 
 
+class InAList(nn.Module):
+    """The projections stand in a list as well, under a first name; a frozen number; weights are kept."""
+
+    def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
+        super().__init__()
+        self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))
+        self.query_projection, self.key_projection, self.value_projection, self.output_projection = (
+            self.linears
+        )
+        self.temperature = nn.Parameter(torch.ones(()), requires_grad=False)
+        self.heads, self.attention, self.dropout = heads, attention, nn.Dropout(dropout)
+
+    def forward(self, query, key, value, mask=None):
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        q, k, v = (
+            layer(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for layer, x in zip(self.linears, (query, key, value), strict=False)
+        )
+        x, weights = self.attention(q, k, v, mask=mask, dropout=self.dropout)
+        self.weights = weights.detach()
+        return self.linears[-1](x.transpose(1, 2).flatten(2) * self.temperature)
+
+
 VARIANTS = {
     "split_heads": (
         split_by_view,
@@ -242,5 +266,5 @@ VARIANTS = {
         merge_by_einsum,
         merge_by_horizontal_stack,
     ),
-    "MultiHeadAttention": (Plain, HeadByHead, HeadsInTheBatch, WithExtras, ByEinsum),
+    "MultiHeadAttention": (Plain, HeadByHead, HeadsInTheBatch, WithExtras, ByEinsum, InAList),
 }

@@ -16,6 +16,7 @@ from course_lib.transformer import (
     PositionalEncoding,
     SublayerConnection,
     TokenEmbedding,
+    Transformer,
     causal_mask,
     evaluating,
 )
@@ -79,6 +80,17 @@ class EncoderBySubclass(EncoderLayer):
             x, lambda y: self.self_attention(query=y, key=y, value=y, mask=source_mask)
         )
         return self.sublayers[1](attended, lambda y: self.feed_forward(y))
+
+
+class EncoderUnderTwoNames(EncoderLayer):
+    """Its attention has a shorter name as well, which comes first."""
+
+    def __init__(self, *sizes, **settings):
+        super().__init__(*sizes, **settings)
+        attention = self.self_attention
+        del self.self_attention
+        self.attn = attention
+        self.self_attention = attention
 
 
 class EncoderOfPartials(nn.Module):
@@ -279,6 +291,32 @@ class TransformerOfZeroBiases(TransformerOfLoops):
         return self.generator(hidden)
 
 
+class TransformerWithoutBias(Transformer):
+    """A generator without a bias, a second name for a table, and a constant in each layer."""
+
+    def __init__(self, source_vocab, target_vocab, config):
+        super().__init__(source_vocab, target_vocab, config)
+        self.generator = nn.Linear(config.d_model, target_vocab, bias=False)
+        nn.init.xavier_uniform_(self.generator.weight)
+        self.words = self.source_embedding.table
+        for layer in (*self.encoder_layers, *self.decoder_layers):
+            layer.register_buffer("steps", torch.linspace(0.0, 1.0, 7))
+
+
+class VocabularyError(ValueError):
+    """A ValueError of one's own."""
+
+
+def tie_with_an_error_of_its_own(model):
+    source, target = model.source_embedding.table, model.target_embedding.table
+    if source.num_embeddings != target.num_embeddings:
+        raise VocabularyError("one vocabulary is needed")
+    target.weight = source.weight
+    model.generator.weight = source.weight
+    model.shared = source.weight
+    return model
+
+
 def tie_to_generator(model):
     if model.source_embedding.table.weight.shape != model.target_embedding.table.weight.shape:
         raise ValueError("two vocabularies")
@@ -409,6 +447,7 @@ VARIANTS = {
         EncoderWithOpenConnections,
         EncoderBySubclass,
         EncoderOfPartials,
+        EncoderUnderTwoNames,
     ),
     "DecoderLayer": (
         DecoderOfNamedFunctions,
@@ -421,6 +460,7 @@ VARIANTS = {
         TransformerOfLoops,
         TransformerWithInner,
         TransformerOfZeroBiases,
+        TransformerWithoutBias,
     ),
     "tie_embeddings": (
         tie_to_generator,
@@ -428,6 +468,7 @@ VARIANTS = {
         tie_whole_tables,
         tie_whole_embeddings,
         tie_without_bias,
+        tie_with_an_error_of_its_own,
     ),
     "greedy_decode": (
         greedy_with_a_for_loop,
