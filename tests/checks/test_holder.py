@@ -270,7 +270,7 @@ def test_a_weight_under_two_names_has_its_gradient_under_both() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return (x * self.first * self.frozen).sum()
 
-    reply = candidate(TwoNames).build().gradients(torch.full((2,), 3.0))
+    reply = candidate(TwoNames).build().gradients(torch.full((2,), 3.0), toward=torch.ones(()))
     assert isinstance(reply, Returned)
     assert {name: gradient.tolist() for name, gradient in reply.value["weights"].items()} == {
         "first": [3.0, 3.0],
