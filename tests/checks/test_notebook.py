@@ -63,6 +63,7 @@ def test_an_unknown_mistake_gets_facts_and_a_next_step() -> None:
         (lambda query, key: query, "shape (3, 5), found (3, 6)"),
         (lambda query, key: attention_scores(query, key).float(), "dtype float64, found float32"),
         (lambda query, key: (attention_scores(query, key),), "found a tuple of one"),
+        (lambda query, key: attention_scores(query, key).to("meta"), "device cpu, found it on meta"),
         (lambda query: query, "It raised TypeError: "),
         (None, "a function or a class was expected here, and this is of type NoneType"),
     ],

@@ -98,6 +98,14 @@ def test_a_name_that_the_cell_does_not_define(student: Student) -> None:
     )
 
 
+def test_a_result_on_another_device(student: Student) -> None:
+    student.swap("LabelSmoothingLoss", ".sum() / real_tokens", '.sum().to("meta") / real_tokens.to("meta")')
+    told = unequal_parts(load_parts(student.write()))["LabelSmoothingLoss"]
+    assert told.startswith("it raises ")
+    assert "meta tensor" in told
+    assert "\n" not in told
+
+
 def test_nothing_handed_back(student: Student) -> None:
     student.swap("tie_embeddings", "    return model", "    pass")
     assert "AttributeError" in unequal_parts(load_parts(student.write()))["tie_embeddings"]
