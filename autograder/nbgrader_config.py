@@ -37,6 +37,9 @@ warnings.filterwarnings("ignore", message="Object of type <Submitted", module="n
 # nbgrader makes a new gradebook with the program `alembic`, which is on an activated environment's PATH only.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
+# What lessons train is tiny: more threads than one make it slower, by far where other work is being done.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # --- Where things are ---------------------------------------------------------------------------------------
 c.CourseDirectory.course_id = "build-the-transformer"
 c.CourseDirectory.root = str(course)

@@ -242,7 +242,7 @@ def _run(notebook: NotebookNode, folder: Path) -> None:
         allow_errors=True,
         extra_arguments=["--log-level=40"],
         resources={"metadata": {"path": str(folder)}},
-    ).execute()
+    ).execute(env=os.environ | {"OMP_NUM_THREADS": "1"})  # several run at a time
 
 
 def _failure(cell: NotebookNode) -> str:

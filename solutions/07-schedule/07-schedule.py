@@ -344,6 +344,7 @@ schedule_curves(
 # before the model with warm-up fails, too?
 
 # %% tags=["see"]
+torch.set_num_threads(1)  # for a model this small, sharing the work takes longer than doing it
 SYMBOLS, LENGTH, START = 12, 6, 1
 D_MODEL, WARMUP, FACTOR = 32, 40, 0.5
 
