@@ -3,7 +3,7 @@
 import inspect
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,19 @@ class Misconception:
     """The section of the paper, or the other source, to read."""
     patch: Sequence[tuple[str, str]]
     """Pieces of the reference's source, each of which occurs once, and what stands there instead."""
+
+
+def alone(reference: Callable[..., Any], *pieces: tuple[str, str]) -> list[tuple[str, str]]:
+    """Make one patch of several, over the whole source, so that this mistake is combined with no other.
+
+    Such a mistake hides what else is wrong, or is not made in passing; with all pairs, a check would be slow.
+    It has to stand behind those that can be combined: its patch fits the unpatched source only.
+    """
+    right = wrong = textwrap.dedent(inspect.getsource(inspect.unwrap(reference)))
+    for piece, instead in pieces:
+        assert wrong.count(piece) == 1, piece
+        wrong = wrong.replace(piece, instead)
+    return [(right, wrong)]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What comes back from a student's object: plain values only, which can cross from process to process."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,3 +77,18 @@ def plain(value: object, known: Sequence[object] = ()) -> Value:
         if one is value:
             return Handle(number)
     return Opaque(type(value).__name__)
+
+
+def value_of(reply: Reply) -> Value | Raised:
+    """Give what a call came back with; an exception stays one."""
+    return reply.value if isinstance(reply, Returned) else reply
+
+
+def after(reply: Reply, ask: Callable[[], Any]) -> Any:
+    """Go on only where this succeeded, such as putting weights in: else that is what is to be said."""
+    return reply if isinstance(reply, Raised) else ask()
+
+
+def first_failure(*replies: Reply) -> Reply:
+    """Give the first reply that is an exception, such as that of weights that do not fit; else the last."""
+    return next((reply for reply in replies if isinstance(reply, Raised)), replies[-1])

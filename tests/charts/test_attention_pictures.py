@@ -113,7 +113,8 @@ def test_heads_stand_side_by_side_with_one_legend(texts_of: TextsOf) -> None:
 
 def test_half_precision_weights_of_a_graph() -> None:
     weights = torch.softmax(_scores().requires_grad_(), dim=-1).to(torch.bfloat16)
-    attention_heatmap(weights, WORDS, WORDS).to_dict()
+    chart = attention_heatmap(weights, WORDS, WORDS)
+    assert texts_of(chart).count("weight") == 1
 
 
 @pytest.mark.parametrize(

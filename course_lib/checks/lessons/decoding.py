@@ -1,8 +1,7 @@
 """Lesson 11: the length penalty, beam search, and the average of several checkpoints."""
 
 import inspect
-import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +9,13 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.candidate import Candidate, Fixture
-from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber, alone
 from course_lib.checks.fixtures.checkpoints import averaging
 from course_lib.checks.fixtures.crossroads import crossroads
 from course_lib.checks.fixtures.models import transformer
 from course_lib.checks.fixtures.results import in_float64
 from course_lib.checks.probe import Draw, probe
-from course_lib.checks.reply import Raised, Reply, Returned
+from course_lib.checks.reply import Raised, Reply, Returned, after, value_of
 from course_lib.transformer import average_checkpoints, beam_search, length_penalty
 
 PENALTY = "section 6.1, and Wu et al. 2016 (arXiv 1609.08144), equation 14"
@@ -24,18 +23,6 @@ BEAM = "section 6.1: beam search with a beam size of 4"
 AUTOREGRESSIVE = "section 3.1: at each step the model is auto-regressive"
 ATTENTION = "section 3.2.3: the three uses of attention"
 AVERAGE = "section 6.1: averaging the last checkpoints"
-
-
-def _alone(reference: Callable[..., Any], *pieces: tuple[str, str]) -> list[tuple[str, str]]:
-    """Make one patch of several, over the whole source, so that this mistake is combined with no other.
-
-    Such a mistake hides what else is wrong, or is not made in passing. With all pairs, a check would be slow.
-    """
-    right = wrong = textwrap.dedent(inspect.getsource(reference))
-    for piece, instead in pieces:
-        assert wrong.count(piece) == 1, piece
-        wrong = wrong.replace(piece, instead)
-    return [(right, wrong)]
 
 
 # --- length_penalty -----------------------------------------------------------------------------------------
@@ -366,14 +353,6 @@ def _beam_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
     return _search(candidate, model, _asked(3, 4), beam=2, alpha=0.0, start=6, end=7)
 
 
-def _value(reply: Reply) -> Any:
-    return reply.value if isinstance(reply, Returned) else reply
-
-
-def _after(reply: Reply, facts: Callable[[], dict[str, Any]]) -> Any:
-    return reply if isinstance(reply, Raised) else facts()
-
-
 def _mode(model: Candidate) -> dict[str, str]:
     """Say in which mode all parts of a model are."""
     reply = model.modes()
@@ -386,8 +365,8 @@ def _mode(model: Candidate) -> dict[str, str]:
 def _beam_modes(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_crossing(draw, _GARDEN_PATH))
     reply = _search(candidate, model, _asked(3, 3), beam=2, alpha=0.6)
-    meanwhile = _value(model.call(method="notes"))
-    return _after(reply, lambda: {"meanwhile": meanwhile, **_mode(model)})
+    meanwhile = value_of(model.call(method="notes"))
+    return after(reply, lambda: {"meanwhile": meanwhile, **_mode(model)})
 
 
 @probe("a model in evaluation mode stays in it")
@@ -395,7 +374,7 @@ def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_crossing(draw, _GARDEN_PATH))
     model.train(False)
     reply = _search(candidate, model, _asked(3, 3), beam=2, alpha=0.6)
-    return _after(reply, lambda: _mode(model))
+    return after(reply, lambda: _mode(model))
 
 
 # Pre-norm models with large weights answer to every token that they read; post-norm ones repeat themselves.
@@ -433,7 +412,7 @@ _RESULT = "    return best_target[:, :longest]"
 
 
 def _search_alone(*pieces: tuple[str, str]) -> list[tuple[str, str]]:
-    return _alone(beam_search, *pieces)
+    return alone(beam_search, *pieces)
 
 
 BEAM_SEARCH = Exercise(

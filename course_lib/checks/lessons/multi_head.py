@@ -1,15 +1,14 @@
 """Lesson 02: splitting into heads, merging them, and multi-head attention."""
 
-import inspect
-import textwrap
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.checks.candidate import Candidate, Fixture
-from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber, alone
 from course_lib.checks.fixtures.callables import mean_attention, to_itself
 from course_lib.checks.fixtures.facts import dropout_strength, equal_weights, error_of
 from course_lib.checks.probe import Draw, Probe, probe
@@ -585,19 +584,6 @@ _QUERY_LAYER, _KEY_LAYER, _VALUE_LAYER, _OUTPUT_LAYER = (
 _THREE_LAYERS = _QUERY_LAYER + _KEY_LAYER + _VALUE_LAYER
 
 
-def _alone(*pieces: tuple[str, str]) -> list[tuple[str, str]]:
-    """Make one patch of several, over the whole source, so that this mistake is combined with no other.
-
-    Such a mistake hides what else is wrong, or is not made in passing. With all pairs, a check would be slow.
-    """
-    right = textwrap.dedent(inspect.getsource(inspect.unwrap(MultiHeadAttention)))
-    wrong = right
-    for piece, instead in pieces:
-        assert wrong.count(piece) == 1, piece
-        wrong = wrong.replace(piece, instead)
-    return [(right, wrong)]
-
-
 def _by_reshape(name: str) -> str:
     x = f"self.{name}_projection({name})"
     return f"            {x}.reshape({name}.shape[0], self.heads, {name}.shape[1], -1),\n"
@@ -608,6 +594,8 @@ def _folded(name: str) -> str:
     cut = f"reshape(query.shape[0], -1, self.heads, {width}).transpose(1, 2)"
     return f"            self.{name}_projection({name}).{cut},\n"
 
+
+_alone = partial(alone, MultiHeadAttention)
 
 MULTI_HEAD_ATTENTION = Exercise(
     reference=MultiHeadAttention,
@@ -755,7 +743,7 @@ MULTI_HEAD_ATTENTION = Exercise(
             "cuts the features and then swaps the axes: use it.",
             paper=HEADS,
             patch=_alone(
-                (_QUERY_LINE + _KEY_LINE + _VALUE_LINE, "".join(map(_by_reshape, ("query", "key", "value"))))
+                (_QUERY_LINE + _KEY_LINE + _VALUE_LINE, "".join(map(_by_reshape, ("query", "key", "value")))),
             ),
         ),
         Misconception(
@@ -839,7 +827,9 @@ MULTI_HEAD_ATTENTION = Exercise(
             hint="Each layer makes the projections of all heads at once, side by side: d_model features "
             "in, and H times D/H, which is d_model, out.",
             paper=HEADS,
-            patch=_alone((_THREE_LAYERS, _THREE_LAYERS.replace("d_model)\n", "d_model // heads)\n"))),
+            patch=_alone(
+                (_THREE_LAYERS, _THREE_LAYERS.replace("d_model)\n", "d_model // heads)\n")),
+            ),
         ),
         Misconception(
             name="one_layer_for_all",

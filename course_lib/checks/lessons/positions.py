@@ -1,8 +1,6 @@
 """Lesson 05: the sinusoids, the embedding of words, and the sum of the two."""
 
-import inspect
 import math
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +8,11 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.candidate import Candidate
-from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber, alone
 from course_lib.checks.fixtures.devices import left_behind
 from course_lib.checks.fixtures.positions import fits, past_max_length, saves, start_of
 from course_lib.checks.probe import Draw, probe
-from course_lib.checks.reply import Raised, Reply, Returned
+from course_lib.checks.reply import Raised, Reply, Returned, first_failure
 from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding, sinusoids
 
 WAVES = "section 3.5: the two formulas of the positional encoding"
@@ -29,30 +27,11 @@ DTYPE = "the course's rule for all exercises: results in the dtype of the inputs
 Weights = Mapping[str, Tensor]
 
 
-def _alone(of: Any, *pieces: tuple[str, str]) -> list[tuple[str, str]]:
-    """Make one patch of several, over the whole source, so that this mistake is combined with no other.
-
-    Such a mistake hides what else is wrong, or is not made in passing. With all pairs, a check would be slow.
-    It has to stand behind those that can be combined: its patch fits the unpatched source only.
-    """
-    right = textwrap.dedent(inspect.getsource(inspect.unwrap(of)))
-    wrong = right
-    for piece, instead in pieces:
-        assert wrong.count(piece) == 1, piece
-        wrong = wrong.replace(piece, instead)
-    return [(right, wrong)]
-
-
 def _built(candidate: Candidate, *sizes: Any) -> Candidate:
     """An instance in float64."""
     layer = candidate.build(*sizes)
     layer.call(method="double")
     return layer
-
-
-def _first_failure(*replies: Reply) -> Reply:
-    """The first reply that is an exception, such as that of weights that do not fit; else the last."""
-    return next((reply for reply in replies if isinstance(reply, Raised)), replies[-1])
 
 
 # --- sinusoids ----------------------------------------------------------------------------------------------
@@ -179,7 +158,7 @@ SINUSOIDS = Exercise(
             hint="Column 2i + 1 is the cosine. With two sines of one angle, a pair is no point on a circle, "
             "and many positions look alike.",
             paper=WAVES,
-            patch=_alone(sinusoids, (_COSINES, _COSINES.replace("cos", "sin"))),
+            patch=alone(sinusoids, (_COSINES, _COSINES.replace("cos", "sin"))),
         ),
         Misconception(
             name="one_column_too_many",
@@ -187,7 +166,7 @@ SINUSOIDS = Exercise(
             hint="Pairs of a sine and a cosine make an even number of columns. With an odd d_model the last "
             "cosine has no place: cut it off.",
             paper=WAVES,
-            patch=_alone(
+            patch=alone(
                 sinusoids,
                 (_TABLE, "return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()"),
             ),
@@ -197,7 +176,7 @@ SINUSOIDS = Exercise(
             says="for an odd number of features, the last column stays 0",
             hint="An odd d_model ends on a sine. There are d_model // 2 cosines, but one sine more.",
             paper=WAVES,
-            patch=_alone(
+            patch=alone(
                 sinusoids,
                 (_EMPTY, _EMPTY.replace("empty", "zeros")),
                 (_SINES, "table[:, : d_model // 2 * 2 : 2] = angle[:, : d_model // 2].sin()"),
@@ -209,7 +188,7 @@ SINUSOIDS = Exercise(
             hint="In both formulas the exponent is 2i / d_model, with the same i: columns 2i and 2i + 1 are "
             "sine and cosine of one and the same angle. Only so a pair is a point on a circle.",
             paper=WAVES,
-            patch=_alone(
+            patch=alone(
                 sinusoids,
                 (
                     _COSINES,
@@ -224,14 +203,14 @@ SINUSOIDS = Exercise(
             hint="If you count columns 0, 2, 4, that is 2i already. Divided by d_model it runs from 0 to "
             "nearly 1.",
             paper=WAVES,
-            patch=_alone(sinusoids, (_ANGLE, _ANGLE.replace("even_column", "2 * even_column"))),
+            patch=alone(sinusoids, (_ANGLE, _ANGLE.replace("even_column", "2 * even_column"))),
         ),
         Misconception(
             name="exponent_in_whole_numbers",
             says="the exponent is divided in whole numbers, so it is 0 for every column",
             hint="`//` drops what is behind the point. The exponent runs from 0 to nearly 1, so use `/`.",
             paper=WAVES,
-            patch=_alone(sinusoids, (_ANGLE, _ANGLE.replace("even_column /", "even_column //"))),
+            patch=alone(sinusoids, (_ANGLE, _ANGLE.replace("even_column /", "even_column //"))),
         ),
         Misconception(
             name="exponent_reaches_one",
@@ -239,21 +218,21 @@ SINUSOIDS = Exercise(
             hint="Some libraries divide by the number of pairs less one. The paper divides 2i by d_model, "
             "so that the last exponent stays a little below 1.",
             paper=WAVES,
-            patch=_alone(sinusoids, (_ANGLE, _ANGLE.replace("/ d_model", "/ max(d_model - 2, 1)"))),
+            patch=alone(sinusoids, (_ANGLE, _ANGLE.replace("/ d_model", "/ max(d_model - 2, 1)"))),
         ),
         Misconception(
             name="no_logarithm",
             says="the frequencies are powers of e, where they should be powers of 10000",
             hint="10000 to the power of -a is exp(-a * log(10000)). The logarithm is missing.",
             paper=WAVES,
-            patch=_alone(sinusoids, (_ANGLE, "position * torch.exp(-even_column / d_model)")),
+            patch=alone(sinusoids, (_ANGLE, "position * torch.exp(-even_column / d_model)")),
         ),
         Misconception(
             name="base_of_one_thousand",
             says="the base is 1000, and it should be 10000",
             hint="Count the zeros: the longest wave is to be nearly 10000 times as long as the shortest.",
             paper=WAVES,
-            patch=_alone(sinusoids, (_ANGLE, _ANGLE.replace("10000.0", "1000.0"))),
+            patch=alone(sinusoids, (_ANGLE, _ANGLE.replace("10000.0", "1000.0"))),
         ),
         Misconception(
             name="positions_as_shares",
@@ -261,14 +240,14 @@ SINUSOIDS = Exercise(
             hint="Then a step to the next word means something else in each sentence. The position is the "
             "plain number: 0, 1, 2, and so on.",
             paper=WAVES,
-            patch=_alone(sinusoids, (_POSITION, f"{_POSITION} / length")),
+            patch=alone(sinusoids, (_POSITION, f"{_POSITION} / length")),
         ),
         Misconception(
             name="angles_in_the_table",
             says="the table holds the angles, without sine and cosine",
             hint="Angles grow with the position, without end. Their sines and cosines stay between -1 and 1.",
             paper=WAVES,
-            patch=_alone(
+            patch=alone(
                 sinusoids, (_SINES, _SINES.replace(".sin()", "")), (_COSINES, _COSINES.replace(".cos()", ""))
             ),
         ),
@@ -277,7 +256,7 @@ SINUSOIDS = Exercise(
             says="rows and columns have changed places",
             hint="Each row is a position, each column a feature: (length, d_model).",
             paper=WAVES,
-            patch=_alone(sinusoids, (_TABLE, "return table.T")),
+            patch=alone(sinusoids, (_TABLE, "return table.T")),
         ),
     ),
 )
@@ -288,7 +267,7 @@ SINUSOIDS = Exercise(
 def _embedded(candidate: Candidate, draw: Draw, tokens: Tensor, vocab: int, d_model: int) -> Reply:
     layer = _built(candidate, vocab, d_model)
     loaded = layer.load({"table.weight": draw.normal(vocab, d_model)})
-    return _first_failure(loaded, layer.call(tokens))
+    return first_failure(loaded, layer.call(tokens))
 
 
 @probe("in evaluation mode it is the same")
@@ -296,7 +275,7 @@ def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = _built(candidate, 7, 5)
     loaded = layer.load({"table.weight": draw.normal(7, 5)})
     layer.train(False)
-    return _first_failure(loaded, layer.call(torch.tensor([[3, 0, 6]])))
+    return first_failure(loaded, layer.call(torch.tensor([[3, 0, 6]])))
 
 
 @probe("each token becomes its row of the table, times the root of d_model")
@@ -313,7 +292,7 @@ def _embedding_of_one(candidate: Candidate, draw: Draw) -> Reply:
 def _embedding_twice(candidate: Candidate, draw: Draw) -> Any:
     layer, tokens = _built(candidate, 7, 5), torch.tensor([[3, 0, 6]])
     loaded = layer.load({"table.weight": draw.normal(7, 5)})
-    first = _first_failure(loaded, layer.call(tokens))
+    first = first_failure(loaded, layer.call(tokens))
     return {"the first result": first, "the second": layer.call(tokens)}
 
 
@@ -330,7 +309,7 @@ def _embedding_start(candidate: Candidate, draw: Draw) -> Any:
 def _embedding_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(7, 6)
     loaded = layer.load({"table.weight": draw.normal(7, 6)})
-    return _first_failure(loaded, layer.call(torch.tensor([[3, 0, 6]])))
+    return first_failure(loaded, layer.call(torch.tensor([[3, 0, 6]])))
 
 
 @probe("bfloat16 weights give bfloat16 vectors")
@@ -338,7 +317,7 @@ def _embedding_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(7, 6)
     layer.call(method="bfloat16")
     loaded = layer.load({"table.weight": draw.normal(7, 6)})
-    return _first_failure(loaded, layer.call(torch.tensor([[3, 0, 6]])))
+    return first_failure(loaded, layer.call(torch.tensor([[3, 0, 6]])))
 
 
 @probe("gradients reach the row of each token that occurs, and no other")
@@ -358,9 +337,9 @@ def _embedding_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = _built(candidate, 5, 3), _built(candidate, 5, 3)
     loaded, state = full.load({"table.weight": draw.normal(5, 3)}), full.weights()
     if not isinstance(loaded, Returned) or not isinstance(state, Returned):
-        return _first_failure(loaded, state)
+        return first_failure(loaded, state)
     taken = empty.call(state.value, method="load_state_dict")
-    return _first_failure(taken, empty.call(torch.tensor([[4, 1]])))
+    return first_failure(taken, empty.call(torch.tensor([[4, 1]])))
 
 
 @probe("a deep copy has weights of its own")
@@ -370,8 +349,8 @@ def _embedding_copy(candidate: Candidate, draw: Draw) -> Any:
     copy = layer.copy()
     overwritten = copy.load({"table.weight": torch.zeros(5, 3)})
     return {
-        "the original": _first_failure(loaded, layer.call(tokens)),
-        "the copy": _first_failure(overwritten, copy.call(tokens)),
+        "the original": first_failure(loaded, layer.call(tokens)),
+        "the copy": first_failure(overwritten, copy.call(tokens)),
     }
 
 
@@ -456,14 +435,14 @@ TOKEN_EMBEDDING = Exercise(
             says="they are multiplied by the root of the vocabulary's size, not of the number of features",
             hint="d_model is how many numbers a vector has: the second size of the table.",
             paper=WORDS,
-            patch=_alone(TokenEmbedding, ("embedding_dim", "num_embeddings")),
+            patch=alone(TokenEmbedding, ("embedding_dim", "num_embeddings")),
         ),
         Misconception(
             name="scaled_by_length",
             says="they are multiplied by the root of the sentence's length, not of the number of features",
             hint="d_model is how many numbers a vector has. The last axis of the tokens holds the words.",
             paper=WORDS,
-            patch=_alone(TokenEmbedding, (_ROOT, "math.sqrt(tokens.shape[-1])")),
+            patch=alone(TokenEmbedding, (_ROOT, "math.sqrt(tokens.shape[-1])")),
         ),
         Misconception(
             name="uniform_start",
@@ -471,7 +450,7 @@ TOKEN_EMBEDDING = Exercise(
             hint="Use nn.init.normal_. Even numbers between -a and a have a smaller standard deviation than "
             "a: a over the root of 3.",
             paper=START,
-            patch=_alone(
+            patch=alone(
                 TokenEmbedding,
                 (_NORMAL, "nn.init.uniform_(self.table.weight, -(d_model**-0.5), d_model**-0.5)"),
             ),
@@ -481,7 +460,7 @@ TOKEN_EMBEDDING = Exercise(
             says="the table has a row for each feature, where it needs one for each word",
             hint="nn.Embedding takes the number of words first, then the number of features.",
             paper="the documentation of torch.nn.Embedding",
-            patch=_alone(TokenEmbedding, ("(vocab_size, d_model)\n", "(d_model, vocab_size)\n")),
+            patch=alone(TokenEmbedding, ("(vocab_size, d_model)\n", "(d_model, vocab_size)\n")),
         ),
         Misconception(
             name="table_is_a_parameter",
@@ -489,7 +468,7 @@ TOKEN_EMBEDDING = Exercise(
             hint="Make `table` an nn.Embedding, whose numbers stand under the name `table.weight`. Lesson "
             "06 shares them with other layers by that name.",
             paper="the documentation of torch.nn.Embedding",
-            patch=_alone(
+            patch=alone(
                 TokenEmbedding,
                 (_NEW_TABLE, "self.table = nn.Parameter(torch.empty(vocab_size, d_model))"),
                 (_NORMAL, _NORMAL.replace(".weight", "")),
@@ -503,7 +482,7 @@ TOKEN_EMBEDDING = Exercise(
             hint="`*=` and `mul_` write into the table, which then grows from call to call. Multiply what "
             "was looked up.",
             paper=WORDS,
-            patch=_alone(
+            patch=alone(
                 TokenEmbedding,
                 (
                     f"return {_LOOK_UP} * {_ROOT}",
@@ -517,14 +496,14 @@ TOKEN_EMBEDDING = Exercise(
             hint="Leave out `detach`, `no_grad`, `.data` and `requires_grad=False`: the table is to be "
             "trained.",
             paper=WORDS,
-            patch=_alone(TokenEmbedding, (_LOOK_UP, f"{_LOOK_UP}.detach()")),
+            patch=alone(TokenEmbedding, (_LOOK_UP, f"{_LOOK_UP}.detach()")),
         ),
         Misconception(
             name="dtype_of_the_factor",
             says="the factor is a tensor of float32, and takes narrower vectors with it",
             hint="A factor that is a plain number leaves the dtype of the vectors alone: math.sqrt(...).",
             paper=DTYPE,
-            patch=_alone(TokenEmbedding, (_ROOT, "torch.tensor([float(self.table.embedding_dim)]).sqrt()")),
+            patch=alone(TokenEmbedding, (_ROOT, "torch.tensor([float(self.table.embedding_dim)]).sqrt()")),
         ),
         Misconception(
             name="module_not_begun",
@@ -532,7 +511,7 @@ TOKEN_EMBEDDING = Exercise(
             hint="A module keeps lists of its parameters and modules, and super().__init__() makes these "
             "lists. Call it first.",
             paper=MODULE,
-            patch=_alone(TokenEmbedding, ("super().__init__()", "pass")),
+            patch=alone(TokenEmbedding, ("super().__init__()", "pass")),
         ),
     ),
 )
@@ -543,7 +522,7 @@ TOKEN_EMBEDDING = Exercise(
 def _dropped(layer: Candidate, probability: float) -> Any:
     """Look at what becomes of each number of the sum in training."""
     x = torch.full((4, 30, 6), 10.0, dtype=torch.float64)
-    reply = _first_failure(layer.train(True), layer.call(x))
+    reply = first_failure(layer.train(True), layer.call(x))
     if isinstance(reply, Raised) or not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:
         return reply
     share = reply.value.double() / (x + sinusoids(30, 6))
@@ -601,7 +580,7 @@ def _sum_of_many(candidate: Candidate, draw: Draw) -> Reply:
 @probe("in evaluation nothing is dropped")
 def _sum_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = _built(candidate, 6, 0.5, 12)
-    return _first_failure(layer.train(False), layer.call(draw.normal(2, 5, 6)))
+    return first_failure(layer.train(False), layer.call(draw.normal(2, 5, 6)))
 
 
 @probe("the result has the dtype of x, also where the module has another")
@@ -744,21 +723,21 @@ POSITIONAL_ENCODING = Exercise(
             says="the positions are not added",
             hint="Making the table in __init__ does nothing yet: add its rows to x in forward.",
             paper=SUM,
-            patch=_alone(PositionalEncoding, (_SUM, "self.dropout(x)")),
+            patch=alone(PositionalEncoding, (_SUM, "self.dropout(x)")),
         ),
         Misconception(
             name="multiplied",
             says="the positions are multiplied with x, where they should be added",
             hint="At position 0 every sine is 0: multiplied with it, half of the word is gone.",
             paper=SUM,
-            patch=_alone(PositionalEncoding, ("x + self", "x * self")),
+            patch=alone(PositionalEncoding, ("x + self", "x * self")),
         ),
         Misconception(
             name="side_by_side",
             says="the positions are put beside the words' features, where they should be added to them",
             hint="A sum keeps d_model features, which is what the next layer expects.",
             paper=SUM,
-            patch=_alone(
+            patch=alone(
                 PositionalEncoding,
                 (_SUM, f"self.dropout(torch.cat([x, {_ROWS}.to(x.dtype).expand_as(x)], dim=-1))"),
             ),
@@ -768,7 +747,7 @@ POSITIONAL_ENCODING = Exercise(
             says="the words are multiplied by the root of d_model here as well",
             hint="TokenEmbedding has done that. Here x is taken as it is.",
             paper=WORDS,
-            patch=_alone(PositionalEncoding, ("(x + self", "(x * math.sqrt(x.shape[-1]) + self")),
+            patch=alone(PositionalEncoding, ("(x + self", "(x * math.sqrt(x.shape[-1]) + self")),
         ),
         Misconception(
             name="one_row_for_all",
@@ -776,14 +755,14 @@ POSITIONAL_ENCODING = Exercise(
             hint="`table[length]` is a single row, and broadcasts over all words. The colon makes a piece "
             "of it: `table[:length]`.",
             paper=SUM,
-            patch=_alone(PositionalEncoding, (_ROWS, "self.table[length]")),
+            patch=alone(PositionalEncoding, (_ROWS, "self.table[length]")),
         ),
         Misconception(
             name="whole_table_added",
             says="the whole table is added, not only the rows for the words that are there",
             hint="The table has max_length rows. Take as many of them as the sentence has words.",
             paper=SUM,
-            patch=_alone(PositionalEncoding, (_ROWS, "self.table")),
+            patch=alone(PositionalEncoding, (_ROWS, "self.table")),
         ),
         Misconception(
             name="along_the_batch",
@@ -791,14 +770,14 @@ POSITIONAL_ENCODING = Exercise(
             hint="In older code the length stands first. Here x is (batch, length, features): positions run "
             "along axis 1.",
             paper=SUM,
-            patch=_alone(PositionalEncoding, (_ROWS, "self.table[: x.shape[0]].unsqueeze(1)")),
+            patch=alone(PositionalEncoding, (_ROWS, "self.table[: x.shape[0]].unsqueeze(1)")),
         ),
         Misconception(
             name="cut_by_features",
             says="as many rows are taken as there are features, not as there are words",
             hint="x is (batch, length, features): the number of words is `x.shape[1]`.",
             paper=SUM,
-            patch=_alone(PositionalEncoding, (_ROWS, "self.table[: x.shape[-1]]")),
+            patch=alone(PositionalEncoding, (_ROWS, "self.table[: x.shape[-1]]")),
         ),
         Misconception(
             name="learned_positions",
@@ -806,7 +785,7 @@ POSITIONAL_ENCODING = Exercise(
             hint="The paper tried that too, with nearly the same results (table 3, row E), and took the "
             "sinusoids. Add the table that `sinusoids` makes.",
             paper=SUM,
-            patch=_alone(
+            patch=alone(
                 PositionalEncoding,
                 ("    table: Tensor\n\n", ""),
                 (_BUFFER, "self.table = nn.Parameter(torch.randn(max_length, d_model))"),
@@ -818,7 +797,7 @@ POSITIONAL_ENCODING = Exercise(
             hint="The sinusoids are to stay as they are. What belongs to a module but is not learned is a "
             "buffer.",
             paper=BUFFER,
-            patch=_alone(
+            patch=alone(
                 PositionalEncoding,
                 ("    table: Tensor\n\n", ""),
                 (_BUFFER, "self.table = nn.Parameter(sinusoids(max_length, d_model))"),
@@ -830,7 +809,7 @@ POSITIONAL_ENCODING = Exercise(
             hint="`model.to(device)` moves parameters and buffers. A plain tensor in an attribute stays "
             "where it was made, and the sum of tensors on two devices fails.",
             paper=BUFFER,
-            patch=_alone(PositionalEncoding, (_BUFFER, "self.table = sinusoids(max_length, d_model)")),
+            patch=alone(PositionalEncoding, (_BUFFER, "self.table = sinusoids(max_length, d_model)")),
         ),
         Misconception(
             name="max_length_ignored",
@@ -838,21 +817,21 @@ POSITIONAL_ENCODING = Exercise(
             hint="5000 is only what max_length is when nobody gives another. Hand the argument on to "
             "`sinusoids`.",
             paper=SUM,
-            patch=_alone(PositionalEncoding, ("sinusoids(max_length,", "sinusoids(5000,")),
+            patch=alone(PositionalEncoding, ("sinusoids(max_length,", "sinusoids(5000,")),
         ),
         Misconception(
             name="dropout_on_words",
             says="dropout falls on the words alone",
             hint="It falls on the sum of words and positions.",
             paper=DROPOUT,
-            patch=_alone(PositionalEncoding, ("self.dropout(x + ", "(self.dropout(x) + ")),
+            patch=alone(PositionalEncoding, ("self.dropout(x + ", "(self.dropout(x) + ")),
         ),
         Misconception(
             name="dropout_not_passed",
             says="nn.Dropout() is made without its probability, so it drops one half",
             hint="Hand the argument on: nn.Dropout(dropout).",
             paper=DROPOUT,
-            patch=_alone(PositionalEncoding, (_KEEP_DROPOUT, "self.dropout = nn.Dropout()")),
+            patch=alone(PositionalEncoding, (_KEEP_DROPOUT, "self.dropout = nn.Dropout()")),
         ),
         Misconception(
             name="dropped_in_evaluation",
@@ -860,7 +839,7 @@ POSITIONAL_ENCODING = Exercise(
             hint="The function F.dropout does not know the module's mode unless told, "
             "`training=self.training`. An nn.Dropout made in __init__ does.",
             paper=DROPOUT,
-            patch=_alone(
+            patch=alone(
                 PositionalEncoding,
                 (_KEEP_DROPOUT, "self.dropout = lambda given: nn.functional.dropout(given, dropout)"),
             ),
@@ -870,7 +849,7 @@ POSITIONAL_ENCODING = Exercise(
             says="x is changed in place",
             hint="`x += ...` writes into the tensor that the caller handed in. Make a new one: x + ...",
             paper=SUM,
-            patch=_alone(
+            patch=alone(
                 PositionalEncoding,
                 (f"return {_SUM}", f"x += {_ROWS}.to(x.dtype)\n        return self.dropout(x)"),
             ),
@@ -881,7 +860,7 @@ POSITIONAL_ENCODING = Exercise(
             hint="The positions need no gradient, the words do. Leave out `no_grad`, and `detach` on the "
             "sum.",
             paper=SUM,
-            patch=_alone(PositionalEncoding, ("(x + self", "(x.detach() + self")),
+            patch=alone(PositionalEncoding, ("(x + self", "(x.detach() + self")),
         ),
         Misconception(
             name="module_not_begun",
@@ -889,7 +868,7 @@ POSITIONAL_ENCODING = Exercise(
             hint="A module keeps lists of its parameters, buffers and modules, and super().__init__() makes "
             "these lists. Call it first.",
             paper=MODULE,
-            patch=_alone(PositionalEncoding, ("super().__init__()", "pass")),
+            patch=alone(PositionalEncoding, ("super().__init__()", "pass")),
         ),
     ),
 )

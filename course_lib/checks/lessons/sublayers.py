@@ -14,7 +14,7 @@ from course_lib.checks.exercise import Exercise, Misconception, Prediction, Wron
 from course_lib.checks.fixtures.callables import sublayer, unchanged
 from course_lib.checks.fixtures.models import linear
 from course_lib.checks.probe import Draw, probe
-from course_lib.checks.reply import Raised, Reply, Returned
+from course_lib.checks.reply import Raised, Reply, Returned, first_failure
 from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerConnection
 
 NORM = "section 3.1, and Ba, Kiros and Hinton 2016 (arXiv 1607.06450), equation 4"
@@ -34,11 +34,6 @@ def _built(candidate: Candidate, *sizes: Any, **options: Any) -> Candidate:
     return layer
 
 
-def _first_failure(*replies: Reply) -> Reply:
-    """The first reply that is an exception, such as that of weights that do not fit; else the last."""
-    return next((reply for reply in replies if isinstance(reply, Raised)), replies[-1])
-
-
 def _of_its_parts(reply: Reply, weights: Weights) -> Any:
     """Gradients of the inputs and of the weights that the contract names; what else there is, is free."""
     if isinstance(reply, Raised):
@@ -55,8 +50,8 @@ def _round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments:
     """Load `full`, hand its state dict to `empty`, and call that."""
     loaded, state = full.load(weights), full.weights()
     if not isinstance(loaded, Returned) or not isinstance(state, Returned):
-        return _first_failure(loaded, state)
-    return _first_failure(empty.call(state.value, method="load_state_dict"), empty.call(*arguments))
+        return first_failure(loaded, state)
+    return first_failure(empty.call(state.value, method="load_state_dict"), empty.call(*arguments))
 
 
 def _copied(layer: Candidate, weights: Weights, *arguments: Any) -> Any:
@@ -66,8 +61,8 @@ def _copied(layer: Candidate, weights: Weights, *arguments: Any) -> Any:
     copy = layer.copy()
     overwritten = copy.load({name: torch.zeros_like(weight) for name, weight in weights.items()})
     return {
-        "the original": _first_failure(loaded, layer.call(*arguments)),
-        "the copy": _first_failure(overwritten, copy.call(*arguments)),
+        "the original": first_failure(loaded, layer.call(*arguments)),
+        "the copy": first_failure(overwritten, copy.call(*arguments)),
     }
 
 
@@ -85,7 +80,7 @@ def _norm_weights(draw: Draw, d_model: int) -> Weights:
 
 def _normalised(candidate: Candidate, draw: Draw, x: Tensor, *eps: float) -> Reply:
     layer = _built(candidate, x.shape[-1], *eps)
-    return _first_failure(layer.load(_norm_weights(draw, x.shape[-1])), layer.call(x))
+    return first_failure(layer.load(_norm_weights(draw, x.shape[-1])), layer.call(x))
 
 
 @probe("when it is new, it gives each position mean 0 and variance 1 over its features")
@@ -134,7 +129,7 @@ def _norm_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
 def _norm_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(6)
     loaded = layer.load(_norm_weights(draw, 6))
-    return _first_failure(loaded, layer.call(3 * draw.normal(2, 3, 6, dtype=torch.float32)))
+    return first_failure(loaded, layer.call(3 * draw.normal(2, 3, 6, dtype=torch.float32)))
 
 
 @probe("bfloat16 goes in and bfloat16 comes out")
@@ -418,7 +413,7 @@ def _network_weights(draw: Draw, d_model: int, d_ff: int) -> Weights:
 
 def _through_network(candidate: Candidate, draw: Draw, x: Tensor, d_ff: int) -> Reply:
     layer = _built(candidate, x.shape[-1], d_ff, dropout=0.0)
-    return _first_failure(layer.load(_network_weights(draw, x.shape[-1], d_ff)), layer.call(x))
+    return first_failure(layer.load(_network_weights(draw, x.shape[-1], d_ff)), layer.call(x))
 
 
 def _dropped_features(layer: Candidate, probability: float) -> Any:
@@ -431,7 +426,7 @@ def _dropped_features(layer: Candidate, probability: float) -> Any:
         "outer.bias": bias,
     }
     x = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64).expand(200, 3)
-    reply = _first_failure(layer.load(weights), layer.train(True), layer.call(x))
+    reply = first_failure(layer.load(weights), layer.train(True), layer.call(x))
     if isinstance(reply, Raised) or not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:
         return reply
     share = (reply.value - bias) / 7.0
@@ -479,14 +474,14 @@ def _network_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
 def _network_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = _built(candidate, 3, 5, 0.5)
     loaded = layer.load(_network_weights(draw, 3, 5))
-    return _first_failure(loaded, layer.train(False), layer.call(draw.normal(2, 4, 3)))
+    return first_failure(loaded, layer.train(False), layer.call(draw.normal(2, 4, 3)))
 
 
 @probe("float32 goes in and float32 comes out")
 def _network_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(4, 6, 0.0)
     loaded = layer.load(_network_weights(draw, 4, 6))
-    return _first_failure(loaded, layer.call(draw.normal(2, 3, 4, dtype=torch.float32)))
+    return first_failure(loaded, layer.call(draw.normal(2, 3, 4, dtype=torch.float32)))
 
 
 @probe("gradients reach the input and the weights of both layers")
@@ -687,7 +682,7 @@ def _connected(candidate: Candidate, draw: Draw, *settings: Any) -> Any:
     loaded = layer.load(_connection_weights(draw, 6))
     x = _far_apart(draw, 2, 4, 6)
     return {
-        "its norm alone (if that differs, mend LayerNorm first)": _first_failure(
+        "its norm alone (if that differs, mend LayerNorm first)": first_failure(
             loaded, layer.call(x, method="norm")
         ),
         "the result": layer.call(x, sublayer(draw.normal(6))),
@@ -703,7 +698,7 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     inside = layer.make(linear(3, 3))
     given = layer_norm(x, (3,), scale, shift, eps=1e-6) if norm_first else x
     added = inside.call(given)
-    reply = _first_failure(layer.load(weights), layer.train(True), layer.call(x, inside))
+    reply = first_failure(layer.load(weights), layer.train(True), layer.call(x, inside))
     if not isinstance(added, Returned) or not isinstance(reply, Returned):
         return reply
     if not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:
@@ -760,7 +755,7 @@ def _connection_calls(candidate: Candidate, draw: Draw) -> Any:
         counting = layer.make(sublayer(torch.ones(6)))
         result = layer.call(_far_apart(draw, 2, 4, 6), counting)
         one_more = counting.call(torch.ones(1, dtype=torch.float64).expand(6))
-        replies[f"the next call after {name}"] = _first_failure(result, one_more)
+        replies[f"the next call after {name}"] = first_failure(result, one_more)
     return replies
 
 
@@ -785,7 +780,7 @@ def _connection_in_evaluation(candidate: Candidate, draw: Draw) -> Any:
     for name, settings in (("post-norm", (6, 0.5)), ("pre-norm", (6, 0.5, True))):
         layer = _built(candidate, *settings)
         mode = layer.train(False)
-        replies[name] = _first_failure(mode, layer.call(_far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))))
+        replies[name] = first_failure(mode, layer.call(_far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))))
     return replies
 
 
@@ -794,7 +789,7 @@ def _connection_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(6, 0.0)
     loaded = layer.load(_connection_weights(draw, 6))
     x = _far_apart(draw, 2, 4, 6).float()
-    return _first_failure(loaded, layer.call(x, sublayer(draw.normal(6))))
+    return first_failure(loaded, layer.call(x, sublayer(draw.normal(6))))
 
 
 @probe("gradients reach x, both by way of the sublayer and past it, and the weights of the norm")

@@ -15,7 +15,7 @@ from course_lib.checks.fixtures.facts import error_of
 from course_lib.checks.fixtures.models import config, transformer
 from course_lib.checks.fixtures.phrasebook import phrasebook
 from course_lib.checks.probe import Draw, probe
-from course_lib.checks.reply import Raised, Reply, Returned
+from course_lib.checks.reply import Raised, Reply, Returned, after, value_of
 from course_lib.transformer import (
     DecoderLayer,
     EncoderLayer,
@@ -53,11 +53,6 @@ def _drawn(draw: Draw, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
 def _shapes_of(make: Callable[[], nn.Module]) -> dict[str, torch.Size]:
     with torch.random.fork_rng(devices=[]):
         return {name: entry.shape for name, entry in make().state_dict().items()}
-
-
-def _after(loaded: Reply, ask: Callable[[], Any]) -> Any:
-    """Go on only where the weights could be put in: else that is what is to be said."""
-    return loaded if isinstance(loaded, Raised) else ask()
 
 
 def _source_mask() -> Tensor:
@@ -98,35 +93,35 @@ def _encoder_values(candidate: Candidate, draw: Draw) -> Any:
     # The plainest probe is the quickest: it is what tells most mistakes apart.
     layer = candidate.build(6, 2, 16, dropout=0.0)
     loaded = layer.load(_drawn(draw, _encoder_shapes(6, 2, 16)))
-    return _after(loaded, lambda: layer.call(draw.normal(2, 5, 6, dtype=torch.float32), _source_mask()))
+    return after(loaded, lambda: layer.call(draw.normal(2, 5, 6, dtype=torch.float32), _source_mask()))
 
 
 @probe("with norm_first=True, each sublayer reads the normalised input, and the sum is left as it is")
 def _encoder_norm_first(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw, norm_first=True)
     layer.train(False)
-    return _after(loaded, lambda: layer.call(draw.normal(2, 5, 6), _source_mask()))
+    return after(loaded, lambda: layer.call(draw.normal(2, 5, 6), _source_mask()))
 
 
 @probe("a mask with a row for each query is kept to, and the number of heads is the one asked for")
 def _encoder_full_mask(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw, (6, 3, 4))
     layer.train(False)
-    return _after(loaded, lambda: layer.call(draw.normal(2, 4, 6), _target_mask(4)))
+    return after(loaded, lambda: layer.call(draw.normal(2, 4, 6), _target_mask(4)))
 
 
 @probe("one sentence of one token, with five features, is enough")
 def _encoder_of_one(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw, (5, 1, 7), dropout=0.3)
     layer.train(False)
-    return _after(loaded, lambda: layer.call(draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)))
+    return after(loaded, lambda: layer.call(draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)))
 
 
 @probe("dropout acts in training mode, and in evaluation mode not at all")
 def _encoder_modes(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw, dropout=0.5)
     x = draw.normal(2, 5, 6)
-    return _after(loaded, lambda: _dropout_facts(layer, x, _source_mask()))
+    return after(loaded, lambda: _dropout_facts(layer, x, _source_mask()))
 
 
 def _dropout_facts(module: Candidate, *arguments: Any) -> Any:
@@ -171,7 +166,7 @@ def _strengths(
     loaded = layer.load(weights)
     reply = layer.call(*arguments)
     if isinstance(loaded, Raised) or not isinstance(reply, Returned) or not isinstance(reply.value, Tensor):
-        return _after(loaded, lambda: reply)
+        return after(loaded, lambda: reply)
     steps = (reply.value.double() - arguments[0]).abs() if reply.value.shape == arguments[0].shape else None
     found = None if steps is None else tuple(sorted({round(step, 2) for step in steps.flatten().tolist()}))
     return {f"what {said} adds to an input of one, with a dropout of 0.5": found}
@@ -198,7 +193,7 @@ def _encoder_gradient(candidate: Candidate, draw: Draw) -> Any:
     layer.train(False)
     x, toward = draw.normal(2, 5, 6), draw.normal(2, 5, 6)
     reply = layer.gradients(x, _source_mask(), toward=toward)
-    return _after(loaded, lambda: _weights_named(reply, _encoder_shapes(6, 2, 9)))
+    return after(loaded, lambda: _weights_named(reply, _encoder_shapes(6, 2, 9)))
 
 
 @probe("a deep copy has weights of its own, and a state dict puts them back")
@@ -208,13 +203,9 @@ def _encoder_copy(candidate: Candidate, draw: Draw) -> Any:
     copy = layer.copy()
     copy.load(_drawn(draw, _encoder_shapes(6, 2, 9)))
     x = draw.normal(2, 5, 6)
-    return _after(
-        loaded, lambda: (_value(layer.call(x, _source_mask())), _value(copy.call(x, _source_mask())))
+    return after(
+        loaded, lambda: (value_of(layer.call(x, _source_mask())), value_of(copy.call(x, _source_mask())))
     )
-
-
-def _value(reply: Reply) -> Any:
-    return reply.value if isinstance(reply, Returned) else reply
 
 
 ENCODER_LAYER = Exercise(
@@ -450,7 +441,7 @@ def _decoder_values(candidate: Candidate, draw: Draw) -> Any:
     layer = candidate.build(6, 2, 16, dropout=0.0)
     loaded = layer.load(_drawn(draw, _decoder_shapes(6, 2, 16)))
     x, memory = (draw.normal(2, length, 6, dtype=torch.float32) for length in (4, 5))
-    return _after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
+    return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
 
 
 @probe("source and target of the same length: each mask still belongs to its own attention")
@@ -463,7 +454,7 @@ def _decoder_same_length(candidate: Candidate, draw: Draw) -> Any:
     source_mask[0, 0, 1] = False
     target_mask[0, 0, 3] = True
     target_mask[1, 2:, 1] = False
-    return _after(loaded, lambda: layer.call(x, memory, source_mask, target_mask))
+    return after(loaded, lambda: layer.call(x, memory, source_mask, target_mask))
 
 
 @probe("with norm_first=True, each sublayer reads the normalised input, and the memory as it is")
@@ -471,7 +462,7 @@ def _decoder_norm_first(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw, norm_first=True)
     layer.train(False)
     x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
-    return _after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
+    return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
 
 
 @probe("one sentence of one token, with five features, is enough")
@@ -479,14 +470,14 @@ def _decoder_of_one(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw, (5, 1, 7), dropout=0.3)
     layer.train(False)
     x, memory, mask = draw.normal(1, 1, 5), draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)
-    return _after(loaded, lambda: layer.call(x, memory, mask, mask))
+    return after(loaded, lambda: layer.call(x, memory, mask, mask))
 
 
 @probe("dropout acts in training mode, and in evaluation mode not at all")
 def _decoder_modes(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw, dropout=0.5)
     x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
-    return _after(loaded, lambda: _dropout_facts(layer, x, memory, _source_mask(), _target_mask(4)))
+    return after(loaded, lambda: _dropout_facts(layer, x, memory, _source_mask(), _target_mask(4)))
 
 
 @probe(
@@ -512,7 +503,7 @@ def _decoder_gradient(candidate: Candidate, draw: Draw) -> Any:
     layer.train(False)
     x, memory, toward = draw.normal(2, 4, 6), draw.normal(2, 5, 6), draw.normal(2, 4, 6)
     reply = layer.gradients(x, memory, _source_mask(), _target_mask(4), toward=toward)
-    return _after(loaded, lambda: _weights_named(reply, _decoder_shapes(6, 2, 9)))
+    return after(loaded, lambda: _weights_named(reply, _decoder_shapes(6, 2, 9)))
 
 
 @probe("a deep copy has weights of its own, and a state dict puts them back")
@@ -522,7 +513,7 @@ def _decoder_copy(candidate: Candidate, draw: Draw) -> Any:
     copy = layer.copy()
     copy.load(_drawn(draw, _decoder_shapes(6, 2, 9)))
     given = (draw.normal(2, 4, 6), draw.normal(2, 5, 6), _source_mask(), _target_mask(4))
-    return _after(loaded, lambda: (_value(layer.call(*given)), _value(copy.call(*given))))
+    return after(loaded, lambda: (value_of(layer.call(*given)), value_of(copy.call(*given))))
 
 
 DECODER_LAYER = Exercise(
@@ -766,7 +757,7 @@ def _model_logits(candidate: Candidate, draw: Draw) -> Any:
     settings = _SMALL | {"dropout": 0.0}
     model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**settings))
     loaded = _model_loaded(model, draw, settings)
-    return _after(loaded, lambda: model.call(*_sentences(draw)))
+    return after(loaded, lambda: model.call(*_sentences(draw)))
 
 
 @probe("encode gives the memory, and decode the hidden vectors, through all layers in turn")
@@ -775,11 +766,11 @@ def _model_halves(candidate: Candidate, draw: Draw) -> Any:
     model.train(False)
     source, source_mask, target, target_mask = _sentences(draw, 5)
     memory = draw.normal(2, 5, _DEEP["d_model"])
-    return _after(
+    return after(
         loaded,
         lambda: {
-            "the memory": _value(model.call(source, source_mask, method="encode")),
-            "the hidden vectors": _value(
+            "the memory": value_of(model.call(source, source_mask, method="encode")),
+            "the hidden vectors": value_of(
                 model.call(memory, source_mask, target, target_mask, method="decode")
             ),
         },
@@ -793,14 +784,14 @@ def _model_same_length(candidate: Candidate, draw: Draw) -> Any:
     source, source_mask, target, target_mask = _sentences(draw, 5)
     target_mask[0, 0, 3] = True
     target_mask[1, 2:, 1] = False
-    return _after(loaded, lambda: model.call(source, source_mask, target, target_mask))
+    return after(loaded, lambda: model.call(source, source_mask, target, target_mask))
 
 
 @probe("with norm_first, layers normalise first and each stack ends on one more normalisation")
 def _model_norm_first(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **_DEEP, norm_first=True)
     model.train(False)
-    return _after(loaded, lambda: model.call(*_sentences(draw)))
+    return after(loaded, lambda: model.call(*_sentences(draw)))
 
 
 @probe("without norm_first there is no last normalisation")
@@ -818,7 +809,7 @@ def _model_norms(candidate: Candidate, draw: Draw) -> Any:
 def _model_modes(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **_SMALL, dropout=0.5)
     sentences = _sentences(draw)
-    return _after(loaded, lambda: _dropout_facts(model, *sentences))
+    return after(loaded, lambda: _dropout_facts(model, *sentences))
 
 
 @probe("dropout falls on the sum of words and positions too")
@@ -828,7 +819,7 @@ def _model_position_dropout(candidate: Candidate, draw: Draw) -> Any:
     silent = ("output_projection.weight", "output_projection.bias", "outer.weight", "outer.bias")
     model.load({name: torch.zeros(shape) for name, shape in shapes.items() if name.endswith(silent)})
     sentences = _sentences(draw)
-    return _after(loaded, lambda: _dropout_facts(model, *sentences))
+    return after(loaded, lambda: _dropout_facts(model, *sentences))
 
 
 @probe("layers start with different weights, matrices as Glorot has them, tables with their own spread")
@@ -890,7 +881,7 @@ def _model_gradient(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **settings)
     model.train(False)
     reply = model.gradients(*_sentences(draw), toward=draw.normal(2, 4, _TARGET_VOCAB))
-    return _after(loaded, lambda: _weights_named(reply, _model_shapes(TransformerConfig(**settings))))
+    return after(loaded, lambda: _weights_named(reply, _model_shapes(TransformerConfig(**settings))))
 
 
 @probe("a deep copy has weights of its own, and a state dict puts them back")
@@ -900,7 +891,7 @@ def _model_copy(candidate: Candidate, draw: Draw) -> Any:
     copy = model.copy()
     _model_loaded(copy, draw, _SMALL)
     sentences = _sentences(draw)
-    return _after(loaded, lambda: (_value(model.call(*sentences)), _value(copy.call(*sentences))))
+    return after(loaded, lambda: (value_of(model.call(*sentences)), value_of(copy.call(*sentences))))
 
 
 _XAVIER = """        for module in self.modules():
@@ -1141,7 +1132,7 @@ def _tied_is_given_back(candidate: Candidate, draw: Draw) -> Any:
 @probe("both tables and the generator hold the same numbers")
 def _tied_is_equal(candidate: Candidate, draw: Draw) -> Any:
     model, reply = _tied(candidate)
-    matrices = _after(reply, lambda: _matrices(model.weights()))
+    matrices = after(reply, lambda: _matrices(model.weights()))
     if not isinstance(matrices, dict) or len(matrices) < len(_MATRICES):
         return matrices
     source, target, generator = matrices.values()
@@ -1157,14 +1148,14 @@ def _tied_is_equal(candidate: Candidate, draw: Draw) -> Any:
 def _tied_follows_source(candidate: Candidate, draw: Draw) -> Any:
     model, reply = _tied(candidate)
     model.load({_MATRICES[0]: draw.normal(6, 4)})
-    return _after(reply, lambda: _matrices(model.weights()))
+    return after(reply, lambda: _matrices(model.weights()))
 
 
 @probe("a change of the generator's matrix is a change of all three")
 def _tied_follows_generator(candidate: Candidate, draw: Draw) -> Any:
     model, reply = _tied(candidate)
     model.load({_MATRICES[2]: draw.normal(6, 4)})
-    return _after(reply, lambda: _matrices(model.weights()))
+    return after(reply, lambda: _matrices(model.weights()))
 
 
 @probe("the three are one parameter, whose gradient comes from all three uses")
@@ -1174,9 +1165,9 @@ def _tied_gradient(candidate: Candidate, draw: Draw) -> Any:
     source, target = draw.integers(0, 6, 2, 5), draw.integers(0, 6, 2, 4)
     found = model.gradients(source, _source_mask(), target, _target_mask(4), toward=draw.normal(2, 4, 6))
     if not isinstance(found, Returned):
-        return _after(reply, lambda: found)
+        return after(reply, lambda: found)
     gradients = {name: found.value["weights"][name] for name in _MATRICES if name in found.value["weights"]}
-    return _after(reply, lambda: gradients)
+    return after(reply, lambda: gradients)
 
 
 @probe("vocabularies of different sizes are refused with a ValueError")
@@ -1374,8 +1365,8 @@ def _greedy_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
 def _greedy_modes(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
-    meanwhile = _value(model.call(method="notes"))
-    return _after(reply, lambda: {"meanwhile": meanwhile, **_mode(model)})
+    meanwhile = value_of(model.call(method="notes"))
+    return after(reply, lambda: {"meanwhile": meanwhile, **_mode(model)})
 
 
 def _mode(model: Candidate) -> dict[str, str]:
@@ -1391,7 +1382,7 @@ def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_book())
     model.train(False)
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
-    return _after(reply, lambda: _mode(model))
+    return after(reply, lambda: _mode(model))
 
 
 # Pre-norm models with large weights answer to every token that they read; post-norm ones repeat themselves.

@@ -1,15 +1,14 @@
 """Lesson 09: one update of the weights."""
 
-import inspect
 import math
-import textwrap
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from course_lib.checks.candidate import Candidate
-from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber, alone
 from course_lib.checks.fixtures.training import training
 from course_lib.checks.probe import Draw, probe
 from course_lib.checks.reply import Reply
@@ -86,19 +85,7 @@ _ADD = "        batch_loss += micro_loss.item()\n"
 _STEP, _SCHEDULE = "    optimizer.step()\n", "    scheduler.step()\n"
 
 
-def _alone(*pieces: tuple[str, str]) -> list[tuple[str, str]]:
-    """Make one patch of several, over the whole source, so that this mistake is combined with no other.
-
-    Such a mistake hides what else is wrong, or is seldom made together with others. With all pairs, a check
-    would be slow.
-    """
-    right = textwrap.dedent(inspect.getsource(inspect.unwrap(train_step)))
-    wrong = right
-    for piece, instead in pieces:
-        assert wrong.count(piece) == 1, piece
-        wrong = wrong.replace(piece, instead)
-    return [(right, wrong)]
-
+_alone = partial(alone, train_step)
 
 TRAIN_STEP = Exercise(
     reference=train_step,
@@ -364,7 +351,9 @@ TRAIN_STEP = Exercise(
             hint="Repeating what it has just read is something a model learns at once, and of no use. "
             "shift_target gives what the decoder reads, and its labels.",
             paper=SHIFT,
-            patch=_alone(("decoder_input, labels = shift_target(target)", "decoder_input = labels = target")),
+            patch=_alone(
+                ("decoder_input, labels = shift_target(target)", "decoder_input = labels = target"),
+            ),
         ),
         Misconception(
             name="reads_the_labels",
@@ -375,7 +364,7 @@ TRAIN_STEP = Exercise(
                 (
                     "decoder_input, labels = shift_target(target)",
                     "decoder_input = labels = shift_target(target)[1]",
-                )
+                ),
             ),
         ),
         Misconception(
@@ -432,7 +421,7 @@ TRAIN_STEP = Exercise(
                     "loss(model.generator(hidden), labels)",
                     "__import__('torch').nn.functional.cross_entropy(model.generator(hidden).flatten(0, 1), "
                     "labels.flatten(), ignore_index=pad_id)",
-                )
+                ),
             ),
         ),
     ),

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from course_lib.checks.candidate import Candidate
 from course_lib.checks.difference import describe
-from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber, alone
 from course_lib.checks.fixtures.sentences import batching, on_lists
 from course_lib.checks.probe import Draw, probe
 from course_lib.checks.reply import Raised, Reply, Value
@@ -37,19 +37,6 @@ def _told(
         other = "a list of other things" if isinstance(result, tuple) else other
         return facts | {"what comes back": other, "facts": {}}
     return facts | {"facts": tell(result)}
-
-
-def _instead_of(function: Any, *pieces: tuple[str, str]) -> Patch:
-    """Make one patch of several, over a whole function, so that two such mistakes are never combined.
-
-    Each of them hides what else is wrong, or is not made in passing. With all pairs, a check would be slow.
-    """
-    right = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
-    wrong = right
-    for piece, instead in pieces:
-        assert wrong.count(piece) == 1, piece
-        wrong = wrong.replace(piece, instead)
-    return [(right, wrong)]
 
 
 # --- build_vocabulary ---------------------------------------------------------------------------------------
@@ -151,7 +138,7 @@ _FREQUENT = "[word for word, count in counts.items() if count >= min_count and w
 
 
 def _numbered(instead: str) -> Patch:
-    return _instead_of(build_vocabulary, (_NUMBER, instead))
+    return alone(build_vocabulary, (_NUMBER, instead))
 
 
 BUILD_VOCABULARY = Exercise(
@@ -285,7 +272,7 @@ BUILD_VOCABULARY = Exercise(
             hint="A sentence is a list of words already. Two loops are enough: over sentences, over their "
             "words.",
             paper=PAPER,
-            patch=_instead_of(
+            patch=alone(
                 build_vocabulary,
                 (_COUNT, "Counter(letter for sentence in sentences for word in sentence for letter in word)"),
             ),
@@ -296,7 +283,7 @@ BUILD_VOCABULARY = Exercise(
             hint="The words are counted as they come. German tells «die Weise» from «weise» by its "
             "capital, and a translation is to be written with capitals.",
             paper=PAPER,
-            patch=_instead_of(
+            patch=alone(
                 build_vocabulary, (_COUNT, _COUNT.replace("Counter(word for", "Counter(word.lower() for"))
             ),
         ),
@@ -687,7 +674,7 @@ _REST = "    if batch:\n        batches.append(batch)\n    return"
 
 
 def _planned(*pieces: tuple[str, str]) -> Patch:
-    return _instead_of(token_batches, *pieces)
+    return alone(token_batches, *pieces)
 
 
 TOKEN_BATCHES = Exercise(
@@ -939,7 +926,7 @@ _BOTH = "return side([source for source, _ in pairs]), side([target for _, targe
 
 
 def _collated(*pieces: tuple[str, str]) -> Patch:
-    return _instead_of(collate, *pieces)
+    return alone(collate, *pieces)
 
 
 def _sides(row: str, sides: str) -> Patch:
