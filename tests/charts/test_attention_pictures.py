@@ -111,10 +111,10 @@ def test_heads_stand_side_by_side_with_one_legend(texts_of: TextsOf) -> None:
     assert all(name in str(chart.description) for name in names)
 
 
-def test_half_precision_weights_of_a_graph() -> None:
+def test_half_precision_weights_of_a_graph(texts_of: TextsOf) -> None:
     weights = torch.softmax(_scores().requires_grad_(), dim=-1).to(torch.bfloat16)
     chart = attention_heatmap(weights, WORDS, WORDS)
-    assert texts_of(chart).count("weight") == 1
+    assert set(WORDS) <= set(texts_of(chart))
 
 
 @pytest.mark.parametrize(
