@@ -1,10 +1,11 @@
 # The course's commands. Each one installs first, where something has changed.
 PYTHON ?= python3
 WORKERS ?= 2
+STUDENTS ?= 20
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test lab progress lessons check install lock bench kill-matrix
+.PHONY: help demo test lab progress lessons check install lock doctor bench kill-matrix
 
 help:
 	@echo "make demo         grade a class and train a translator, to see all of it work (under ten minutes)"
@@ -13,7 +14,8 @@ help:
 	@echo "make test         all that CI runs: check, then the tests"
 	@echo "make check        format, lint, types, and that lessons/ is what solutions/ gives"
 	@echo "make lessons      build lessons/ from solutions/"
-	@echo "make bench        how long checks and lessons take here"
+	@echo "make doctor       what confines students' code here when it is graded"
+	@echo "make bench        how long checks, lessons and grading take here (over an hour; STUDENTS=5 is less)"
 	@echo "make kill-matrix  write tests/checks/kill_matrix/ anew"
 	@echo "make lock         choose exact versions anew, from pyproject.toml"
 
@@ -49,9 +51,13 @@ test: check
 	pytest --numprocesses=$(WORKERS) --dist=worksteal
 	python -m tests.checks.totals
 
+doctor: install
+	python -m autograder.doctor
+
 bench: install
 	python -m tests.benchmarks.checks
 	python -m tests.benchmarks.lessons
+	python -m tests.benchmarks.grading --students $(STUDENTS)
 
 kill-matrix: install
 	python -m tests.checks.kill_matrix

@@ -80,6 +80,16 @@ def play_class(console: Console, course: Path, into: Path) -> None:
     _step(console, desk, "nbgrader", "generate_feedback", lesson.name)
     console.print("And the scores leave for the examinations office:")
     _step(console, desk, "nbgrader", "export", "--to", "grades.csv")
+    console.print("How the class did, and which mistakes it made:")
+    _step(
+        console,
+        desk,
+        "nbgrader",
+        "export",
+        "--exporter=autograder.class_report.ClassReport",
+        "--to",
+        "report.html",
+    )
     console.print("\nWhat each student did, and the first thing that the checks found:")
     _say_verdicts(console, desk, lesson, submissions)
     console.print(score_table(desk, lesson, submissions))
@@ -104,9 +114,12 @@ def _say_where_to_look(console: Console, folder: Path) -> None:
     console.rule("[bold]Where to look")
     shown = folder.relative_to(COURSE)
     console.print(f"Scores of the class: {shown}/class/autograder/grades.csv", highlight=False)
+    console.print(f"Report on the class: {shown}/class/autograder/report.html", highlight=False)
     for page in sorted((folder / "class" / "autograder" / "feedback").rglob("*.html")):
         console.print(f"Feedback:            {page.relative_to(COURSE)}", highlight=False, soft_wrap=True)
-    console.print(f"To grade by hand:    cd {shown}/class/autograder && jupyter lab", highlight=False)
+    console.print(
+        f"To grade by hand:    cd {shown}/class/autograder && jupyter lab --notebook-dir=..", highlight=False
+    )
     console.print(f"Translations:        {shown}/translation/translations.txt", highlight=False)
     console.print(f"Losses and speed:    {shown}/translation/metrics.jsonl", highlight=False)
     console.print("Next: `make lab` opens the lessons. README.md says what else there is.")

@@ -72,7 +72,9 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
         _with(released, answers | {last: f"import a_package_of_my_own\n\n{answers[last]}"}),
     )
     yield Submission(
-        "emeka", "wrote nothing, and tagged the checks to be skipped", _with_skipped_checks(released)
+        "emeka",
+        "wrote nothing, tagged the checks to be skipped, and put another `check` in place of ours",
+        _with_skipped_checks(_with(released, {last: "def check(*_, **__): return None"})),
     )
 
 

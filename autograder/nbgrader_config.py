@@ -1,7 +1,6 @@
 """How nbgrader finds and grades this course. Type its commands in this folder, so that it reads this file."""
 
 import os
-import secrets
 import sys
 import warnings
 from pathlib import Path
@@ -14,7 +13,6 @@ from nbgrader.preprocessors import (
     ClearMarkScheme,
     ClearOutput,
     ComputeChecksums,
-    Execute,
     GetGrades,
     IgnorePattern,
     LimitOutput,
@@ -24,9 +22,11 @@ from nbgrader.preprocessors import (
 )
 
 from autograder.errors import CourseError
-from autograder.feedback import ForStudents
+from autograder.feedback import FeedbackExporter, ForStudents
 from autograder.freshness import refresh, refresh_at_start
+from autograder.grading.sandboxed_execute import RecordGrading, SandboxedExecute
 from autograder.mark_scheme import ShowMarkScheme
+from autograder.safe_html import Harmless
 from autograder.stubs import NamedStubs
 
 course = Path(__file__).resolve().parents[1]
@@ -53,6 +53,9 @@ c.CourseDirectory.db_url = os.environ.get("COURSE_GRADEBOOK", f"sqlite:///{cours
 # nbgrader hands out every file beside a notebook, and copies it into graded folders: keep the sources back.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "[0-9][0-9]-*.py"]
 
+# Formgrader's start page would show all of this, and with it the password of a gradebook in PostgreSQL.
+c.FormgradeExtension.debug = False
+
 # --- Release ------------------------------------------------------------------------------------------------
 c.GenerateAssignment.preprocessors = [
     LockCells,
@@ -70,8 +73,13 @@ c.GenerateAssignment.preprocessors = [
 c.GenerateAssignment.force = True
 
 # --- Grading ------------------------------------------------------------------------------------------------
-# A `skip-execution` tag on a check cell would give full marks: make the tag one that no student can guess.
-c.NotebookClient.skip_cells_with_tag = secrets.token_hex()
+# Submissions are read, repaired where they need it, and handed to the workers, before nbgrader goes through
+# them one by one.
+c.Autograde.exporter_class = "autograder.grading.exporter.GradingExporter"
+# Code of students runs in sandboxes, the checks do not: `python -m autograder.doctor` says what confines it.
+c.SandboxedExecute.course = str(course)
+if sys.argv[1:2] == ["validate"]:  # the Validate button of students does not read this file
+    os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "course-sandbox"
 # A check cell that a student deleted is put back, and fails or passes like any other.
 c.OverwriteCells.add_missing_cells = True
 # One cell may take so many seconds: the first one imports torch, on a machine that may be busy.
@@ -86,7 +94,7 @@ c.LimitOutput.max_lines = 300
 c.LimitOutput.max_traceback = 30
 # Graders see the model answers and mark schemes below what they grade.
 c.Autograde.autograde_preprocessors = [
-    Execute,
+    SandboxedExecute,
     IgnorePattern,
     ClearMetadataPreprocessor,
     LimitOutput,
@@ -94,16 +102,19 @@ c.Autograde.autograde_preprocessors = [
     AssignLatePenalties,
     CheckCellMetadata,
     ShowMarkScheme,
+    RecordGrading,
 ]
 c.ShowMarkScheme.solutions = str(course / "solutions")
 
 # --- Feedback -----------------------------------------------------------------------------------------------
-c.GenerateFeedback.preprocessors = [GetGrades, ForStudents, CSSHTMLHeaderPreprocessor]
-# HTML of a submission must not run in a browser, here or in formgrader. nbconvert cleans outputs; nbgrader's
-# templates show Markdown as it is: clean that too.
+c.GenerateFeedback.exporter_class = FeedbackExporter
+c.GenerateFeedback.preprocessors = [GetGrades, CSSHTMLHeaderPreprocessor, ForStudents]
+# Nothing of a submission may run in a browser, here or in formgrader. nbconvert cleans outputs; nbgrader's
+# templates show Markdown as it is, and trust the notebook's structure: see to that too.
+c.HTMLExporter.preprocessors = [Harmless]
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
-    "clean_html": "autograder.safe_html.clean",
+    "clean_html": "autograder.safe_html.clean_output",
     "markdown2html": "autograder.safe_html.clean_markdown",
 }
 

@@ -13,7 +13,7 @@ from course_lib.checks.difference import Comparison, Difference
 from course_lib.checks.exercise import Exercise, Misconception, PatchError
 from course_lib.checks.local_holder import LocalHolder
 from course_lib.checks.probe import Probe
-from course_lib.checks.reply import Raised, Reply, Returned
+from course_lib.checks.reply import KERNEL_DIED, OUT_OF_TIME, Raised, Reply, Returned
 from course_lib.unwritten import UNWRITTEN
 
 
@@ -34,6 +34,8 @@ class Verdict:
     """Functions that were called although the exercise rules them out."""
     unwritten: str = ""
     """The stub's own message, where the exercise has not been begun."""
+    stopped: str = ""
+    """OUT_OF_TIME or KERNEL_DIED where the code did not come back, or ended its process."""
 
     @property
     def passed(self) -> bool:
@@ -82,7 +84,9 @@ def examine(exercise: Exercise, holder: Holder, seed: str) -> Verdict:
     if not differences:
         return Verdict(exercise.name, count, forbidden=tuple(used))
     first, named = next(iter(differences.values())), _explain(exercise, found, seed)
-    return Verdict(exercise.name, count, tuple(differences), first, named, tuple(used))
+    kinds = {reply.kind for reply in replies if isinstance(reply, Raised)}
+    stopped = next((kind for kind in (KERNEL_DIED, OUT_OF_TIME) if kind in kinds), "")
+    return Verdict(exercise.name, count, tuple(differences), first, named, tuple(used), stopped=stopped)
 
 
 def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconception]]:

@@ -19,13 +19,26 @@ from course_lib.time_limit import OutOfTime, time_limit
 #: How long a student's code may take for one request. Right answers take milliseconds.
 SECONDS = 10.0
 
+#: Of what an exception or a warning says, so many letters are kept; and so many warnings.
+LONGEST_MESSAGE, MOST_WARNINGS = 10_000, 100
+
 
 class LocalHolder:
-    """Implements `Holder`. The replies say which of the functions in `may_not_call` were called."""
+    """Implements `Holder`. The replies say which of the functions in `may_not_call` were called.
 
-    def __init__(self, found: object, may_not_call: tuple[str, ...] = ()) -> None:
+    What is raised besides exceptions and SystemExit goes through, as the student's own interrupt must; with
+    `catches=BaseException`, where nobody sits, that comes back as well.
+    """
+
+    def __init__(
+        self,
+        found: object,
+        may_not_call: tuple[str, ...] = (),
+        catches: type[BaseException] = Exception,
+    ) -> None:
         self._objects: list[object] = [found]
         self._may_not_call = may_not_call
+        self._caught = (catches, SystemExit, OutOfTime)
         self._stopped: Raised | None = None
 
     def ask(self, request: Request) -> Reply:
@@ -33,25 +46,37 @@ class LocalHolder:
         # What did not come back once is not waited for again.
         found = self._stopped or self._objects[request.of.number]
         if isinstance(found, Raised):
-            return self._kept(found) if request.action in _MAKING else found
+            return self._kept(found) if request.action in MAKING else found
         try:
-            given = tuple(self._given(argument) for argument in request.arguments)
-            keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
-            with time_limit(SECONDS), self._surroundings() as (caught, watch):
-                value = _ACTIONS[request.action](found, request, given, keywords)
-        except (Exception, SystemExit, OutOfTime) as error:
+            # Looking at what came back runs the student's code too, such as the `__float__` of a number.
+            with time_limit(SECONDS), _as_torch_starts():
+                given = tuple(self._given(argument) for argument in request.arguments)
+                keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
+                with self._surroundings() as (caught, watch):
+                    value = _ACTIONS[request.action](found, request, given, keywords)
+                if request.action not in MAKING:
+                    return self._returned(value, request, given, caught, watch)
+        except self._caught as error:
             raised = _raised(error)
             if isinstance(error, OutOfTime):
                 self._stopped = raised
-            return self._kept(raised) if request.action in _MAKING else raised
-        if request.action in _MAKING:
-            return self._kept(value)
+            return self._kept(raised) if request.action in MAKING else raised
+        return self._kept(value)
+
+    def _returned(
+        self,
+        value: object,
+        request: Request,
+        given: "Given",
+        caught: list[warnings.WarningMessage],
+        watch: Watch,
+    ) -> Returned:
         changed = tuple(
             position
             for position, (before, after) in enumerate(zip(request.arguments, given, strict=True))
             if isinstance(before, Tensor) and not _same(before, after)
         )
-        warned = tuple(str(warning.message) for warning in caught)
+        warned = tuple(str(warning.message)[:LONGEST_MESSAGE] for warning in caught[:MOST_WARNINGS])
         return Returned(plain(value, self._objects), changed, warned, tuple(watch.seen))
 
     @contextmanager
@@ -59,8 +84,6 @@ class LocalHolder:
         watch = Watch(self._may_not_call)
         with (
             warnings.catch_warnings(record=True) as caught,
-            # Code that switches gradients off and not on again is not to spoil what is asked next.
-            torch.set_grad_enabled(torch.is_grad_enabled()),
             torch.random.fork_rng(devices=[]),
             watch if self._may_not_call else nullcontext(),  # Watching every call takes time.
         ):
@@ -89,6 +112,18 @@ class LocalHolder:
         if isinstance(argument, dict):
             return {name: self._given(item) for name, item in argument.items()}
         return copy.deepcopy(argument)
+
+
+@contextmanager
+def _as_torch_starts() -> Iterator[None]:
+    """Undo what a student's code may have set, in this request or in a cell before, and forgotten."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.set_grad_enabled(True):
+            yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 Given = tuple[Any, ...]
@@ -164,7 +199,7 @@ def _number(found: Any, request: Request, given: Given, keywords: Keywords) -> A
 
 
 #: What comes back with the handle of a new object.
-_MAKING = ("build", "make", "copy")
+MAKING = ("build", "make", "copy")
 
 _ACTIONS: dict[str, Callable[[Any, Request, Given, Keywords], Any]] = {
     "call": _call,
@@ -202,7 +237,12 @@ def _raised(error: BaseException) -> Raised:
         for frame in traceback.extract_tb(error.__traceback__)
         if "site-packages" not in frame.filename and "course_lib" not in frame.filename
     ]
-    line = (frames[-1].line or "") if frames else ""
+    line = (frames[-1].line or "")[:LONGEST_MESSAGE] if frames else ""
     if isinstance(error, OutOfTime):
         return Raised(OUT_OF_TIME, f"it did not come back within {SECONDS:g} seconds", line)
-    return Raised(type(error).__name__, str(error), line)
+    try:
+        with time_limit(SECONDS):
+            message = str(error)[:LONGEST_MESSAGE]
+    except (Exception, SystemExit, OutOfTime) as another:
+        message = f"(its message cannot be read, since that raises {type(another).__name__})"
+    return Raised(type(error).__name__, message, line)

@@ -10,8 +10,10 @@ from course_lib.checks.catalogue import catalogue, find
 from course_lib.checks.difference import Difference
 from course_lib.checks.engine import Verdict, examine
 from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.findings import Finding, Kind, note
 from course_lib.checks.local_holder import LocalHolder
 from course_lib.checks.prediction import answers
+from course_lib.checks.reply import KERNEL_DIED, OUT_OF_TIME
 from course_lib.checks.wording import failure, not_there, success, wrong_prediction
 
 
@@ -55,6 +57,7 @@ def check(name: str, names: Mapping[str, object], *, may_not_call: Sequence[str]
     graded = _next_grading.pop() if _next_grading else None
     entry = find(name)
     if name not in names:
+        note(Finding(name, "missing", points=0.0 if graded else None, most=graded.points if graded else None))
         others = [other for other in names if not other.startswith("_") and other not in catalogue()]
         raise CheckError(not_there(name, others))
     found = names[name]
@@ -66,21 +69,54 @@ def check(name: str, names: Mapping[str, object], *, may_not_call: Sequence[str]
 
 def _check_exercise(exercise: Exercise, holder: Holder, graded: Grading | None) -> float | None:
     verdict = examine(exercise, holder, f"graded {graded.seed}" if graded else _PRACTICE_SEED)
+    points = _left(verdict.named, verdict, graded)
+    _note(exercise.name, _kind(verdict), verdict.named, points, graded, verdict.forbidden)
     if verdict.passed:
         print(success(exercise.name, verdict.probes))
         return None
     if verdict.difference is not None and not verdict.unwritten:
         _show(verdict.difference)
-    return _settle(failure(verdict), _left(verdict.named, verdict, graded))
+    return _settle(failure(verdict), points)
 
 
 def _check_prediction(prediction: Prediction, holder: Holder, graded: Grading | None) -> float | None:
     wrong = answers(prediction, holder)
+    named = (wrong,) if isinstance(wrong, WrongNumber) else ()
+    points = _left(named, None, graded)
+    _note(prediction.name, "right" if wrong is None else "wrong", named, points, graded)
     if wrong is None:
         print(f"✓ {prediction.name}: right.")
         return None
-    named = (wrong,) if isinstance(wrong, WrongNumber) else ()
-    return _settle(wrong_prediction(prediction.name, wrong), _left(named, None, graded))
+    return _settle(wrong_prediction(prediction.name, wrong), points)
+
+
+def _kind(verdict: Verdict) -> Kind:
+    if verdict.passed:
+        return "right"
+    if verdict.unwritten:
+        return "unwritten"
+    if verdict.difference is None:
+        return "forbidden"
+    stopped: dict[str, Kind] = {OUT_OF_TIME: "out-of-time", KERNEL_DIED: "kernel-died"}
+    return stopped.get(verdict.stopped, "wrong")
+
+
+def _note(
+    name: str,
+    kind: Kind,
+    named: Sequence[Misconception | WrongNumber],
+    left: float,
+    graded: Grading | None,
+    forbidden: tuple[str, ...] = (),
+) -> None:
+    """Tell those who watch the checks what this one found."""
+    most = graded.points if graded else None
+    says = tuple(
+        one.says if isinstance(one, Misconception) else f"{one.value:g} is no uncommon answer"
+        for one in named
+    )
+    points = most if kind == "right" else left if graded else None
+    note(Finding(name, kind, tuple(one.name for one in named), says, forbidden, points, most))
 
 
 def _settle(message: str, points: float) -> float:

@@ -1,6 +1,7 @@
 """What comes back from a student's object: plain values only, which can cross from process to process."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,30 +53,51 @@ class Raised:
 #: The kind of what "was raised" where the student's code had to be stopped.
 OUT_OF_TIME = "OutOfTime"
 
+#: The kind of what "was raised" where the process that held the student's objects can say no more.
+KERNEL_DIED = "KernelDied"
+
 Reply = Returned | Raised
+
+
+#: So many plain values are taken out of one that is returned, and so deep inside each other.
+MOST_VALUES, DEEPEST = 50_000, 30
+
+#: A longer whole number than this could not be compared with a float, nor printed.
+MOST_BITS = 990
 
 
 def plain(value: object, known: Sequence[object] = ()) -> Value:
     """Take a value apart into plain ones. A tensor loses its graph, its subclass and the memory it shares.
 
-    Where it is one of the `known` objects, it becomes that one's handle.
+    Where it is one of the `known` objects, it becomes that one's handle. Raises ValueError where it holds
+    more values, or deeper ones, than anything that an exercise asks for, such as a list that holds itself.
     """
+    return _plain(value, known, itertools.count(1), 0)
+
+
+def _plain(value: object, known: Sequence[object], number: Iterator[int], depth: int) -> Value:
+    if depth > DEEPEST or next(number) > MOST_VALUES:
+        raise ValueError(
+            f"what came back holds more than {MOST_VALUES} values, or values more than {DEEPEST} deep"
+        )
     if isinstance(value, Tensor):
         if value.is_nested or value.layout is not torch.strided:
             return Opaque("Tensor, nested or sparse")
         return value.detach().as_subclass(Tensor).clone()
     if isinstance(value, list | tuple):
-        return tuple(plain(item, known) for item in value)
+        return tuple(_plain(item, known, number, depth + 1) for item in value)
     if isinstance(value, dict):
-        return {str(key): plain(item, known) for key, item in value.items()}
+        return {str(key): _plain(item, known, number, depth + 1) for key, item in value.items()}
+    if isinstance(value, int) and int.bit_length(value) > MOST_BITS:
+        return Opaque("int, of hundreds of digits")
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)
     if value is None or isinstance(value, torch.dtype):
         return value
-    for number, one in enumerate(known):
+    for place, one in enumerate(known):
         if one is value:
-            return Handle(number)
+            return Handle(place)
     return Opaque(type(value).__name__)
 
 

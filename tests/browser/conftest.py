@@ -1,12 +1,7 @@
 """A real JupyterLab, in a real Chromium, with no internet."""
 
 import os
-import secrets
 import shutil
-import socket
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from course_lib.progress.lab import command
+from tests.browser.jupyterlab import jupyterlab
 
 CHROMIUM = os.environ.get("COURSE_CHROMIUM") or shutil.which("chromium")
 
@@ -38,48 +34,12 @@ def folder(tmp_path: Path) -> Path:
 def lab(folder: Path, tmp_path: Path) -> Iterator[str]:
     """A running JupyterLab on the folder; gives its address, with the token."""
     # All cells are on the page, also those that are scrolled away.
-    _set(tmp_path / "settings", "notebook-extension/tracker", '{"windowingMode": "none"}')
+    settings = {"notebook-extension/tracker": {"windowingMode": "none"}}
     # What Validate runs: importing torch may take longer than nbgrader's 30 seconds on two busy cores.
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "nbgrader_config.py").write_text("get_config().Execute.timeout = 120\n")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    token = secrets.token_hex(8)
-    environment = os.environ | {
-        "JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "settings"),
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
-        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
-        "IPYTHONDIR": str(tmp_path / "ipython"),
-    }
-    options = ["--no-browser", "--allow-root", f"--port={port}", f"--IdentityProvider.token={token}"]
-    started = command(folder, [*options, "--LabApp.expose_app_in_browser=True"])
-    with (tmp_path / "lab.log").open("w") as log:
-        server = subprocess.Popen(started, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=folder)
-        try:
-            address = f"http://127.0.0.1:{port}"
-            _wait_for(f"{address}/api/status?token={token}", server, tmp_path / "lab.log")
-            yield f"{address}/lab/tree/{{}}?token={token}"
-        finally:
-            server.kill()
-            server.wait()
-
-
-def _set(settings: Path, plugin: str, values: str) -> None:
-    path = settings / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(values)
-
-
-def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(240):
-        assert server.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(address, timeout=2):
-                return
-        except OSError:
-            time.sleep(0.5)
-    raise AssertionError(f"JupyterLab did not answer:\n{log.read_text()}")
+    with jupyterlab(command(folder), folder, tmp_path, settings) as server:
+        yield server.url("lab/tree/{}")
 
 
 @pytest.fixture

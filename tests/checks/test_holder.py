@@ -1,5 +1,6 @@
 """What a check may do with a student's object: functions, classes, instances and numbers."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -276,3 +277,80 @@ def test_a_weight_under_two_names_has_its_gradient_under_both() -> None:
         "first": [3.0, 3.0],
         "second": [3.0, 3.0],
     }
+
+
+def test_what_a_student_sets_for_all_of_torch_does_not_stay() -> None:
+    def careless() -> torch.Tensor:
+        torch.set_default_dtype(torch.float64)
+        return torch.zeros(1)
+
+    for found in (careless, lambda: torch.zeros(1)):
+        reply = candidate(found).call()
+        assert isinstance(reply, Returned)
+        assert torch.get_default_dtype() == torch.float32
+    assert reply.value.dtype == torch.float32
+
+
+def test_what_a_student_has_set_before_does_not_matter() -> None:
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    try:
+        reply = candidate(Scale).build(2).gradients(torch.ones(2), toward=torch.ones(2))
+        assert torch.get_default_dtype() == torch.float64
+        assert not torch.is_grad_enabled()
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
+    assert isinstance(reply, Returned)
+    assert reply.value["weights"]["scale"].dtype == torch.float32
+
+
+def test_a_list_that_holds_itself_is_an_error() -> None:
+    def loop() -> list[object]:
+        found: list[object] = []
+        found.append(found)
+        return found
+
+    reply = candidate(loop).call()
+    assert isinstance(reply, Raised)
+    assert "more than 50000 values, or values more than 30 deep" in reply.message
+
+
+def test_a_number_too_long_to_be_printed_is_no_plain_value() -> None:
+    assert candidate(lambda: -(10**5000)).call() == Returned(Opaque("int, of hundreds of digits"))
+    assert candidate(lambda: 10**290).call() == Returned(10**290)
+
+
+def test_an_error_whose_message_cannot_be_read() -> None:
+    class SilentError(Exception):
+        def __str__(self) -> str:
+            raise KeyError
+
+    def fail() -> None:
+        raise SilentError
+
+    reply = candidate(fail).call()
+    assert isinstance(reply, Raised)
+    assert reply.kind == "SilentError"
+    assert reply.message == "(its message cannot be read, since that raises KeyError)"
+
+
+def test_code_that_runs_while_an_answer_is_looked_at_may_fail_too() -> None:
+    class Key:
+        def __str__(self) -> str:
+            raise ValueError("no name")
+
+    reply = candidate(lambda: {Key(): 1}).call()
+    assert isinstance(reply, Raised)
+    assert (reply.kind, reply.message) == ("ValueError", "no name")
+
+
+def test_an_interrupt_stops_the_check_itself() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        candidate(interrupted).call()
+    reply = LocalHolder(interrupted, catches=BaseException).ask(Request("call", Handle(0)))
+    assert isinstance(reply, Raised)
+    assert reply.kind == "KeyboardInterrupt"

@@ -80,7 +80,7 @@ class Shortened(PositionalEncoding):
 )
 def test_what_happens_past_max_length(kind, words, most, starts) -> None:
     student = candidate(kind)
-    reply = student.make(past_max_length()).call(student.build(6, 0.0, most), torch.zeros(2, words, 6), most)
+    reply = student.make(past_max_length()).call(student.build(6, 0.0, most), most, sinusoids(words, 6))
     assert told(reply).startswith(starts)
 
 

@@ -24,7 +24,9 @@ def told(found: Callable[..., Any], *arguments: Any) -> Any:
 
 def facts(found: Callable[..., Any], lengths: tuple[int, ...] = LENGTHS, budget: int = 200) -> Any:
     student = Candidate(LocalHolder(found))
-    reply = student.make(batching(student, packed=len(lengths) >= 100)).call(lengths, budget)
+    plan = token_batches(lengths, budget) if len(lengths) >= 100 else []
+    size = sum(max(lengths[index] for index in batch) * len(batch) for batch in plan), len(plan)
+    reply = student.make(batching(student, packed=size if plan else None)).call(lengths, budget)
     return reply.value if isinstance(reply, Returned) else reply
 
 

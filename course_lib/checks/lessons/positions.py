@@ -599,7 +599,7 @@ def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Any:
     tried = candidate.make(past_max_length())
     return {
         f"what comes of {words} words for a max_length of {most}": tried.call(
-            _built(candidate, 6, 0.0, most), torch.zeros(2, words, 6, dtype=torch.float64), most
+            _built(candidate, 6, 0.0, most), most, sinusoids(words, 6).double()
         )
         for words, most in ((6, 4), (3, 1))
     }

@@ -620,7 +620,13 @@ LEARN_MERGES = Exercise(
 
 
 def _plan(candidate: Candidate, lengths: Sequence[int], max_tokens: int, packed: bool = False) -> Reply:
-    return candidate.make(batching(candidate, packed=packed)).call(tuple(lengths), max_tokens)
+    sorted_plan = _size_of_plan(token_batches(lengths, max_tokens), lengths) if packed else None
+    return candidate.make(batching(candidate, packed=sorted_plan)).call(tuple(lengths), max_tokens)
+
+
+def _size_of_plan(plan: Sequence[Sequence[int]], lengths: Sequence[int]) -> tuple[int, int]:
+    """Give the places that a plan takes, padding included, and the number of its batches."""
+    return sum(max(lengths[index] for index in batch) * len(batch) for batch in plan), len(plan)
 
 
 @probe("five sentences and a budget of 10: each index once, and no batch over the budget")

@@ -1,0 +1,98 @@
+"""Say what this machine grades with: `python -m autograder.doctor`. Exit code 1 where that is too little."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from autograder.errors import CourseError
+from autograder.sandbox.confinement import MECHANISMS, Confinement, probe, require
+from autograder.sandbox.limits import Limits
+
+_PACKAGES = ("torch", "nbgrader", "nbclient", "jupyter-client", "ipykernel", "pyseccomp", "SQLAlchemy")
+
+
+def main() -> int:
+    """Print it all, and give the exit code."""
+    # A file or a pipe has no width of its own; the lines of sentences are not to be broken there.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    try:
+        confinement = probe()
+    except ValueError as error:
+        console.print(f"[bold red]✗[/] {escape(str(error))}")
+        return 1
+    console.print(_mechanisms(confinement))
+    console.print("\n[bold]Not covered[/]")
+    for gap in confinement.gaps:
+        console.print(f"  • {escape(gap)}")
+    console.print(_machine())
+    try:
+        require(confinement, allow_unconfined=False)
+    except CourseError as error:
+        console.print(f"[bold red]✗[/] {escape(str(error))}")
+        return 1
+    console.print(f"[bold green]✓[/] Students' code is confined by {confinement.name}.")
+    return 0
+
+
+def _mechanisms(confinement: Confinement) -> Table:
+    table = Table("Mechanism", "On", "What was tried", title="Confinement", title_justify="left")
+    reasons = dict(confinement.reasons)
+    works = {
+        "bubblewrap": "Files outside, TCP, UDP, unix sockets and other processes cannot be reached.",
+        "landlock": f"Files outside can be neither read, listed nor written. ABI {confinement.landlock_abi}.",
+        "seccomp": "No connections, no signals to other processes, no look into them.",
+    }
+    for name in MECHANISMS:
+        table.add_row(name, "no" if name in reasons else "yes", escape(reasons.get(name, works[name])))
+    return table
+
+
+def _machine() -> Table:
+    table = Table(show_header=False, title="\nMachine", title_justify="left")
+    for name, version in _versions():
+        table.add_row(name, version)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    table.add_row("cores", f"{cores}")
+    table.add_row("memory", f"{_gibibytes(_memory())}; one submission may use {_gibibytes(_TOTAL)}")
+    return table
+
+
+_TOTAL = Limits().total_memory_bytes
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "Python", f"{platform.python_version()} ({sys.executable})"
+    for package in _PACKAGES:
+        try:
+            yield package, importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            yield package, "not installed"
+    if shutil.which("bwrap"):
+        said = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False).stdout
+        yield "bubblewrap", said.strip().removeprefix("bubblewrap ")
+    else:
+        yield "bubblewrap", "not installed"
+    yield "system", f"{platform.system()} {platform.release()} on {platform.machine()}"
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return 0
+
+
+def _gibibytes(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count else "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Run a lesson's locked cells in the judge's process, on names that live in the student's kernel."""
+
+import ast
+import builtins
+import contextlib
+import io
+import traceback
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import RichOutput, capture_output
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from traitlets.config import Config
+
+from autograder.feedback import CHECK_ERROR
+from course_lib.checks.findings import Finding, watching
+
+_NO_HISTORY = Config({"HistoryManager": {"enabled": False}})
+
+
+@dataclass
+class Judged:
+    """What came of a locked cell."""
+
+    outputs: list[NotebookNode]
+    findings: list[Finding] = field(default_factory=list)
+    """What the checks in it found out."""
+
+
+def imports_of(cells: Sequence[NotebookNode]) -> dict[str, Any]:
+    """Give what the import statements of a released lesson bind: names that its locked cells may use."""
+    names: dict[str, Any] = {}
+    for cell in cells:
+        if cell.cell_type != "code":
+            continue
+        with contextlib.suppress(SyntaxError):
+            for statement in ast.parse(cell.source).body:
+                if isinstance(statement, ast.Import | ast.ImportFrom):
+                    with contextlib.suppress(ImportError):
+                        exec(compile(ast.Module([statement], []), "<imports>", "exec"), names)
+    names.pop("__builtins__", None)
+    return names
+
+
+def modules_of(cells: Iterable[NotebookNode]) -> tuple[str, ...]:
+    """Give the modules that cells import, without those of the course."""
+    found: set[str] = set()
+    for cell in cells:
+        if cell.cell_type == "code":
+            with contextlib.suppress(SyntaxError):
+                for node in ast.walk(ast.parse(cell.source)):
+                    if isinstance(node, ast.Import):
+                        found |= {alias.name for alias in node.names}
+                    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                        found.add(node.module)
+    return tuple(sorted(name for name in found if name.partition(".")[0] != "course_lib"))
+
+
+def judge(source: str, names: Mapping[str, Any], trusted: Mapping[str, Any]) -> Judged:
+    """Run a locked cell. `trusted` are names that the student's own can't replace; nor can they builtins."""
+    InteractiveShell.instance(config=_NO_HISTORY)  # displays what the cell displays
+    own = {name: value for name, value in names.items() if not hasattr(builtins, name)}
+    space = {"__name__": "__main__", **own, **trusted}
+    outputs: list[NotebookNode] = []
+    with watching() as findings, warnings.catch_warnings(), capture_output(stderr=False) as captured:
+        warnings.simplefilter("ignore")  # what is written to stderr would cost all points
+        with contextlib.redirect_stderr(io.StringIO()):
+            try:
+                value = _run(source, space)
+                failed = None
+            except (Exception, SystemExit) as error:
+                value, failed = None, error
+    outputs += [_shown(output) for output in captured.outputs]
+    if captured.stdout:
+        outputs.append(new_output("stream", name="stdout", text=captured.stdout))
+    if failed is not None:
+        outputs.append(_error(failed))
+    elif value is not None:
+        outputs.append(new_output("execute_result", data={"text/plain": repr(value)}, execution_count=None))
+    return Judged(outputs, list(findings))
+
+
+def _run(source: str, space: dict[str, Any]) -> object:
+    """Run a cell, and give the value of its last line if that is an expression."""
+    body = ast.parse(source).body
+    last = body[-1] if body else None
+    if not isinstance(last, ast.Expr):
+        exec(compile(ast.Module(body, []), "<locked cell>", "exec"), space)
+        return None
+    exec(compile(ast.Module(body[:-1], []), "<locked cell>", "exec"), space)
+    result: object = eval(compile(ast.Expression(last.value), "<locked cell>", "eval"), space)
+    return result
+
+
+def _shown(output: RichOutput) -> NotebookNode:
+    return new_output("display_data", data=dict(output.data), metadata=dict(output.metadata or {}))
+
+
+def _error(error: BaseException) -> NotebookNode:
+    kind, says = type(error).__name__, str(error)
+    if kind == CHECK_ERROR:
+        lines = says.split("\n")
+    else:
+        # Of an instructor's own test: the line in it that failed, and no code of ours.
+        frames = [
+            frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<locked cell>"
+        ]
+        lines = [f"{kind}: {says}", *(f"in line {frame.lineno} of this cell" for frame in frames[-1:])]
+    return new_output("error", ename=kind, evalue=says, traceback=lines)

@@ -1,0 +1,121 @@
+"""A class that is graded, without grading it: a real gradebook, and notebooks as grading leaves them."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config
+
+from autograder.class_report import ClassReport
+
+DUE = datetime(2026, 10, 9, 18)
+POINTS = {"check_scores": 4.0, "check_guess": 1.0, "explain": 2.0}
+CODE = "def scores(query, key):\n    return query @ key.mT  # <script>alert(1)</script>"
+
+
+class GradedClass:
+    """A gradebook and graded notebooks, as grading leaves them, without grading."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "autograder").mkdir(parents=True, exist_ok=True)
+        self.gradebook = Gradebook(f"sqlite:///{root}/gradebook.db", "a-course")
+        steps = {f"{step}_directory": f"autograder/{step}" for step in ("submitted", "autograded")}
+        self.course = CourseDirectory(root=str(root), course_id="a-course", config=Config(), **steps)
+
+    def release(self, lesson: str, due: datetime | None = DUE) -> None:
+        self.gradebook.add_assignment(lesson, duedate=due)
+        self.gradebook.add_notebook(lesson, lesson)
+        for name, most in POINTS.items():
+            kind = "code" if name.startswith("check_") else "markdown"
+            self.gradebook.add_grade_cell(name, lesson, lesson, max_score=most, cell_type=kind)
+
+    def hand_in(
+        self,
+        student: str,
+        lesson: str,
+        points: Mapping[str, float | None],
+        verdicts: Mapping[str, Mapping[str, object]] | None = None,
+        days_late: float = 0,
+        **grading: object,
+    ) -> Path:
+        """Put a graded submission there. With no verdicts it is as plain nbgrader leaves it."""
+        self.gradebook.update_or_create_student(student)
+        self.gradebook.add_submission(lesson, student, timestamp=DUE + timedelta(days=days_late))
+        for grade in self.gradebook.find_submission_notebook(lesson, lesson, student).grades:
+            grade.auto_score = points.get(grade.name)
+            grade.needs_manual_grade = grade.auto_score is None
+        self.gradebook.db.commit()
+        notebook = graded_notebook(verdicts or {})
+        if verdicts is not None:
+            notebook.metadata.course_grading = {"version": 1, "complete": True, **grading}
+        path = self.root / "autograder" / "autograded" / student / lesson / f"{lesson}.ipynb"
+        path.parent.mkdir(parents=True)
+        nbformat.write(notebook, path)
+        return path
+
+    def report(self, **chosen: object) -> tuple[str, dict[str, pd.DataFrame]]:
+        """Make the report: the page, and the tables as they are read back from their files."""
+        plugin = ClassReport(parent=None, config=Config({"CourseDirectory": self._config()}), **chosen)
+        plugin.to = str(self.root / "out" / "report.html")
+        plugin.export(self.gradebook)
+        folder = self.root / "out"
+        tables = {path.stem: pd.read_csv(path) for path in (folder / "report").glob("*.csv")}
+        return (folder / "report.html").read_text(encoding="utf-8"), tables
+
+    def _config(self) -> dict[str, str]:
+        names = ("root", "course_id", "submitted_directory", "autograded_directory")
+        return {name: getattr(self.course, name) for name in names}
+
+
+def graded_notebook(verdicts: Mapping[str, Mapping[str, object]]) -> NotebookNode:
+    """Write a graded notebook: the student's code, and below each piece its check."""
+    cells = []
+    for name in ("scores", "guess"):
+        code = CODE if name == "scores" else "guess = 8"
+        cells.append(new_code_cell(code, metadata=about(name, solution=True)))
+        noted = {"course": {"name": name, **verdicts[name]}} if name in verdicts else {}
+        said = new_output("display_data", data={"text/plain": "a verdict"}, metadata=noted)
+        check = about(f"check_{name}", grade=True, locked=True)
+        cells.append(new_code_cell(f"check('{name}')", metadata=check, outputs=[said]))
+    cells.append(new_markdown_cell("They add up.", metadata=about("explain", grade=True, solution=True)))
+    return new_notebook(cells=cells)
+
+
+def about(name: str, **kind: bool) -> dict[str, object]:
+    plain = {"grade": False, "solution": False, "locked": False, "task": False, "schema_version": 3}
+    return {"nbgrader": {**plain, "grade_id": name, **kind}}
+
+
+RIGHT = {"verdict": "right"}
+NOT_SCALED = {"verdict": "wrong", "misconceptions": ["not_scaled"], "says": ["the scores are not divided"]}
+
+
+def empty_course(root: Path) -> Path:
+    """Make a course with an empty gradebook, and give its folder: copies of it are made faster."""
+    with pytest.MonkeyPatch.context() as patch:
+        # nbgrader makes a gradebook with the program `alembic`.
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        return folder_of(GradedClass(root))
+
+
+def folder_of(graded: GradedClass) -> Path:
+    graded.gradebook.close()
+    return graded.root
+
+
+def copy_of(folder: Path, tmp_path: Path) -> Iterator[GradedClass]:
+    shutil.copytree(folder, tmp_path / "course")
+    graded = GradedClass(tmp_path / "course")
+    yield graded
+    graded.gradebook.close()

@@ -1,0 +1,98 @@
+"""Grades a small course over and over, killed at points given by number; the test beside it starts this.
+
+Run with the course's folder, and the numbers of points as JSON on its input, a list for each trial. A run is
+killed at the n-th thing that it does to a file or to the gradebook. After the last kill of a trial the run is
+repeated to its end. What each trial leaves behind is written to the output, hashed.
+"""
+
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from nbgrader.apps import AutogradeApp
+from small_course import LESSON
+from small_desk import Desk
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+# All that a run needs is imported ahead, so that each starts by a fork, in no time.
+for module in ("torch", "autograder.grading.exporter", "autograder.solution_notebook", "course_lib.checks"):
+    importlib.import_module(module)
+
+EVENTS = {"os.remove", "os.mkdir", "os.rmdir", "os.rename", "os.chmod", "shutil.copyfile", "shutil.rmtree"}
+
+
+class Points:
+    """Counts what a run does, and kills it at one point."""
+
+    def __init__(self, course: Path, last: int | None) -> None:
+        self.course, self.last, self.number = str(course), last, 0
+        self.writing = 0
+        sys.addaudithook(self.audit)
+        for name in ("before_cursor_execute", "commit"):
+            event.listen(Engine, name, self.count, named=True)
+
+    def count(self, *_: object, **__: object) -> None:
+        """Count one, and end here if it is the last."""
+        self.number += 1
+        if self.number == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def audit(self, name: str, arguments: tuple[Any, ...]) -> None:
+        """Count what changes a file of the course."""
+        if name == "open":
+            path, _, flags = arguments
+            changes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        else:
+            path, changes = (arguments or (None,))[0], name in EVENTS
+        if changes and isinstance(path, str | Path) and str(path).startswith(self.course):
+            self.count()
+
+
+def run(course: Path, last: int | None) -> int:
+    """Grade in a process of its own, killed at a point or not; give the number of points that it passed."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        points = Points(course, last)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.chdir(course / "autograder")
+        try:
+            AutogradeApp.launch_instance([LESSON])
+        except SystemExit:
+            pass
+        finally:
+            os.write(writer, str(points.number).encode())
+            os._exit(0)
+    os.close(writer)
+    with open(reader) as answer:
+        text = answer.read()
+    _, status = os.waitpid(child, 0)
+    assert bool(text) != os.WIFSIGNALED(status), "it was killed where it should not, or not where it should"
+    return int(text or 0)
+
+
+def main() -> None:
+    """Do what is asked for, and print one line of JSON for each trial."""
+    course = Path(sys.argv[1])
+    before = course.with_name("before")
+    shutil.copytree(course, before)
+    for line in sys.stdin:
+        shutil.rmtree(course)
+        shutil.copytree(before, course)
+        for last in json.loads(line):
+            run(course, last)
+        passed = run(course, None)
+        state = Desk(course).state()
+        text = json.dumps(state, default=lambda content: hashlib.sha256(content).hexdigest(), sort_keys=True)
+        print(json.dumps({"passed": passed, "state": json.loads(text)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The instructor's desk in a small course: submissions come in, a run grades them, the gradebook is read."""
+
+import json
+import logging
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.converters import Autograde
+from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from small_course import LESSON, cell_of
+from traitlets.config import Config, PyFileConfigLoader
+
+SOLVED = {
+    "predict_spread": "predict_spread = 8.0",
+    "attention_scores": "def attention_scores(query, key):\n    return query @ key.mT / len(query.mT) ** 0.5",
+    "explain_root": "The variances add up.",
+}
+
+
+def configuration(course: Path) -> Config:
+    """Load a course's nbgrader_config.py."""
+    return PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
+
+
+def solved(released: NotebookNode) -> NotebookNode:
+    """Write answers into a released lesson."""
+    notebook = nbformat.from_dict(json.loads(json.dumps(released)))
+    for name, source in SOLVED.items():
+        cell_of(notebook, name).source = source
+    return notebook
+
+
+@dataclass
+class Desk:
+    """Commands in one course, typed by an instructor."""
+
+    course: Path
+
+    @property
+    def released(self) -> NotebookNode:
+        """The lesson that students got."""
+        return nbformat.read(self.course / "lessons" / LESSON / f"{LESSON}.ipynb", as_version=4)
+
+    def folder(self, student: str, step: str = "submitted") -> Path:
+        """Where a student's submission lies."""
+        return self.course / "autograder" / step / student / LESSON
+
+    def hand_in(
+        self, student: str, content: bytes | NotebookNode, name: str = f"{LESSON}.ipynb", at: str = ""
+    ) -> Path:
+        """Put a file where nbgrader collects them, with its time where there is one; give the folder."""
+        path = self.folder(student) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = nbformat.writes(content).encode() if isinstance(content, NotebookNode) else content
+        path.write_bytes(text)
+        if at:
+            (self.folder(student) / "timestamp.txt").write_text(at)
+        return self.folder(student)
+
+    def autograde(self, **options: Any) -> list[str]:
+        """Grade what has come in, and give what nbgrader logs of warnings and errors."""
+        lines: list[str] = []
+        log = logging.Logger("grading")
+        handler = logging.Handler()
+        handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+        handler.setLevel(logging.WARNING)
+        log.addHandler(handler)
+        config = configuration(self.course)
+        directory = CourseDirectory(config=config, assignment_id=LESSON)
+        converter = Autograde(coursedir=directory, config=config)
+        converter.log = log
+        for name, value in options.items():
+            setattr(converter if converter.has_trait(name) else directory, name, value)
+        try:
+            converter.start()
+        except NbGraderException as error:
+            lines.append(f"nbgrader ends with an error: {error}")
+        return lines
+
+    def autograded(self, student: str) -> NotebookNode:
+        """Read the graded notebook."""
+        return nbformat.read(self.folder(student, "autograded") / f"{LESSON}.ipynb", as_version=4)
+
+    def told(self, student: str) -> list[str]:
+        """Give what was noted about a submission, tampering included."""
+        grading = self.autograded(student).metadata.course_grading
+        return [*grading.repairs, *grading.tampering]
+
+    @property
+    def not_graded(self) -> dict[str, str]:
+        """Give the reasons, by student."""
+        path = self.course / "autograder/not_graded.json"
+        return json.loads(path.read_text()).get(LESSON, {}) if path.is_file() else {}
+
+    def scores(self, student: str) -> dict[str, float | None] | None:
+        """Read a student's automatic scores, by grade cell; None where the gradebook has no submission."""
+        with Gradebook(f"sqlite:///{self.course}/autograder/gradebook.db") as gradebook:
+            try:
+                notebook = gradebook.find_submission_notebook(LESSON, LESSON, student)
+            except MissingEntry:
+                return None
+            return {grade.name: grade.auto_score for grade in notebook.grades}
+
+    def state(self) -> dict[str, Any]:
+        """Give all that grading leaves behind: the gradebook's contents, but not its keys, and the files."""
+        with Gradebook(f"sqlite:///{self.course}/autograder/gradebook.db") as gradebook:
+            gradings = {
+                submission.student.id: {
+                    "timestamp": str(submission.timestamp),
+                    "penalty": [notebook.late_submission_penalty for notebook in submission.notebooks],
+                    "grades": sorted(
+                        (grade.name, str(grade.auto_score), str(grade.manual_score), grade.needs_manual_grade)
+                        for notebook in submission.notebooks
+                        for grade in notebook.grades
+                    ),
+                    "comments": sorted(
+                        (comment.name, str(comment.auto_comment), str(comment.manual_comment))
+                        for notebook in submission.notebooks
+                        for comment in notebook.comments
+                    ),
+                }
+                for submission in gradebook.assignment_submissions(LESSON)
+            }
+            students = sorted(student.id for student in gradebook.students)
+        autograded = self.course / "autograder/autograded"
+        files = {
+            str(path.relative_to(autograded)): (stat.S_IMODE(path.stat().st_mode), path.read_bytes())
+            for path in sorted(autograded.rglob("*"))
+            if path.is_file()
+        }
+        return {"students": students, "gradings": gradings, "files": files, "not graded": self.not_graded}

@@ -1,0 +1,327 @@
+"""A class hands in all sorts of things: each is graded or reported by name, and none harms another."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook
+from nbgrader.utils import parse_utc
+from small_course import LESSON, cell_of
+from small_desk import Desk, solved
+
+from autograder.grading.reading import UnreadableError
+from autograder.grading.submitted import Submission, refuse_bad_timestamp
+
+NAME = f"{LESSON}.ipynb"
+NOTHING = {"check_predict_spread": None, "check_attention_scores": None, "explain_root": None}
+
+
+@pytest.fixture
+def right(desk: Desk) -> NotebookNode:
+    """A solved lesson, which `anna` hands in."""
+    notebook = solved(desk.released)
+    desk.hand_in("anna", notebook)
+    return notebook
+
+
+def graded(desk: Desk, student: str) -> bool:
+    """Say whether a student has the scores of a right lesson, which `anna` has handed in."""
+    scores = desk.scores(student)
+    return (
+        scores is not None and scores == desk.scores("anna") and scores["check_attention_scores"] is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "the file is empty"),
+        (b"<html>", "web page"),
+        (b'{"cells": [', "cut off"),
+        (b'{"cells": [], "metadata": {}}', "none of the cells"),
+    ],
+)
+def test_what_cannot_be_read_is_reported_by_name(
+    desk: Desk, right: NotebookNode, content: bytes, reason: str
+) -> None:
+    desk.hand_in("bela", content)
+    desk.hand_in("carl", right)
+    said = desk.autograde()
+    assert [line for line in said if line.startswith("bela, 01-scores: not graded: ") and reason in line]
+    assert said[-1].startswith("nbgrader ends with an error")
+    assert list(desk.not_graded) == ["bela"]
+    assert reason in desk.not_graded["bela"]
+    assert desk.scores("bela") == NOTHING
+    assert not desk.folder("bela", "autograded").exists()
+    assert graded(desk, "anna")
+    assert graded(desk, "carl")
+
+
+def test_the_traceback_is_short(desk: Desk) -> None:
+    desk.hand_in("bela", b"")
+    [traceback] = [line for line in desk.autograde() if line.startswith("Traceback")]
+    ours = [line for line in traceback.splitlines() if "autograder/grading" in line]
+    assert len(ours) == 1
+    assert "During handling" not in traceback
+
+
+def test_a_submission_that_was_handed_in_again_is_taken_off_the_list(desk: Desk, right: NotebookNode) -> None:
+    desk.hand_in("bela", b"")
+    desk.hand_in("carl", b"")
+    desk.autograde()
+    desk.hand_in("bela", right)
+    (desk.folder("carl") / NAME).unlink()
+    desk.folder("carl").rmdir()
+    desk.autograde()
+    assert desk.not_graded == {}
+    assert graded(desk, "bela")
+
+
+def test_no_score_of_an_earlier_submission_stays_beside_a_reason(desk: Desk, right: NotebookNode) -> None:
+    desk.hand_in("bela", right, at="2025-01-01 12:00:00 UTC")
+    desk.autograde()
+    assert graded(desk, "bela")
+    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+        gradebook.find_grade("explain_root", LESSON, LESSON, "bela").manual_score = 2
+        gradebook.db.commit()
+    desk.hand_in("bela", b"{", at="2025-01-02 12:00:00 UTC")
+    desk.autograde()
+    assert desk.scores("bela") == NOTHING
+    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+        assert gradebook.find_grade("explain_root", LESSON, LESSON, "bela").manual_score == 2
+
+
+@pytest.mark.parametrize("name", ["01-scores (1).ipynb", "Kopie von 01-scores.ipynb", f"{LESSON}/{NAME}"])
+def test_the_only_notebook_counts_whatever_its_name(desk: Desk, right: NotebookNode, name: str) -> None:
+    desk.hand_in("bela", right, name)
+    desk.autograde()
+    assert graded(desk, "bela")
+    assert desk.told("bela") == [f"it was handed in as {name}, not {NAME}"]
+
+
+def test_a_notebook_of_another_name_that_fails_gets_no_zero(desk: Desk, right: NotebookNode) -> None:
+    desk.hand_in("bela", b"", "copy.ipynb")
+    desk.autograde()
+    assert desk.scores("bela") == NOTHING
+    assert "empty" in desk.not_graded["bela"]
+
+
+def test_where_it_cannot_be_told_which_notebook_counts_nobody_guesses(
+    desk: Desk, right: NotebookNode
+) -> None:
+    desk.hand_in("bela", right, "a.ipynb")
+    desk.hand_in("bela", desk.released, "b.ipynb")
+    desk.hand_in("carl", b"notes", "notes.txt")
+    desk.autograde()
+    assert "more than one that it could be: a.ipynb, b.ipynb" in desk.not_graded["bela"]
+    assert "no notebook in it" in desk.not_graded["carl"]
+    assert desk.scores("bela") == desk.scores("carl") == NOTHING
+    assert graded(desk, "anna")
+
+
+def test_another_notebook_beside_the_graded_one_is_noted(desk: Desk, right: NotebookNode) -> None:
+    desk.hand_in("bela", desk.released)
+    desk.hand_in("bela", right, "01-scores (1).ipynb")
+    desk.autograde()
+    assert desk.told("bela") == ["there are notebooks besides the one that is graded: 01-scores (1).ipynb"]
+
+
+def test_links_are_not_followed(desk: Desk, right: NotebookNode) -> None:
+    secret = desk.course / "autograder/gradebook.db"
+    folder = desk.hand_in("bela", right)
+    (folder / "book.db").symlink_to(secret)
+    (folder / "inner").symlink_to(desk.course / "solutions")
+    (folder / "[a-z]*").symlink_to(secret)
+    os.mkfifo(folder / "pipe")
+    (folder / "data.csv").write_text("kept")
+    desk.autograde()
+    assert graded(desk, "bela")
+    copied = {path.name for path in desk.folder("bela", "autograded").rglob("*")}
+    assert copied == {NAME, "data", "words.txt", "data.csv"}
+    assert len(desk.told("bela")) == 4
+    assert [note for note in desk.told("bela") if "book.db is a link to another place" in note]
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_a_notebook_that_is_no_plain_file_is_not_opened(desk: Desk, right: NotebookNode, kind: str) -> None:
+    folder = desk.folder("bela")
+    folder.mkdir(parents=True)
+    match kind:
+        case "link":
+            (folder / NAME).symlink_to(desk.folder("anna") / NAME)
+        case "folder":
+            (folder / NAME).mkdir()
+        case "pipe":
+            os.mkfifo(folder / NAME)
+    desk.autograde()
+    assert {"link": "link", "folder": "folder", "pipe": "no plain file"}[kind] in desk.not_graded["bela"]
+    assert desk.scores("bela") == NOTHING
+    assert graded(desk, "anna")
+
+
+@pytest.mark.parametrize("of", ["student", "lesson"])
+def test_a_folder_that_is_a_link_is_not_entered(desk: Desk, right: NotebookNode, of: str) -> None:
+    (desk.folder("anna") / "diary.txt").write_text("secret")
+    folder = desk.folder("bela")
+    if of == "lesson":
+        folder.parent.mkdir(parents=True)
+        folder.symlink_to(desk.folder("anna"))
+    else:
+        folder.parent.symlink_to(desk.folder("anna").parent)
+    desk.autograde()
+    assert "link" in desk.not_graded["bela"]
+    assert not list((desk.course / "autograder/autograded").glob("bela/**/diary.txt"))
+    assert desk.scores("bela") == NOTHING
+    assert graded(desk, "anna")
+
+
+def test_a_submission_that_is_a_file_is_reported(desk: Desk, right: NotebookNode) -> None:
+    desk.folder("bela").parent.mkdir(parents=True)
+    desk.folder("bela").write_text("here it is")
+    desk.autograde()
+    assert "no folder" in desk.not_graded["bela"]
+    assert graded(desk, "anna")
+
+
+def test_what_is_in_the_way_of_the_lessons_files_is_not_copied(desk: Desk, right: NotebookNode) -> None:
+    (desk.hand_in("bela", right) / "data").write_text("a file where a folder is needed")
+    (desk.hand_in("carl", right) / "data/words.txt/inner").mkdir(parents=True)
+    (desk.folder("carl") / "data/words.txt/inner/x").write_text("a folder where a file is needed")
+    desk.autograde()
+    for student in ("bela", "carl"):
+        assert graded(desk, student)
+        assert (desk.folder(student, "autograded") / "data/words.txt").read_text() == "ein Hund\n"
+        assert "in the way" in desk.told(student)[0]
+
+
+def test_large_files_are_not_copied(desk: Desk, right: NotebookNode) -> None:
+    with (desk.hand_in("bela", right) / "model.pt").open("wb") as file:
+        file.truncate(200_000_000)
+    desk.autograde()
+    assert graded(desk, "bela")
+    assert desk.told("bela") == ["model.pt is larger than 100 MB; it was not copied"]
+    assert not (desk.folder("bela", "autograded") / "model.pt").exists()
+
+
+def test_a_folder_full_of_links_costs_nothing(desk: Desk, right: NotebookNode) -> None:
+    folder = desk.hand_in("bela", right)
+    for number in range(500):
+        (folder / f"link{number}").symlink_to("/etc/hostname")
+    desk.autograde()
+    assert graded(desk, "bela")
+    assert len(desk.told("bela")) == 11
+    assert not list(desk.folder("bela", "autograded").glob("link*"))
+
+
+@pytest.mark.parametrize("kind", ["nonsense", "link", "pipe", "folder", "long", "binary"])
+def test_a_bad_timestamp_is_reported(desk: Desk, right: NotebookNode, kind: str) -> None:
+    path = desk.hand_in("bela", right) / "timestamp.txt"
+    match kind:
+        case "nonsense":
+            path.write_text("yesterday, I think")
+        case "link":
+            path.symlink_to("/dev/zero")
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "long":
+            path.write_text("2025-01-01" + " " * 2000)
+        case "binary":
+            path.write_bytes(b"\xff\xfe\x00")
+    said = desk.autograde()
+    assert [line for line in said if line.startswith("bela, 01-scores: not graded: its timestamp.txt")]
+    assert "timestamp.txt" in desk.not_graded["bela"]
+    assert desk.scores("bela") is None
+    assert graded(desk, "anna")
+
+
+def test_a_name_that_is_no_text_is_reported(desk: Desk, right: NotebookNode) -> None:
+    desk.hand_in("bela", right)
+    folder = desk.folder("bela").parent
+    folder.rename(folder.with_name("b\udcffla"))
+    said = desk.autograde()
+    assert [line for line in said if "not graded: the name of the student's folder is no text" in line]
+    assert graded(desk, "anna")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may remove everything")
+def test_what_may_not_be_removed_stops_nobody_else(desk: Desk, right: NotebookNode) -> None:
+    desk.hand_in("bela", right)
+    half_done = desk.folder("bela", "autograded")
+    half_done.mkdir(parents=True)
+    half_done.parent.chmod(0o555)
+    desk.autograde()
+    half_done.parent.chmod(0o755)
+    assert list(desk.not_graded) == ["bela"]
+    assert graded(desk, "anna")
+
+
+@pytest.mark.parametrize(
+    "written", ["2025-02-03 10:11:12 UTC", "2025-02-03 10:11:12 +0100", "2025-02-03", ""]
+)
+def test_good_timestamps_are_let_through(tmp_path: Path, written: str) -> None:
+    (tmp_path / "timestamp.txt").write_text(written)
+    refuse_bad_timestamp(Submission("anna", LESSON, str(tmp_path), (LESSON,)))
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["x", "2025-13-45", "9" * 30, "1 2 3", "1-1-1 1:1 -99999999999", "a b c", "0000-00-00", "1e999"],
+)
+def test_what_nbgrader_cannot_read_as_a_time_is_refused(tmp_path: Path, written: str) -> None:
+    (tmp_path / "timestamp.txt").write_text(written)
+    try:
+        parse_utc(written)
+    except Exception:
+        with pytest.raises(UnreadableError):
+            refuse_bad_timestamp(Submission("anna", LESSON, str(tmp_path), (LESSON,)))
+    else:
+        refuse_bad_timestamp(Submission("anna", LESSON, str(tmp_path), (LESSON,)))
+
+
+def test_repairs_are_written_into_the_graded_notebook(desk: Desk, right: NotebookNode) -> None:
+    right.cells.remove(cell_of(right, "check_attention_scores"))
+    cell_of(right, "check_predict_spread").metadata.nbgrader.points = 100
+    desk.hand_in("bela", right)
+    desk.autograde()
+    grading = desk.autograded("bela").metadata.course_grading
+    assert len(grading.repairs) == len(grading.tampering) == 1
+    assert grading.complete is True
+    assert graded(desk, "bela")
+
+
+def test_the_same_submission_gives_the_same_bytes(desk: Desk, right: NotebookNode) -> None:
+    for cell in right.cells:
+        del cell["id"]
+        cell.metadata = {}
+    desk.hand_in("bela", json.dumps(right).encode("utf-16"))
+    found = []
+    for _ in range(2):
+        desk.autograde(force=True)
+        found.append((desk.folder("bela", "autograded") / NAME).read_bytes())
+    assert found[0] == found[1]
+
+
+def test_only_the_students_that_were_asked_for_are_looked_at(desk: Desk, right: NotebookNode) -> None:
+    desk.hand_in("bela", b"")
+    desk.autograde(student_id="anna")
+    assert desk.not_graded == {}
+    assert graded(desk, "anna")
+    desk.autograde(student_id_exclude="bela,anna")
+    assert desk.not_graded == {}
+
+
+def test_a_lesson_that_was_never_released_is_no_crash(desk: Desk, right: NotebookNode) -> None:
+    (desk.course / "lessons" / LESSON / NAME).unlink()
+    said = desk.autograde()
+    assert "generate_assignment 01-scores" in said[0]
+    assert desk.scores("anna") is None
+
+
+def test_graded_files_cannot_be_written(desk: Desk, right: NotebookNode) -> None:
+    desk.autograde()
+    assert stat.S_IMODE((desk.folder("anna", "autograded") / NAME).stat().st_mode) == 0o444

@@ -1,0 +1,103 @@
+"""`nbgrader autograde`, workers and sandboxes included, killed again and again: it ends as if never killed.
+
+`COURSE_KILLS=20` kills more often than the ordinary test run.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from nbgrader.converters import GenerateAssignment
+from nbgrader.coursedir import CourseDirectory
+from small_course import LESSON, SmallCourse, cell_of
+from small_desk import Desk, configuration, solved
+
+from autograder.sandbox.confinement import probe
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
+
+RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
+KILLS = int(os.environ.get("COURSE_KILLS", "3"))
+STUDENTS = 8
+
+
+@pytest.fixture
+def desks(tmp_path: Path) -> tuple[Desk, Desk]:
+    """Two copies of a course with a class: right, unscaled, blank, and ending the kernel."""
+    if not probe().sufficient:
+        pytest.skip("nothing here can confine code")
+    course = SmallCourse.make(tmp_path / "calm")
+    config = configuration(course.root)
+    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
+    desk = Desk(course.root)
+    for number in range(STUDENTS):
+        notebook = desk.released if number % 4 == 2 else solved(desk.released)
+        answer = cell_of(notebook, "attention_scores")
+        if number % 4 != 2:
+            answer.source = RIGHT + f"  # student {number}"
+        if number % 4 == 1:
+            answer.source = "def attention_scores(query, key):\n    return query @ key.mT"
+        if number % 4 == 3:
+            cell_of(notebook, "predict_spread").source = "predict_spread = 8.0\nimport os\nos._exit(1)"
+        desk.hand_in(f"student-{number:02d}", notebook)
+    shutil.copytree(course.root, tmp_path / "killed")
+    return desk, Desk(tmp_path / "killed")
+
+
+def autograde(desk: Desk) -> subprocess.Popen[str]:
+    program = Path(sys.executable).with_name("nbgrader")
+    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
+    return subprocess.Popen(
+        [program, "autograde", LESSON],
+        cwd=desk.course / "autograder",
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_killed_for_real_it_ends_the_same(desks: tuple[Desk, Desk]) -> None:
+    calm, killed = desks
+    start = time.monotonic()
+    run = autograde(calm)
+    said, _ = run.communicate()
+    takes = time.monotonic() - start
+    assert run.returncode == 0, said
+    expected = calm.state()
+    assert calm.scores("student-00") == {
+        "check_predict_spread": 1,
+        "check_attention_scores": 4,
+        "explain_root": None,
+    }
+    assert calm.scores("student-01")["check_attention_scores"] == 1.5
+    assert calm.scores("student-02")["check_attention_scores"] == 0
+    assert calm.scores("student-03") == {
+        "check_predict_spread": 0,
+        "check_attention_scores": 4,
+        "explain_root": None,
+    }
+    chance, kills, pristine = random.Random(11), 0, calm.course.parent / "pristine"
+    shutil.copytree(killed.course, pristine)
+    while kills < KILLS:
+        run = autograde(killed)
+        try:
+            run.communicate(timeout=chance.uniform(0.3, 1.0) * takes)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            run.communicate()
+            kills += 1
+            continue
+        # It came to its end before: once more from the start.
+        assert killed.state() == expected
+        shutil.rmtree(killed.course)
+        shutil.copytree(pristine, killed.course)
+    run = autograde(killed)
+    said, _ = run.communicate()
+    assert run.returncode == 0, said
+    assert killed.state() == expected

@@ -1,0 +1,182 @@
+"""A run that is killed, wherever it is, ends the same as one that is not, once it is started again."""
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde
+from nbgrader.coursedir import CourseDirectory
+from small_course import LESSON, cell_of
+from small_desk import Desk, configuration, solved
+
+from autograder.build import COURSE
+from autograder.grading.submitted import submissions
+from autograder.grading.unfinished import clear
+
+HERE = Path(__file__).parent
+NAME = f"{LESSON}.ipynb"
+TRIALS = 22
+
+
+def hand_in_a_class(desk: Desk) -> None:
+    """Some are graded already and come again, one is late, one cannot be read, one has another name."""
+    right = solved(desk.released)
+    other = solved(desk.released)
+    cell_of(other, "attention_scores").source += "  # once more"
+    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+        gradebook.update_or_create_assignment(LESSON, duedate="2025-01-31 12:00:00")
+    desk.hand_in("anna", right, at="2025-01-30 12:00:00 UTC")
+    desk.hand_in("dora", right, at="2025-01-30 12:00:00 UTC")
+    desk.autograde()
+    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+        gradebook.find_grade("explain_root", LESSON, LESSON, "anna").manual_score = 2
+        gradebook.db.commit()
+    desk.hand_in("anna", other, at="2025-02-01 12:00:00 UTC")
+    desk.hand_in("anna", b"1, 2", "data/mine.csv")
+    desk.hand_in("bela", desk.released)
+    desk.hand_in("carl", b"<html>", at="2025-01-30 12:00:00 UTC")
+    desk.hand_in("emil", other, "copy.ipynb", at="2025-01-31 18:00:00 UTC")
+
+
+class Runs:
+    """Runs in another process, which can be killed."""
+
+    def __init__(self, course: Path) -> None:
+        program = [sys.executable, HERE / "killed_runs.py", course]
+        paths = [str(COURSE), str(HERE), str(HERE.parent)]
+        self.process = subprocess.Popen(
+            ["env", f"PYTHONPATH={':'.join(paths)}", *program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def trial(self, *kills: int) -> dict[str, Any]:
+        """Start from the class as it was, be killed at these points, one run each, and run to the end."""
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(kills) + "\n")
+        self.process.stdin.flush()
+        result: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return result
+
+
+def test_killed_anywhere_it_ends_the_same(desk: Desk) -> None:
+    hand_in_a_class(desk)
+    runs = Runs(desk.course)
+    expected = runs.trial()
+    state = expected["state"]
+    assert set(state["gradings"]) == {"anna", "bela", "carl", "dora", "emil"}
+    assert state["gradings"]["anna"]["penalty"] == [1.0]
+    assert state["gradings"]["emil"]["penalty"] == [0.25]
+    assert list(state["not graded"]) == ["carl"]
+    assert f"anna/{LESSON}/data/mine.csv" in state["files"]
+    points, chance = expected["passed"], random.Random(4)
+    for number in range(TRIALS):
+        # In every part of the run once, and anywhere; every third time the second run is killed as well.
+        first = points * number // TRIALS + chance.randrange(points // TRIALS) + 1
+        kills = [first, chance.randrange(1, 60)] if number % 3 == 0 else [first]
+        assert runs.trial(*kills)["state"] == state, f"killed at {kills} of {points}"
+    assert runs.process.stdin
+    runs.process.stdin.close()
+    assert runs.process.wait() == 0
+
+
+# --- What is taken away, and what is not --------------------------------------------------------------------
+@pytest.fixture
+def graded(desk: Desk) -> Desk:
+    """A desk on which `anna` is graded."""
+    desk.hand_in("anna", solved(desk.released), at="2025-01-30 12:00:00 UTC")
+    desk.hand_in("anna", b"1, 2", "mine.csv")
+    desk.autograde()
+    return desk
+
+
+def cleared(desk: Desk, **options: str) -> list[Path]:
+    config = configuration(desk.course)
+    directory = CourseDirectory(config=config, assignment_id=LESSON, **options)
+    converter = Autograde(coursedir=directory, config=config)
+    converter.init_notebooks()
+    autograded = (desk.course / "autograder/autograded").resolve()
+    return [path.relative_to(autograded) for path in clear(converter, submissions(converter))]
+
+
+def rewrite(path: Path, text: str) -> None:
+    path.unlink()
+    path.write_text(text)
+    path.chmod(0o444)
+
+
+def test_what_is_complete_stays(graded: Desk) -> None:
+    before = graded.state()
+    assert cleared(graded) == []
+    assert graded.state() == before
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda folder: rewrite(folder / NAME, (folder / NAME).read_text()[:-30]),
+        lambda folder: rewrite(
+            folder / NAME, (folder / NAME).read_text().replace('"complete": true', '"x": 1')
+        ),
+        lambda folder: rewrite(folder / NAME, ""),
+        lambda folder: rewrite(folder / NAME, "[" * 100_000),
+        lambda folder: (folder / NAME).unlink(),
+        lambda folder: (folder / "mine.csv").unlink(),
+        lambda folder: (folder / "timestamp.txt").unlink(),
+    ],
+)
+def test_what_is_not_complete_goes(graded: Desk, harm: Callable[[Path], object]) -> None:
+    before = graded.state()
+    harm(graded.folder("anna", "autograded"))
+    assert cleared(graded) == [Path("anna", LESSON)]
+    assert not graded.folder("anna", "autograded").exists()
+    graded.autograde()
+    assert graded.state() == before
+
+
+def test_permissions_that_were_not_set_yet_are_set(graded: Desk) -> None:
+    before = graded.state()
+    (graded.folder("anna", "autograded") / "mine.csv").chmod(0o644)
+    assert cleared(graded) == []
+    assert graded.state() == before
+
+
+def test_only_what_a_run_is_about_is_touched(graded: Desk) -> None:
+    (graded.folder("anna", "autograded") / NAME).unlink()
+    graded.hand_in("bela", solved(graded.released))
+    assert cleared(graded, student_id="bela") == []
+    assert cleared(graded, student_id_exclude="anna") == []
+    assert graded.folder("anna", "autograded").exists()
+
+
+def test_of_one_notebook_only_its_file_goes(graded: Desk) -> None:
+    rewrite(graded.folder("anna", "autograded") / NAME, "{")
+    assert cleared(graded, notebook_id="01-*") == [Path("anna", LESSON, NAME)]
+    assert (graded.folder("anna", "autograded") / "mine.csv").exists()
+
+
+@pytest.mark.parametrize("link", ["lesson", "student", "notebook"])
+def test_no_link_leads_out_of_the_autograded_folder(graded: Desk, tmp_path: Path, link: str) -> None:
+    outside = tmp_path / "outside"
+    (outside / LESSON).mkdir(parents=True)
+    (outside / LESSON / NAME).write_text("{}")
+    folder = graded.folder("anna", "autograded")
+    if link == "notebook":
+        (folder / NAME).unlink()
+        (folder / NAME).symlink_to(outside / LESSON / NAME)
+    else:
+        for path in sorted(folder.parent.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        place = folder if link == "lesson" else folder.parent
+        place.rmdir() if place.exists() else None
+        place.symlink_to(outside / LESSON if link == "lesson" else outside)
+    assert len(cleared(graded)) == (link == "notebook")
+    assert (outside / LESSON / NAME).read_text() == "{}"

@@ -1,0 +1,1 @@
+"""Submissions that attack the grading: what each tries, may earn, and must not reach."""

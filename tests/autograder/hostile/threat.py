@@ -1,0 +1,147 @@
+"""What one hostile student hands in, and what is to become of it."""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from nbformat import NotebookNode
+from small_course import cell_of
+
+from tests.autograder.hostile.arena import Arena
+
+#: Where the attack stands: the first cell that a student writes. It runs for a grade, and others come after.
+FIRST = "predict_spread"
+
+#: Right answers, by solution cell.
+RIGHT = {
+    FIRST: "predict_spread = 8",
+    "attention_scores": """\
+def attention_scores(query, key):
+    products = query @ key.transpose(-2, -1)
+    return products / math.sqrt(query.shape[-1])
+""",
+    "attention_weights": """\
+def attention_weights(scores, mask=None):
+    if mask is None:
+        return scores.softmax(dim=-1)
+    lowest = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+""",
+}
+
+#: What each is worth.
+POINTS = {FIRST: 1.0, "attention_scores": 4.0, "attention_weights": 5.0}
+
+#: What an attack's cell prints at its end.
+RAN = "the attack ran to its end"
+
+_PRELUDE = '''\
+import atexit, ctypes, gc, glob, io, json, os, re, shutil, signal, socket, sqlite3, struct, subprocess, sys
+import threading, time
+from pathlib import Path
+%s
+
+def attempt(what, action):
+    """Try what must not work, and say whether it did."""
+    try:
+        found = action()
+    except Exception as error:
+        print(f"refused {what}: {type(error).__name__}: {error}"[:300])
+    else:
+        print(f"DONE {what}: {found!r}"[:3000])
+
+def look(what, action):
+    """Try what may work, as long as nothing secret comes out, and say what did."""
+    try:
+        found = action()
+    except Exception as error:
+        print(f"refused {what}: {type(error).__name__}: {error}"[:300])
+    else:
+        print(f"seen {what}: {found!r}"[:100_000])
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def system_call(*arguments):
+    """Ask the kernel itself. Raises OSError."""
+    result = libc.syscall(*(ctypes.c_long(item) if isinstance(item, int) else item for item in arguments))
+    if result == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+def named_process():
+    """Give this process the name by which the test looks for what was left behind."""
+    libc.prctl(15, MARK.encode())
+
+'''
+
+
+@dataclass(frozen=True)
+class Threat:
+    """One attack, in a submission with right answers, or with none."""
+
+    name: str
+    does: str
+    """What it tries, in a few words."""
+    attack: str = ""
+    """Code at the head of the first solution cell; `_PRELUDE` says what it may use."""
+    answers: Literal["right", "blank"] = "right"
+    cells: Mapping[str, str] = field(default_factory=dict)
+    """Solution cells that are written otherwise."""
+    lost: tuple[str, ...] = ()
+    """What earns nothing although the other answers are right."""
+    earned: tuple[str, ...] = ()
+    """What earns its points although the other answers are blank."""
+    graded: bool = True
+    """Whether it can be graded at all: what can't be is reported by name."""
+    edit: Callable[[NotebookNode], None] | None = None
+    """Changes the notebook."""
+    hand_in: Callable[[Path, Arena], None] | None = None
+    """Puts more, or other things, into the folder that is handed in."""
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    """What the report says of exercises, where that is not plainly "right" or a kind of wrong."""
+    noted: str = ""
+    """A regular expression for what the report notes for a person: repairs, violations, tampering."""
+    hidden: str = ""
+    """Where it can hide what it does from whoever watches: a regular expression for what a person is told
+    then, beside which all points may stand."""
+    feedback: bool = False
+    """Whether its feedback page is made, to be looked at."""
+    garbled: bool = False
+    """Whether nothing that its kernel says can be read, its outputs included."""
+    confined: bool = False
+    """Whether the confinement has to stop it: it is tried under the weaker mechanism as well."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """What the gradebook is to hold, by grade cell, before a person has read the explanation."""
+        earned = self.earned if self.answers == "blank" else set(POINTS) - set(self.lost)
+        given = {f"check_{name}": points if name in earned else 0.0 for name, points in POINTS.items()}
+        return given | {"explain_root": 0.0}
+
+    @property
+    def ran(self) -> bool:
+        """Whether its cell says that it came to its end; with right answers, the points say so."""
+        return bool(self.attack) and self.graded and self.answers == "blank" and not self.garbled
+
+    @property
+    def unseen(self) -> "Threat":
+        """What it may come to where a person is told of it."""
+        return replace(self, lost=(), verdicts={}, noted=self.hidden, hidden="")
+
+    def notebook(self, released: NotebookNode, arena: Arena) -> NotebookNode:
+        """Write its notebook."""
+        notebook = copy.deepcopy(released)
+        if self.answers == "right":
+            for name, code in RIGHT.items():
+                cell_of(notebook, name).source = code
+        for name, code in self.cells.items():
+            cell_of(notebook, name).source = code
+        if self.attack:
+            first = cell_of(notebook, FIRST)
+            prelude = _PRELUDE % "\n".join(f"{name} = {value!r}" for name, value in arena.facts.items())
+            first.source = f"{prelude}\n{self.attack}\nprint({RAN!r})\n{first.source}"
+        if self.edit:
+            self.edit(notebook)
+        return notebook

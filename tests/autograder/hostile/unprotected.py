@@ -1,0 +1,72 @@
+"""Show that the attacks are real: grade each with plain nbgrader, and say what harm it does there.
+
+`python -m tests.autograder.hostile.unprotected [NAME ...]`. Run it where nothing is lost: the attacks are
+bounded, but nothing holds them. An attack without harm proves nothing about the grading that stops it.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.autograder.hostile.aftermath import HONEST, Aftermath, harm_by, play
+from tests.autograder.hostile.threat import Threat
+from tests.autograder.hostile.threats import THREATS
+from tests.benchmarks.grading import PLAIN
+
+#: nbgrader's own way, and shorter limits than those of a class.
+CONFIG = f"{PLAIN}c.Execute.timeout = 6\nc.Execute.interrupt_on_timeout = True\n"
+
+#: What the judge alone says: plain nbgrader has no such report.
+_REPORT = ("the report ", "nothing of ")
+
+
+#: These end or hold up the whole run: each has one of its own.
+ALONE = ("kills-its-parent", "fork-storm", "comes-back-again")
+
+
+def main(names: list[str]) -> int:
+    """Give the number of attacks that do no harm."""
+    chosen = [threat for threat in THREATS if not names or threat.name in names]
+    together = [threat for threat in chosen if threat.name not in ALONE]
+    silent: list[Threat] = []
+    if len(together) > 1:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            found = play(Path(folder), together, config=CONFIG)
+            print(f"Together (code {found.code}):", *found.other_harm, sep="\n        ", flush=True)
+            for threat in together:
+                harm = _harm(threat, found)
+                if harm:
+                    _tell(threat, harm)
+                else:
+                    silent.append(threat)
+    else:
+        silent = together
+    harmless = 0
+    for threat in (*silent, *(threat for threat in chosen if threat.name in ALONE)):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            found = play(Path(folder), [threat], config=CONFIG, seconds=120)
+            harm = [*_harm(threat, found), *found.other_harm]
+            harm += [f"grading ended with code {found.code}"] if found.code else []
+            for name in found.neighbours(found.student(threat.name)):
+                if found.scores[name] != HONEST.scores:
+                    harm.append(f"an honest student was given {found.scores[name]}")
+            _tell(threat, harm)
+            harmless += not harm
+    return harmless
+
+
+def _harm(threat: Threat, found: Aftermath) -> list[str]:
+    harm = harm_by(threat, found.student(threat.name), found)
+    return [line for line in harm if not line.startswith(_REPORT)]
+
+
+def _tell(threat: Threat, harm: list[str]) -> None:
+    print(f"{'HARM' if harm else 'none'}  {threat.name}: {threat.does}", flush=True)
+    for line in harm[:8]:
+        print(f"        {line[:300]}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]) > 0)

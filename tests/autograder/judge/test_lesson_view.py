@@ -1,0 +1,218 @@
+"""What a submission sees of the course: nothing that gives an answer away, and all that it needs."""
+
+import ast
+import hashlib
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pytest
+from small_course import LESSON, SmallCourse
+
+from autograder.build import COURSE
+from autograder.judge.lesson_view import lesson_view, withheld_exercises, without_bodies
+from autograder.manifest import LESSONS, Lesson, load_manifest
+from autograder.refusals import BOILERPLATE, SHORTEST_SECRET
+from course_lib.checks import catalogue
+from course_lib.checks.exercise import Exercise
+
+MANIFEST = load_manifest(COURSE)
+WRITE = {entry.name: entry.write for lesson in MANIFEST.lesson for entry in lesson.exercise}
+#: What any Python file or any training loop holds.
+IDIOMS = {"for name in names:", "raise ValueError(", "optimizer.step()", "scheduler.step()"} | BOILERPLATE
+by_lesson = pytest.mark.parametrize("lesson", MANIFEST.lesson, ids=lambda lesson: lesson.name)
+
+
+def exercise(name: str) -> Exercise:
+    entry = catalogue()[name]
+    assert isinstance(entry, Exercise)
+    return entry
+
+
+@cache
+def view_of(lesson: str) -> dict[str, bytes]:
+    return lesson_view(MANIFEST, next(one for one in MANIFEST.lesson if one.name == lesson))
+
+
+@cache
+def to_write(name: str) -> set[str]:
+    """The lines that students write, as they stand in the course and as Python would write them anew."""
+    source = exercise(name).source
+    definition = ast.parse(source).body[0]
+    assert isinstance(definition, ast.FunctionDef | ast.ClassDef)
+    functions = [definition] if isinstance(definition, ast.FunctionDef) else definition.body
+    lines: list[str] = []
+    for function in functions:
+        if isinstance(function, ast.FunctionDef) and (function is definition or function.name in WRITE[name]):
+            body = function.body[ast.get_docstring(function) is not None :]
+            lines += source.splitlines()[body[0].lineno - 1 : body[-1].end_lineno]
+            lines += "\n".join(map(ast.unparse, body)).splitlines()
+    return {line.strip() for line in lines if len(line.strip()) >= SHORTEST_SECRET} - IDIOMS
+
+
+@by_lesson
+def test_no_line_that_students_write_stands_in_the_view(lesson: Lesson) -> None:
+    withheld = withheld_exercises(MANIFEST, lesson)
+    assert {entry.name for entry in lesson.exercise} <= withheld.keys()
+    # An earlier lesson's reference may hold the same line, such as `self.dropout = nn.Dropout(dropout)`.
+    earlier = {line for name in WRITE.keys() - withheld.keys() for line in to_write(name)}
+    for path, content in view_of(lesson.name).items():
+        text = content.decode()
+        for name in withheld:
+            assert not [line for line in to_write(name) - earlier if line in text], (path, name)
+
+
+def test_the_lines_that_are_looked_for_are_those_of_the_solutions() -> None:
+    """So that the test above would find them."""
+    assert "return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])" in to_write("attention_scores")
+    for name in WRITE:
+        module = sys.modules[exercise(name).reference.__module__]
+        text = Path(str(module.__file__)).read_text(encoding="utf-8")
+        assert [line for line in to_write(name) if line in text], name
+
+
+@by_lesson
+def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Lesson) -> None:
+    view = view_of(lesson.name)
+    withheld = withheld_exercises(MANIFEST, lesson)
+    for name in WRITE.keys() - withheld.keys():
+        # Written anew from its syntax tree, where the file holds a later part too.
+        module = exercise(name).reference.__module__.replace(".", "/")
+        written_anew = ast.unparse(ast.parse(view[f"{module}.py"].decode()))
+        assert ast.unparse(ast.parse(exercise(name).source)) in written_anew
+    told = [path for path in view if "/checks/" in path and "/fixtures/" not in path]
+    assert {Path(path).stem for path in told} == {
+        "__init__",
+        "candidate",
+        "channel",
+        "forbidden",
+        "local_holder",
+        "reply",
+        "serving",
+        "wire",
+    }
+    assert not [path for path in view if "/progress/" in path]
+    assert b"misconception" not in b"".join(view.values()).lower()
+
+
+@by_lesson
+def test_what_the_lesson_imports_is_there(lesson: Lesson) -> None:
+    view = view_of(lesson.name)
+    notebook = nbformat.read(COURSE / LESSONS / lesson.name / f"{lesson.name}.ipynb", as_version=4)
+    statements = [
+        statement
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for statement in ast.parse(cell.source).body
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("course_lib")
+    ]
+    assert statements
+    for statement in statements:
+        place = str(statement.module).replace(".", "/")
+        text = view.get(f"{place}.py", view.get(f"{place}/__init__.py"))
+        assert text is not None, statement.module
+        tree = ast.parse(text)
+        names = {
+            alias.asname or alias.name
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        names |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        names |= {ast.unparse(node.targets[0]) for node in tree.body if isinstance(node, ast.Assign)}
+        folders = {Path(path).parent.name for path in view if Path(path).parents[1].as_posix() == place}
+        assert {alias.name for alias in statement.names} <= names | folders
+
+
+def test_all_modules_of_the_emptiest_view_can_be_imported(tmp_path: Path) -> None:
+    view = view_of("00-orientation")
+    modules = sorted(
+        path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for path in view
+        if path.endswith(".py") and not path.endswith("__main__.py")
+    )
+    told = run(
+        tmp_path,
+        view,
+        f"for name in {modules}: importlib.import_module(name)\n"
+        "from course_lib.checks import check\n"
+        "check('attention_scores', globals())\n"
+        "try: course_lib.transformer.pairwise_differences(None)\n"
+        "except NotImplementedError as error: print(error)\n",
+    )
+    assert told.splitlines() == [
+        "attention_scores is checked by the judge, outside of this notebook.",
+        "pairwise_differences is part of lesson 00, which is being graded: "
+        "the course's own version is not here",
+    ]
+
+
+def run(folder: Path, view: dict[str, bytes], code: str) -> str:
+    for path, content in view.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    before = f"import importlib, sys; sys.path.insert(0, {str(folder)!r}); import course_lib\n"
+    asked = [sys.executable, "-I", "-c", before + code]
+    return subprocess.run(asked, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_the_same_course_gives_the_same_bytes() -> None:
+    again = (
+        "from autograder.build import COURSE\nfrom autograder.judge.lesson_view import lesson_view\n"
+        "from autograder.manifest import load_manifest\nimport hashlib\n"
+        "manifest = load_manifest(COURSE)\nview = lesson_view(manifest, manifest.lesson[6])\n"
+        "print(hashlib.sha256(repr(list(view.items())).encode()).hexdigest())"
+    )
+    view = lesson_view(MANIFEST, MANIFEST.lesson[6])
+    here = hashlib.sha256(repr(list(view.items())).encode()).hexdigest()
+    there = subprocess.run([sys.executable, "-c", again], check=True, capture_output=True, text=True).stdout
+    assert there.strip() == here
+
+
+def test_a_course_with_other_lessons_withholds_its_own_exercises(small: SmallCourse) -> None:
+    manifest = load_manifest(small.root)
+    text = lesson_view(manifest, manifest.lesson[0])["course_lib/transformer/attention.py"].decode()
+    assert manifest.lesson[0].name == LESSON
+    assert "query @ key" not in text
+    assert "kept @ value" in text  # it teaches no scaled_dot_product_attention
+
+
+def test_what_only_withheld_code_uses_goes_with_it() -> None:
+    module = """
+import math
+import torch
+from torch import Tensor, nn
+
+# The answer is 42.
+_ANSWER: int = 42
+_FACTOR, _OTHER = 2, 3
+
+def _inner():
+    return _ANSWER
+
+def _helper():
+    return _inner() * math.pi
+
+def public(x: Tensor):
+    return _FACTOR
+
+def withheld(x: Tensor):
+    'Say the answer.'
+    return _helper() + torch.ones(1)
+"""
+    text = without_bodies(module.encode(), {"withheld": "it is yours"}).decode()
+    assert (
+        text
+        == """from torch import Tensor, nn
+_FACTOR, _OTHER = (2, 3)
+
+def public(x: Tensor):
+    return _FACTOR
+
+def withheld(x: Tensor):
+    \"\"\"Say the answer.\"\"\"
+    raise NotImplementedError('it is yours')
+"""
+    )

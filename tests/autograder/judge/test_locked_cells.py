@@ -1,0 +1,83 @@
+"""Locked cells in the judge's process: what comes out of them, and who cannot replace what they use."""
+
+import warnings
+
+import pytest
+from nbformat.v4 import new_code_cell
+
+from autograder.judge.locked_cells import imports_of, judge
+from course_lib.checks import check, grading
+from course_lib.checks.local_holder import LocalHolder
+
+TRUSTED = {"check": check, "grading": grading}
+RIGHT = "lambda query, key: query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5"
+UNSCALED = "lambda query, key: query @ key.transpose(-2, -1)"
+
+
+def judged(source: str, **written: str):
+    return judge(source, {name: LocalHolder(eval(code)) for name, code in written.items()}, TRUSTED)
+
+
+def test_a_right_answer_leaves_a_line_and_a_finding() -> None:
+    done = judged('grading(points=4, seed=1)\ncheck("attention_scores", globals())', attention_scores=RIGHT)
+    assert [output.output_type for output in done.outputs] == ["stream"]
+    assert done.outputs[0].text.startswith("✓ attention_scores: right")
+    [finding] = done.findings
+    assert (finding.verdict, finding.points, finding.most) == ("right", 4, 4)
+
+
+def test_a_slip_leaves_points_as_the_last_result() -> None:
+    source = 'grading(points=4, seed=1, costs={"not_scaled": 1.5})\ncheck("attention_scores", globals())'
+    done = judged(source, attention_scores=UNSCALED)
+    assert [output.output_type for output in done.outputs] == ["display_data", "stream", "execute_result"]
+    assert "image/svg+xml" in done.outputs[0].data
+    assert done.outputs[-1].data["text/plain"] == "2.5"
+    [finding] = done.findings
+    assert (finding.verdict, finding.misconceptions, finding.points) == ("wrong", ("not_scaled",), 2.5)
+
+
+def test_a_failure_is_an_error_of_one_short_message() -> None:
+    done = judged('grading(points=4, seed=1)\ncheck("attention_scores", globals())', other=RIGHT)
+    assert done.outputs[-1].output_type == "error"
+    assert done.outputs[-1].evalue.startswith("✗ attention_scores: there is nothing of this name.")
+    assert [finding.verdict for finding in done.findings] == ["missing"]
+
+
+def test_a_student_cannot_replace_the_check() -> None:
+    done = judged('check("attention_scores", globals())', attention_scores=UNSCALED, check="lambda *_: 4.0")
+    assert done.outputs[-1].output_type == "error"
+
+
+@pytest.mark.parametrize("name", ["abs", "globals", "isinstance", "AssertionError"])
+def test_a_student_cannot_replace_a_builtin(name: str) -> None:
+    source = "assert abs(3) == 3\nassert isinstance(globals(), dict)\nassert False, 'as it should'"
+    done = judged(source, **{name: "lambda *_: True"})
+    assert (done.outputs[-1].ename, done.outputs[-1].evalue) == ("AssertionError", "as it should")
+
+
+def test_an_instructors_own_assertions_say_where_they_failed() -> None:
+    done = judged("size = 3\nassert size == 4, 'four was expected'\n")
+    assert done.outputs[-1].ename == "AssertionError"
+    assert done.outputs[-1].traceback == ["AssertionError: four was expected", "in line 2 of this cell"]
+
+
+def test_warnings_and_stderr_of_ours_cost_no_points() -> None:
+    done = judged("import sys, warnings\nwarnings.warn('old')\nprint('oh', file=sys.stderr)\nprint('well')")
+    assert [(output.output_type, output.text) for output in done.outputs] == [("stream", "well\n")]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.warn("still told", stacklevel=1)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("source", ["raise SystemExit(3)", "import sys\nsys.exit()", "1 / 0"])
+def test_no_locked_cell_ends_the_judge(source: str) -> None:
+    assert judged(source).outputs[-1].output_type == "error"
+
+
+def test_imports_of_the_released_lesson_are_known() -> None:
+    cells = [
+        new_code_cell("import math\nfrom collections import Counter\nside = print('effect')"),
+        new_code_cell("import nothing_of_this_name\nnot python at all ("),
+    ]
+    assert imports_of(cells).keys() == {"math", "Counter"}

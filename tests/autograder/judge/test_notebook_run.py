@@ -1,0 +1,164 @@
+"""A notebook in a real sandbox, judged outside it: what ends a kernel costs its cell, not the rest."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from autograder.build import COURSE
+from autograder.grading.pool import Pool
+from autograder.judge.job import Cell, Job, Result
+from autograder.sandbox.confinement import probe
+from autograder.sandbox.limits import Limits
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
+
+RIGHT = "def attention_scores(q, k):\n    return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5"
+CHECK = """\
+# judged
+from course_lib.checks import check, grading
+grading(points=4, seed=3)
+check("attention_scores", globals())
+"""
+
+
+class Desk:
+    """Has notebooks run by a worker: a process of its own, as in a real run."""
+
+    def __init__(self) -> None:
+        self.pool = Pool(COURSE, 1, probe())
+
+    def run(self, *sources: str, files: tuple[tuple[str, bytes], ...] = (), **limits: float) -> Result:
+        cells = tuple(
+            Cell(f"cell-{place}", source, source.startswith("# judged"), source.startswith("# shows"))
+            for place, source in enumerate(sources)
+        )
+        return self.pool.result(Job("an-assignment-of-ones-own", cells, files, Limits.from_json(limits)))
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    if not probe().sufficient:
+        pytest.skip("nothing here can confine code")
+    made = Desk()
+    yield made
+    made.pool.close()
+
+
+def said(result: Result) -> list[str]:
+    """What each cell put out, in short."""
+    return [
+        " | ".join(str(output.get("text") or output.get("evalue") or output.get("data")) for output in cell)
+        for cell in result.outputs
+    ]
+
+
+def test_cells_share_names_and_outputs_are_kept(desk: Desk) -> None:
+    result = desk.run("x = 20", "print(x)\nx + 1", "1 / 0", RIGHT, CHECK)
+    first, shown, failed, _, judged = said(result)
+    assert first == ""
+    assert shown == "20\n | {'text/plain': '21'}"
+    assert failed == "division by zero"
+    assert judged.startswith("✓ attention_scores: right")
+    assert result.findings["cell-4"]["points"] == 4
+    assert result.violations == []
+    assert result.counts == [1, 2, 3, 4, 5]
+
+
+def test_the_same_job_gives_the_same_result(desk: Desk) -> None:
+    sources = (
+        "import random, torch\nprint(random.random(), torch.rand(2), hash('x'))",
+        "object()",
+        "{'b', 'a'}",
+        "raise ValueError(object())",
+        CHECK,
+    )
+    # With another limit, or it would not be run again.
+    one, other = desk.run(*sources), desk.run(*sources, cpu_seconds=800)
+    assert one.outputs == other.outputs
+    assert "0x…" in said(one)[1]
+
+
+@pytest.mark.parametrize(
+    "fatal",
+    [
+        "import os\nos._exit(3)",
+        "import os\nos.kill(os.getpid(), 9)",
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "exit()",
+    ],
+)
+def test_after_a_cell_that_ends_the_kernel_the_rest_goes_on(desk: Desk, fatal: str) -> None:
+    result = desk.run("x = 3", fatal, "print(x)", RIGHT, CHECK, cell_seconds=2)
+    assert said(result)[2] == "3\n"
+    assert said(result)[4].startswith("✓ attention_scores: right")
+
+
+def test_a_cell_that_ended_the_kernel_says_so(desk: Desk) -> None:
+    result = desk.run("import os\nos._exit(3)", "print(1)")
+    assert said(result) == ["it ended the kernel, with exit status 3", "1\n"]
+    assert result.violations == ["cell cell-0: it ended the kernel, with exit status 3"]
+
+
+def test_a_judged_function_that_does_not_come_back_costs_its_own_points_only(desk: Desk) -> None:
+    stubborn = "def attention_scores(q, k):\n    import os\n    os._exit(1)"
+    result = desk.run(stubborn, CHECK, RIGHT, CHECK)
+    assert "KernelDied" in said(result)[1]
+    assert result.findings["cell-1"]["verdict"] == "kernel-died"
+    assert said(result)[3].startswith("✓ attention_scores: right")
+
+
+def test_an_instructors_own_assertions_call_the_students_code(desk: Desk) -> None:
+    result = desk.run(
+        "import torch\ndef double(x):\n    return 2 * x",
+        "# judged\nimport torch\nassert double(3) == 6\nassert double(torch.ones(2)).tolist() == [2.0, 2.0]",
+        "# judged\nassert double(3) == 7, 'not seven'",
+        "def double(x):\n    raise ValueError('of my own')",
+        "# judged\ndouble(1)",
+    )
+    assert said(result)[1:3] == ["", "not seven"]
+    assert said(result)[4] == "ValueError: of my own"
+
+
+def test_kernels_are_not_started_for_ever(desk: Desk) -> None:
+    fatal = "import os\nos._exit(3)"
+    result = desk.run(fatal, fatal, RIGHT, CHECK, restarts=1)
+    assert said(result)[3] == "the kernel had ended 2 times before"
+
+
+def test_a_notebook_has_an_end(desk: Desk) -> None:
+    nap = "import time\ntime.sleep(3)"
+    result = desk.run(nap, nap, nap, RIGHT, CHECK, notebook_seconds=2)
+    assert said(result)[4] == "the notebook took longer than 2 seconds"
+
+
+def test_output_is_cut_where_it_is_too_long(desk: Desk) -> None:
+    result = desk.run("print('x' * 30_000_000)", "print('y')", output_bytes=1000)
+    long, short = said(result)
+    assert long.startswith("x" * 900)
+    assert len(long) < 1100
+    assert "Only the first 1,000 bytes of the output are kept." in long
+    assert short == "y\n"
+
+
+def test_files_of_the_assignment_lie_beside_the_notebook(desk: Desk) -> None:
+    files = (("data/words.txt", b"old dog"), ("own_module.py", b"answer = 42"))
+    result = desk.run(
+        "import own_module\nprint(open('data/words.txt').read(), own_module.answer)", files=files
+    )
+    assert said(result) == ["old dog 42\n"]
+
+
+def test_cells_that_only_show_are_left_out(desk: Desk) -> None:
+    result = desk.run("# shows\nprint(1)", "# shows\nsize = 2", "print(size)")
+    assert said(result) == ["", "", "2\n"]
+
+
+def test_nothing_is_left_of_a_kernel(desk: Desk) -> None:
+    left = "import os\nif os.fork() == 0:\n    os.setsid()\n    import time\n    time.sleep(600)"
+    desk.run(left, "open('note', 'w').write('x')")
+    result = desk.run(
+        "import os\nprint(os.path.exists('note'))",
+        "import os\nprint(len([name for name in os.listdir('/proc') if name.isdigit()]))",
+    )
+    assert said(result)[0] == "False\n"

@@ -1,0 +1,95 @@
+"""Each lesson, judged from outside: its solutions run in another process that has the lesson's view alone."""
+
+import ast
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from autograder.build import COURSE
+from autograder.judge.lesson_view import lesson_view
+from autograder.judge.remote import Channel, RemoteHolder, students_names
+from autograder.manifest import LESSONS, Lesson, load_manifest
+from course_lib.checks import catalogue
+from course_lib.checks.engine import examine
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.wire import pack
+
+MANIFEST = load_manifest(COURSE)
+SEED = "graded 1706"
+
+
+def exercises(lesson: Lesson) -> list[Exercise]:
+    entries = [catalogue()[entry.name] for entry in lesson.exercise]
+    return [entry for entry in entries if isinstance(entry, Exercise)]
+
+
+def released_cells(lesson: Lesson) -> dict[str, str]:
+    path = COURSE / LESSONS / lesson.name / f"{lesson.name}.ipynb"
+    return {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
+
+
+def without_charts(setup: str) -> str:
+    """Drop the import of the pictures, which takes longer than all the rest."""
+    tree = ast.parse(setup)
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_lib.charts"))
+        and not (isinstance(node, ast.Expr) and "show_offline" in ast.unparse(node))
+    ]
+    return ast.unparse(tree)
+
+
+@contextmanager
+def kernel(lesson: Lesson, folder: Path) -> Iterator[Channel]:
+    """Serve this lesson's solutions, one mistake in each ("NAME_mistaken"), and its stubs ("NAME_stub")."""
+    for path, content in lesson_view(MANIFEST, lesson).items():
+        (folder / "view" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "view" / path).write_bytes(content)
+    cells = released_cells(lesson)
+    others = {f"{one.name}_stub": (one.name, cells[one.name]) for one in exercises(lesson)}
+    for one in exercises(lesson):
+        others[f"{one.name}_mistaken"] = one.name, one.source_with(one.misconceptions[0])
+    asked = {
+        "setup": without_charts(cells["setup"]),
+        "solutions": [one.source for one in exercises(lesson)],
+        "others": others,
+    }
+    (folder / "cells.json").write_text(json.dumps(asked), encoding="utf-8")
+    here, there = socket.socketpair()
+    program = Path(__file__).with_name("served_cells.py")
+    files = str(program), str(folder / "view"), str(folder / "cells.json")
+    arguments = [sys.executable, "-I", *files, str(there.fileno())]
+    # Where a test fails, the socket is closed first, and so the program ends by itself.
+    with subprocess.Popen(arguments, cwd=folder, pass_fds=[there.fileno()]) as process, here:
+        there.close()
+        channel = Channel(here)
+        yield channel
+        channel.send(pack({"do": "done"}))
+        assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("lesson", MANIFEST.lesson, ids=lambda lesson: lesson.name)
+def test_a_lesson_is_judged_over_the_wire_as_it_is_at_home(lesson: Lesson, tmp_path: Path) -> None:
+    with kernel(lesson, tmp_path) as channel:
+        names = students_names(channel, patience=60.0)
+        assert {one.name for one in exercises(lesson)} <= names.keys()
+        for exercise in exercises(lesson):
+            right = examine(exercise, names[exercise.name], SEED)
+            assert right.passed, (exercise.name, right.difference, right.unwritten)
+            wrong = examine(exercise, names[f"{exercise.name}_mistaken"], SEED)
+            assert wrong.named == (exercise.misconceptions[0],), (exercise.name, wrong.difference)
+            blank = examine(exercise, names[f"{exercise.name}_stub"], SEED)
+            assert exercise.name in blank.unwritten
+        if lesson.name == "01-attention":
+            watched = RemoteHolder(channel, "attention_scores", may_not_call=["torch.Tensor.transpose"])
+            verdict = examine(exercises(lesson)[0], watched, SEED)
+            assert verdict.forbidden == ("torch.Tensor.transpose",)
+        assert not channel.dead

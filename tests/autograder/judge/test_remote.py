@@ -1,0 +1,328 @@
+"""Whatever a student's process does, a check goes on: with what it answered, or with why it did not."""
+
+import os
+import signal
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from autograder.judge.remote import KERNEL_DIED, Channel, RemoteHolder, StudentError, students_names
+from course_lib.checks.candidate import Candidate, Fixture, Request
+from course_lib.checks.channel import ChannelClosed, ChannelOverrun, ChannelTimeout
+from course_lib.checks.fixtures.callables import multiply
+from course_lib.checks.reply import OUT_OF_TIME, Handle, Opaque, Raised, Returned
+from course_lib.checks.serving import serve
+from course_lib.checks.wire import pack
+
+
+@contextmanager
+def forked(there_runs: Callable[[socket.socket], None]) -> Iterator[Channel]:
+    """Run something in another process, at the other end of a channel."""
+    here, there = socket.socketpair()
+    with warnings.catch_warnings():
+        # torch has threads; the child only computes with the one that it has.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            here.close()
+            there_runs(there)
+        finally:
+            os._exit(0)
+    there.close()
+    with here:
+        yield Channel(here)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def serving(**names: object) -> Any:
+    return forked(lambda there: serve(there, names))
+
+
+def answering(*answers: bytes) -> Any:
+    """Give these messages, whatever is asked."""
+
+    def answer(there: socket.socket) -> None:
+        channel = Channel(there)
+        for one in answers:
+            channel.receive()
+            channel.send(one)
+        channel.receive()
+
+    return forked(answer)
+
+
+class Scale(torch.nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        if size < 1:
+            raise ValueError("a size of at least 1")
+        self.scale = torch.nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        return self.scale * x
+
+
+def raises(error: BaseException) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        raise error
+
+    return call
+
+
+def test_a_class_is_worked_with_as_at_home() -> None:
+    with serving(Scale=Scale) as channel:
+        candidate = Candidate(RemoteHolder(channel, "Scale"))
+        layer, failed = candidate.build(2), candidate.build(0)
+        assert layer.load({"scale": torch.tensor([3.0, 4.0])}) == Returned(None)
+        copied = layer.copy()
+        copied.load({"scale": torch.zeros(2)})
+        found = layer.call(torch.ones(1, 2))
+        assert isinstance(found, Returned)
+        assert found.value.tolist() == [[3.0, 4.0]]
+        gradients = layer.gradients(torch.ones(2), toward=torch.ones(2))
+        assert isinstance(gradients, Returned)
+        assert gradients.value["weights"]["scale"].tolist() == [1.0, 1.0]
+        assert failed.weights() == Raised("ValueError", "a size of at least 1", failed.weights().line)
+        assert layer.modes() == Returned({"": True})
+        assert not channel.dead
+
+
+def test_fixtures_are_made_over_there() -> None:
+    with serving(apply=lambda f, x: f(x)) as channel:
+        reply = Candidate(RemoteHolder(channel, "apply")).call(multiply(torch.tensor(3.0)), torch.ones(2))
+        assert isinstance(reply, Returned)
+        assert reply.value.tolist() == [3.0, 3.0]
+
+
+def test_a_locked_cell_can_simply_call_it() -> None:
+    with serving(add=lambda a, b=1: a + b, fail=raises(KeyError("x")), number=torch.tensor(3.0)) as channel:
+        names = students_names(channel)
+        assert names["add"](2) == 3
+        assert names["add"](2, b=5) == 7
+        assert names["number"].value() == 3.0
+        with pytest.raises(StudentError, match="KeyError: 'x'"):
+            names["fail"]()
+
+
+def test_names_are_those_that_a_student_defined() -> None:
+    def others(there: socket.socket) -> None:
+        serve(there, {"f": 1, "_hidden": 2, "x" * 101: 3, 4: 5, "größe": 6})  # type: ignore[dict-item]
+
+    with forked(others) as channel:
+        assert set(students_names(channel)) == {"f", "größe"}
+
+
+def test_ten_thousand_names_are_told_at_most() -> None:
+    with serving(**{f"n{number}": number for number in range(12_000)}) as channel:
+        assert len(students_names(channel)) == 10_000
+
+
+def test_each_check_begins_anew() -> None:
+    with serving(Scale=Scale) as channel:
+        first = Candidate(RemoteHolder(channel, "Scale"))
+        assert [first.build(1).handle, first.build(1).handle] == [Handle(1), Handle(2)]
+        assert Candidate(RemoteHolder(channel, "Scale")).build(1).handle == Handle(1)
+
+
+def test_a_name_that_is_gone_is_said_so() -> None:
+    with serving() as channel:
+        reply = Candidate(RemoteHolder(channel, "attention")).call(1)
+        assert reply == Raised("NameError", "name 'attention' is not defined")
+        built = Candidate(RemoteHolder(channel, "attention")).build(1)
+        assert built.call(1) == reply
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("never")
+
+
+class EndlessError(Exception):
+    def __str__(self) -> str:
+        sys.exit(3)
+
+
+class Odd:
+    def __float__(self) -> float:
+        raise KeyboardInterrupt
+
+
+def itself() -> Any:
+    loop: list[Any] = []
+    loop += [loop, loop]
+    return loop
+
+
+def shared() -> Any:
+    value: Any = 1
+    for _ in range(25):
+        value = (value, value)
+    return value
+
+
+ORDINARY_TROUBLE: dict[str, tuple[object, Raised | Returned]] = {
+    "KeyboardInterrupt": (raises(KeyboardInterrupt()), Raised("KeyboardInterrupt", "")),
+    "SystemExit": (raises(SystemExit(1)), Raised("SystemExit", "1")),
+    "GeneratorExit": (raises(GeneratorExit()), Raised("GeneratorExit", "")),
+    "a message that cannot be read": (
+        raises(UnspeakableError()),
+        Raised("UnspeakableError", "(its message cannot be read, since that raises RuntimeError)"),
+    ),
+    "a message that ends the program": (
+        raises(EndlessError()),
+        Raised("EndlessError", "(its message cannot be read, since that raises SystemExit)"),
+    ),
+    "a list that holds itself": (
+        itself,
+        Raised("ValueError", "what came back holds more than 50000 values, or values more than 30 deep"),
+    ),
+    "too much, in few objects": (
+        shared,
+        Raised("ValueError", "what came back holds more than 50000 values, or values more than 30 deep"),
+    ),
+    "a string of megabytes": (
+        lambda: "x" * 10**7,
+        Raised("ValueError", "what came back cannot be looked at: a string may have 100000 letters, and has"),
+    ),
+    "a tensor of gigabytes": (
+        lambda: torch.zeros(1).expand(2**31),
+        Raised("ValueError", "what came back cannot be looked at: a message may have 67108864 bytes of"),
+    ),
+    "a whole number of thousands of digits": (
+        lambda: 10**5000,
+        Returned(Opaque("int, of hundreds of digits")),
+    ),
+    "a long message": (raises(ValueError("y" * 10**6)), Raised("ValueError", "y" * 10_000)),
+    "a number whose float is interrupted": (Odd(), Raised("TypeError", "a function or a class was expected")),
+}
+
+
+@pytest.mark.parametrize("trouble", ORDINARY_TROUBLE)
+def test_ordinary_trouble_comes_back_as_data(trouble: str) -> None:
+    found, expected = ORDINARY_TROUBLE[trouble]
+    with serving(found=found, well=lambda: 1) as channel:
+        reply = RemoteHolder(channel, "found").ask(Request("call", Handle(0)))
+        if isinstance(expected, Raised):
+            assert isinstance(reply, Raised)
+            assert reply.kind == expected.kind
+            assert reply.message.startswith(expected.message)
+        else:
+            assert reply == expected
+        built = Candidate(RemoteHolder(channel, "found")).build()
+        assert isinstance(built.call(), Raised | Returned)
+        assert RemoteHolder(channel, "well").ask(Request("call", Handle(0))) == Returned(1)
+        assert not channel.dead
+
+
+def test_a_number_that_interrupts_is_no_end() -> None:
+    with serving(found=Odd()) as channel:
+        reply = RemoteHolder(channel, "found").ask(Request("number", Handle(0)))
+        assert isinstance(reply, Raised)
+        assert reply.kind == "KeyboardInterrupt"
+        assert not channel.dead
+
+
+def test_a_program_that_ends_answers_nothing_more() -> None:
+    with serving(leave=lambda: os._exit(0), well=lambda: 1) as channel:
+        holder = RemoteHolder(channel, "leave")
+        for _ in range(2):
+            reply = holder.ask(Request("call", Handle(0)))
+            assert isinstance(reply, Raised)
+            assert reply.kind == KERNEL_DIED
+        other = Candidate(RemoteHolder(channel, "well"))
+        reply = other.build(1).copy().make(Fixture("linear")).call()
+        assert isinstance(reply, Raised)
+        assert reply.kind == KERNEL_DIED
+        assert channel.dead
+        assert students_names(channel) == {}
+
+
+def test_a_program_that_does_not_answer_is_not_waited_for_again() -> None:
+    with forked(lambda there: time.sleep(60)) as channel:
+        candidate = Candidate(RemoteHolder(channel, "f", patience=0.3))
+        assert candidate.call(1) == Raised(OUT_OF_TIME, "it did not come back within 0.3 seconds")
+        assert candidate.build(1).call(1) == Raised(OUT_OF_TIME, "it did not come back within 0.3 seconds")
+        assert channel.dead
+
+
+def test_a_program_that_reads_nothing_is_not_waited_for() -> None:
+    with forked(lambda there: time.sleep(60)) as channel:
+        large = torch.zeros(2**22)
+        reply = Candidate(RemoteHolder(channel, "f", patience=0.3)).call(large)
+        assert isinstance(reply, Raised)
+        assert reply.kind == OUT_OF_TIME
+
+
+NO_ANSWERS = {
+    "no message": ("call", b"\x00"),
+    "a plain value": ("call", pack(3)),
+    "an object that was not made": ("call", pack(Returned(Handle(1)))),
+    "another object than the one just made": ("build", pack(Returned(Handle(0)))),
+    "a value in place of an object": ("build", pack(Returned(3))),
+    "weights that are a tensor": ("weights", pack(Returned(torch.ones(2)))),
+    "modes that are a list": ("modes", pack(Returned(()))),
+    "gradients without weights": ("gradients", pack(Returned({"inputs": ()}))),
+    "gradients that are strings": ("gradients", pack(Returned({"inputs": ("a",), "weights": {}}))),
+    "something for a load": ("load", pack(Returned(1))),
+    "a change of an argument that was not there": ("call", pack(Returned(1, changed=(7,)))),
+}
+
+
+@pytest.mark.parametrize("what", NO_ANSWERS)
+def test_what_is_no_answer_ends_the_channel(what: str) -> None:
+    action, answer = NO_ANSWERS[what]
+    with answering(answer) as channel:
+        holder = RemoteHolder(channel, "f")
+        reply = holder.ask(Request(action, Handle(0)))  # type: ignore[arg-type]
+        if action == "build":
+            assert isinstance(reply, Returned)
+            reply = holder.ask(Request("call", reply.value))
+        assert isinstance(reply, Raised)
+        assert reply.kind == KERNEL_DIED
+        assert channel.dead
+
+
+@pytest.mark.parametrize("names", [3, ("_hidden",), ("x" * 101,), (1,), ("a",) * 10_001], ids=str)
+def test_names_that_are_none_end_the_channel(names: object) -> None:
+    with answering(pack(names)) as channel:
+        assert students_names(channel) == {}
+        assert channel.dead
+
+
+def test_a_channel_says_what_went_wrong() -> None:
+    here, there = socket.socketpair()
+    channel, other = Channel(here, longest=100), Channel(there)
+    other.send(b"x" * 100)
+    assert channel.receive(1.0) == b"x" * 100
+    with pytest.raises(ChannelTimeout):
+        channel.receive(0.05)
+    with pytest.raises(ChannelClosed, match="did not answer in time"):
+        channel.send(b"")
+    with pytest.raises(ChannelClosed, match="the other side is gone"):
+        other.receive()
+
+    here, there = socket.socketpair()
+    channel, other = Channel(here, longest=100), Channel(there)
+    other.send(b"x" * 101)
+    with pytest.raises(ChannelOverrun, match="may have 100 bytes, and claims to have 101"):
+        channel.receive()
+
+
+def test_a_message_that_comes_in_drops_is_waited_for_no_longer_than_said() -> None:
+    def drip(there: socket.socket) -> None:
+        there.sendall((1000).to_bytes(8, "big"))
+        for _ in range(600):
+            there.sendall(b"x")
+            time.sleep(0.1)
+
+    with forked(drip) as channel, pytest.raises(ChannelTimeout):
+        channel.receive(0.5)

@@ -1,0 +1,68 @@
+"""What a person is asked to look at: what no lesson needs, and nothing that lessons do."""
+
+import nbformat
+import pytest
+
+from autograder.build import COURSE, LESSONS
+from autograder.judge.job import Cell
+from autograder.judge.suspicion import suspicions
+from autograder.manifest import SOURCES, load_manifest
+
+FORBIDDEN = {"attend": ["torch.nn.functional.scaled_dot_product_attention"]}
+
+
+def cell(source: str, **kinds: bool) -> Cell:
+    return Cell("attend", source, **({"judged": False, "optional": False} | kinds))
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import ctypes", "it imports ctypes"),
+        ("from urllib.request import urlopen", "it imports urllib"),
+        ("from course_lib.checks.catalogue import find", "it imports course_lib.checks.catalogue"),
+        ("class T:\n    def __eq__(self, other): return True", "it uses __eq__"),
+        ("torch._C.DisableTorchFunction()", "it uses DisableTorchFunction"),
+        ("getattr(object, '__subclasses__')", "it uses __subclasses__"),
+    ],
+)
+def test_odd_code_is_told(source: str, told: str) -> None:
+    assert told in [line.removeprefix("cell attend: ") for line in suspicions([cell(source)], {})]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "F.scaled_dot_product_attention(q, k, v)",
+        "getattr(F, 'scaled_dot_product_attention')(q, k, v)",
+        "torch.ops.aten.scaled_dot_product_attention(q, k, v)",
+        "from torch.nn.functional import scaled_dot_product_attention as a",
+    ],
+)
+def test_a_forbidden_name_is_told_where_no_call_was_seen(source: str) -> None:
+    [told] = suspicions([cell(source)], FORBIDDEN)
+    assert "scaled_dot_product_attention, which an exercise rules out" in told
+    assert suspicions([cell(source)], FORBIDDEN, seen=FORBIDDEN["attend"]) == []
+
+
+def test_cells_that_came_with_the_lesson_are_not_looked_at() -> None:
+    assert suspicions([cell("import ctypes", released=True), cell("import gc", judged=True)], {}) == []
+
+
+def test_code_that_is_no_python_is_not_looked_at() -> None:
+    assert suspicions([cell("import ctypes ("), cell("(" * 5000)], {}) == []
+
+
+@pytest.mark.parametrize("lesson", load_manifest(COURSE).lesson, ids=lambda lesson: lesson.name)
+def test_no_solution_is_suspicious(lesson) -> None:
+    read = {
+        folder: nbformat.read(COURSE / folder / lesson.name / f"{lesson.name}.ipynb", as_version=4).cells
+        for folder in (SOURCES, LESSONS)
+    }
+    released = {each.source for each in read[LESSONS]}
+    cells = [
+        Cell(each.id, each.source, each.id.startswith("check_"), False, each.source in released)
+        for each in read[SOURCES]
+        if each.cell_type == "code"
+    ]
+    assert suspicions(cells, {entry.name: entry.may_not_call for entry in lesson.exercise}) == []

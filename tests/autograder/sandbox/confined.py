@@ -1,0 +1,93 @@
+"""Run code as a student's kernel runs it: confined, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from autograder.sandbox import bubblewrap
+from autograder.sandbox.confinement import probe
+from autograder.sandbox.limits import Limits
+
+COURSE = Path(__file__).parents[3]
+OWN = (COURSE / "autograder" / "__init__.py", COURSE / "autograder" / "sandbox")
+
+ALL = ("bubblewrap", "landlock", "seccomp")
+#: What grading may run under, the strongest first.
+WAYS = (ALL, ("bubblewrap", "seccomp"), ("landlock", "seccomp"))
+
+#: The program. `inherited` is a listening socket, as a kernel has some; a refusal is printed by its name.
+_PROGRAM = """
+import ctypes, json, os, socket, sys
+from pathlib import Path
+task = json.loads(sys.argv[1])
+from autograder.sandbox.limits import Limits, apply_resource_limits
+from autograder.sandbox.landlock import restrict
+from autograder.sandbox.system_calls import refuse_system_calls
+inherited = socket.create_server(("127.0.0.1", 0))
+scratch = Path(task["scratch"])
+os.chdir(scratch)
+libc = ctypes.CDLL(None, use_errno=True)
+def check(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+if task["mechanisms"]:
+    apply_resource_limits(Limits.from_json(task["limits"]))
+if "landlock" in task["mechanisms"]:
+    restrict([Path(path) for path in task["readable"]], [scratch], [])
+if "seccomp" in task["mechanisms"]:
+    refuse_system_calls()
+names = globals() | task["names"]
+try:
+    exec(task["code"], names)
+except (OSError, MemoryError, ValueError) as error:
+    print("refused:", type(error).__name__, error)
+"""
+
+
+def skip_where_missing(mechanisms: Sequence[str]) -> None:
+    """Skip a test, and say so, where this machine lacks one of the mechanisms."""
+    for name, reason in probe().reasons:
+        if name in mechanisms:
+            pytest.skip(reason)
+
+
+def run(
+    code: str,
+    mechanisms: Sequence[str],
+    around: Path,
+    limits: Limits | None = None,
+    scratch_bytes: int = 2**20,
+    **names: object,
+) -> subprocess.CompletedProcess[str]:
+    """Run code in a scratch folder, confined by some mechanisms. `around` is a folder to use."""
+    skip_where_missing(mechanisms)
+    scratch = bubblewrap.SCRATCH if "bubblewrap" in mechanisms else around / "scratch"
+    if "bubblewrap" not in mechanisms:
+        scratch.mkdir(exist_ok=True)
+    readable = (*bubblewrap.environment(), *OWN)
+    task = {
+        "mechanisms": list(mechanisms),
+        "code": code,
+        "scratch": str(scratch),
+        "readable": [str(path) for path in readable],
+        "limits": (limits or Limits()).to_json(),
+        "names": {name: str(value) if isinstance(value, Path) else value for name, value in names.items()},
+    }
+    command = [sys.executable, "-c", _PROGRAM, json.dumps(task)]
+    if "bubblewrap" in mechanisms:
+        command = bubblewrap.command(command, readable, (), None, scratch_bytes)
+    variables = {**bubblewrap.VARIABLES, "HOME": str(scratch), "TMPDIR": str(scratch)}
+    return subprocess.run(
+        command, env=variables, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+def as_root() -> bool:
+    """Whether the tests run as root, whom Linux lets do more."""
+    return os.geteuid() == 0

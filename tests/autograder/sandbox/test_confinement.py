@@ -1,0 +1,124 @@
+import pickle
+from pathlib import Path
+
+import pytest
+
+from autograder.errors import CourseError
+from autograder.sandbox import bubblewrap
+from autograder.sandbox.confinement import WITHOUT, Confinement, attempt, probe, require
+
+
+def test_with_nothing_on_all_attempts_come_through() -> None:
+    """So what the probe tries is no mistake in the trying; Linux may itself refuse to trace."""
+    assert attempt([]) >= {"read", "list", "write", "tcp", "udp", "unix", "signal"}
+
+
+@pytest.mark.parametrize("left_out", [{"bubblewrap"}, {"landlock"}, {"seccomp"}, {"bubblewrap", "landlock"}])
+def test_what_is_left_out_is_off_and_says_why(left_out: set[str]) -> None:
+    confinement = probe(without=left_out)
+    reasons = dict(confinement.reasons)
+    assert all("is left out, as asked for" in reasons[name] for name in left_out)
+    assert confinement.bubblewrap == ("bubblewrap" not in reasons)
+    assert (confinement.landlock_abi > 0) == ("landlock" not in reasons)
+    assert confinement.seccomp == ("seccomp" not in reasons)
+
+
+def test_the_environment_variable_leaves_out_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WITHOUT, "bubblewrap, seccomp")
+    assert probe() == probe(without=["seccomp"]) == probe(without=["bubblewrap", "seccomp"])
+    assert not probe().seccomp
+
+
+def test_an_unknown_mechanism_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"there is no mechanism chroot .*bubblewrap, landlock, seccomp"):
+        probe(without=["chroot"])
+
+
+def test_a_bubblewrap_that_does_not_work_is_off_with_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where Ubuntu forbids ordinary users namespaces of their own."""
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    from autograder.sandbox import confinement
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    reason = confinement._why_not("bubblewrap", frozenset())
+    assert reason == "bubblewrap does not work here: bwrap: setting up uid map: Permission denied"
+
+
+def test_a_bubblewrap_that_confines_nothing_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    false = tmp_path / "bwrap"
+    false.write_text('#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\nshift\nexec "$@"\n')
+    false.chmod(0o755)
+    monkeypatch.setattr(bubblewrap, "SCRATCH", tmp_path / "scratch")
+    (tmp_path / "scratch").mkdir()
+    from autograder.sandbox import confinement
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    reason = confinement._why_not("bubblewrap", frozenset())
+    assert reason.startswith("bubblewrap is not effective here")
+    assert "read" in reason
+
+
+def test_no_bubblewrap_is_off_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from autograder.sandbox import confinement
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (
+        confinement._why_not("bubblewrap", frozenset()) == "bubblewrap is not installed (no program bwrap)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("confinement", "name", "sufficient"),
+    [
+        (Confinement(True, 7, True), "bubblewrap + Landlock (ABI 7) + seccomp + rlimits", True),
+        (Confinement(True, 0, True), "bubblewrap + seccomp + rlimits", True),
+        (Confinement(False, 1, True), "Landlock (ABI 1) + seccomp + rlimits", True),
+        (Confinement(True, 7, False), "bubblewrap + Landlock (ABI 7) + rlimits", False),
+        (Confinement(False, 7, False), "Landlock (ABI 7) + rlimits", False),
+        (Confinement(False, 0, True), "seccomp + rlimits", False),
+        (Confinement(False, 0, False), "rlimits", False),
+        (Confinement(True, 0, True, exposed=(Path("/usr/lib"),)), "bubblewrap + seccomp + rlimits", False),
+    ],
+)  # fmt: skip
+def test_what_is_sufficient(confinement: Confinement, name: str, sufficient: bool) -> None:
+    assert confinement.name == name
+    assert confinement.sufficient == sufficient
+    assert {confinement, pickle.loads(pickle.dumps(confinement))} == {confinement}
+    require(confinement, allow_unconfined=True)
+    if sufficient:
+        require(confinement, allow_unconfined=False)
+    else:
+        with pytest.raises(
+            CourseError, match=r"bubblewrap(.|\n)*c\.SandboxedExecute\.allow_unconfined = True"
+        ):
+            require(confinement, allow_unconfined=False)
+
+
+@pytest.mark.parametrize(
+    ("confinement", "gap"),
+    [
+        (Confinement(False, 7, True), "its size and its times can be seen"),
+        (Confinement(False, 0, True), "can read and write all files that the grader can"),
+        (Confinement(False, 7, False), "The network is open: UDP and unix sockets"),
+        (Confinement(False, 3, False), "The network is open: TCP, UDP and unix sockets"),
+        (Confinement(True, 0, True), "Kernels use the same scratch folder"),
+        (
+            Confinement(True, 7, True, exposed=(Path("/opt/python"),)),
+            "/opt/python is part of the environment",
+        ),
+    ],
+)
+def test_gaps_are_named(confinement: Confinement, gap: str) -> None:
+    assert gap in "\n".join(confinement.gaps)
+    assert gap not in "\n".join(Confinement(True, 7, True).gaps)
+
+
+def test_the_course_is_no_part_of_the_environment() -> None:
+    environment = bubblewrap.environment()
+    course = Path(__file__).parents[3]
+    assert not [path for path in environment if course.is_relative_to(path)]
+    assert not [path for path in environment if path in (course / "course_lib", course / "solutions")]

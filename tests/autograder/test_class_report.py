@@ -1,0 +1,239 @@
+"""The class report: what it says of a class, of an empty gradebook, and of what cannot be read."""
+
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+from graded_class import CODE, NOT_SCALED, RIGHT, GradedClass, copy_of, empty_course, folder_of
+
+from autograder.class_report import as_csv
+
+
+@pytest.fixture(scope="module")
+def nothing_yet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a course with an empty gradebook."""
+    return empty_course(tmp_path_factory.mktemp("empty") / "course")
+
+
+@pytest.fixture(scope="module")
+def two_lessons(nothing_yet: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a course of which three students have done two lessons, and nobody the third."""
+    root = tmp_path_factory.mktemp("graded") / "course"
+    shutil.copytree(nothing_yet, root)
+    empty = GradedClass(root)
+    for lesson in ("01-first", "02-second", "03-third"):
+        empty.release(lesson)
+    full = {"check_scores": 4.0, "check_guess": 1.0, "explain": None}
+    some = {"check_scores": 2.0, "check_guess": 0.0, "explain": 0.0}
+    empty.hand_in("ann", "01-first", full, {"scores": RIGHT, "guess": RIGHT}, -1)
+    empty.hand_in("ben", "01-first", some, {"scores": NOT_SCALED, "guess": {"verdict": "wrong"}}, 0.5)
+    empty.hand_in("cem", "01-first", some, {"scores": NOT_SCALED, "guess": {"verdict": "unwritten"}}, -1)
+    violations = ["asked for 10.0.0.1:443"]
+    empty.hand_in("ann", "02-second", full, {"scores": RIGHT, "guess": RIGHT}, 6, violations=violations)
+    empty.hand_in("ben", "02-second", some, {"scores": NOT_SCALED, "guess": RIGHT}, -0.5)
+    return folder_of(empty)
+
+
+@pytest.fixture
+def empty(nothing_yet: Path, tmp_path: Path) -> Iterator[GradedClass]:
+    """A course with an empty gradebook."""
+    yield from copy_of(nothing_yet, tmp_path)
+
+
+@pytest.fixture
+def graded(two_lessons: Path, tmp_path: Path) -> Iterator[GradedClass]:
+    """A course with two lessons graded."""
+    yield from copy_of(two_lessons, tmp_path)
+
+
+def test_scores_leave_out_what_a_person_has_to_give(graded: GradedClass) -> None:
+    _, tables = graded.report()
+    scores = tables["scores"].set_index(["lesson", "student"])
+    ann, ben = scores.loc[("01-first", "ann")], scores.loc[("01-first", "ben")]
+    assert (ann["state"], ann["points"], ann["still_open"], ann["share"]) == ("a person's turn", 5, 2, 1)
+    assert (ben["state"], ben["points"], ben["of"], ben["share"]) == ("graded", 2, 7, 0.2857)
+    assert list(scores.loc["03-third"]["state"]) == ["not handed in"] * 3
+    assert scores.loc[("02-second", "cem"), "state"] == "not handed in"
+
+
+def test_points_by_exercise_count_students_and_verdicts(graded: GradedClass) -> None:
+    _, tables = graded.report(assignment=["01-first"])
+    rows = tables["points_by_exercise"].set_index("exercise")
+    scores, guess, explain = (rows.loc[name] for name in ("scores", "guess", "explain"))
+    assert list(scores[["full", "partial", "none", "waiting"]]) == [1, 2, 0, 0]
+    assert scores["mean_share"] == pytest.approx((1 + 0.5 + 0.5) / 3, abs=1e-4)
+    assert (scores["known_mistake"], guess["other_mistake"], guess["not_written"]) == (2, 1, 1)
+    assert list(explain[["full", "partial", "none", "waiting"]]) == [0, 0, 2, 1]
+
+
+def test_misconceptions_are_counted_with_an_example(graded: GradedClass) -> None:
+    page, tables = graded.report()
+    first, second = tables["misconceptions"].itertuples()
+    assert (first.lesson, first.misconception, first.students, first.of_students) == (
+        "01-first",
+        "not_scaled",
+        2,
+        3,
+    )
+    assert (second.lesson, second.students, second.of_students) == ("02-second", 1, 2)
+    assert first.example == CODE
+    assert first.all_students == "ben; cem"
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script" not in page
+
+
+def test_times_lie_between_the_same_students_hand_ins(graded: GradedClass) -> None:
+    _, tables = graded.report()
+    rows = tables["time_per_lesson"].set_index(["lesson", "student"])
+    assert rows.loc[("02-second", "ann"), "days_since_lesson_before"] == 7
+    # ben handed the second lesson in before the first.
+    assert pd.isna(rows.loc[("02-second", "ben"), "days_since_lesson_before"])
+    assert pd.isna(rows.loc[("01-first", "ann"), "days_since_lesson_before"])
+    assert list(rows.loc["01-first"]["hours_late"]) == [0, 12, 0]
+
+
+def test_an_extension_moves_the_due_date(graded: GradedClass) -> None:
+    graded.gradebook.grant_extension("01-first", "ben", hours=10)
+    _, tables = graded.report(student=["ben"])
+    assert tables["time_per_lesson"]["hours_late"][0] == 2
+
+
+def test_what_needs_a_person_is_listed_the_most_pressing_first(graded: GradedClass) -> None:
+    (graded.root / "autograder" / "not_graded.json").write_text(json.dumps({"01-first": {"dee": "no JSON"}}))
+    grade = graded.gradebook.find_grade("check_scores", "02-second", "02-second", "ben")
+    grade.manual_score, grade.needs_manual_grade = 3.0, True
+    graded.gradebook.db.commit()
+    page, tables = graded.report()
+    rows = tables["needs_a_human"]
+    assert list(rows["kind"]) == [
+        "not graded",
+        "sandbox violation",
+        "graded by hand before",
+        "answer in words",
+        "answer in words",
+    ]
+    assert list(rows["student"]) == ["dee", "ann", "ben", "ann", "ann"]
+    for words in ("no JSON", "asked for 10.0.0.1:443", "a person gave 3 of 4 points"):
+        assert words in page
+    # What a person once gave counts until another person says otherwise.
+    assert tables["scores"].set_index(["lesson", "student"]).loc[("02-second", "ben"), "points"] == 3
+
+
+def test_what_was_handed_in_and_never_graded_is_listed(graded: GradedClass) -> None:
+    (graded.root / "autograder" / "submitted" / "eve" / "02-second").mkdir(parents=True)
+    _, tables = graded.report()
+    [row] = tables["needs_a_human"].query("student == 'eve'").itertuples()
+    assert (row.kind, row.lesson) == ("not graded", "02-second")
+
+
+def test_an_empty_gradebook_is_said_to_be_empty(empty: GradedClass) -> None:
+    page, tables = empty.report()
+    assert "The gradebook has no lessons yet." in page
+    assert all(table.empty for table in tables.values())
+    assert "<svg" not in page
+
+
+def test_a_lesson_that_nobody_handed_in_is_said_to_be_so(empty: GradedClass) -> None:
+    empty.release("01-first")
+    page, _ = empty.report()
+    assert "The gradebook has no students yet" in page
+    assert "nobody has handed it in" in page
+
+
+def test_plain_nbgraders_notebooks_count_for_points_alone(empty: GradedClass) -> None:
+    empty.release("01-first", due=None)
+    empty.hand_in("ann", "01-first", {"check_scores": 4.0, "check_guess": 0.0, "explain": 1.0})
+    page, tables = empty.report()
+    assert list(tables["scores"]["points"]) == [5]
+    assert "1 graded submission has points but no verdicts" in page
+    assert "The checks have named no mistake so far." in page
+
+
+@pytest.mark.parametrize("spoilt", [b"{", b"[]", b'{"nbformat": 4, "cells": 3}', b"\xff\xfe", b""])
+def test_a_notebook_that_cannot_be_read_is_named(graded: GradedClass, spoilt: bytes) -> None:
+    path = graded.root / "autograder" / "autograded" / "ben" / "01-first" / "01-first.ipynb"
+    path.write_bytes(spoilt)
+    page, tables = graded.report()
+    assert "The autograded notebook of ben for 01-first cannot be read" in page
+    assert tables["misconceptions"]["students"][0] == 1
+    assert len(tables["scores"].query("points == 2")) == 3
+
+
+def test_odd_notes_in_a_notebook_are_passed_over(graded: GradedClass) -> None:
+    path = graded.root / "autograder" / "autograded" / "ben" / "01-first" / "01-first.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata.course_grading = {"repairs": 7, "findings": ["x"]}
+    notebook.cells[1].outputs[0].metadata.course = {"verdict": ["wrong"]}
+    nbformat.write(notebook, path)
+    _, tables = graded.report()
+    assert tables["misconceptions"]["students"][0] == 1
+
+
+def test_a_list_of_the_ungraded_that_cannot_be_read_is_said_to_be_so(graded: GradedClass) -> None:
+    (graded.root / "autograder" / "not_graded.json").write_text("[1")
+    page, _ = graded.report()
+    assert "autograder/not_graded.json cannot be read" in page
+
+
+def test_the_same_class_gives_the_same_bytes(graded: GradedClass) -> None:
+    first, _ = graded.report()
+    second, _ = graded.report()
+    assert first == second
+    assert first.count("<svg") == 4
+    assert len(first) < 300_000
+
+
+def test_the_page_asks_for_nothing_and_says_what_its_pictures_show(graded: GradedClass) -> None:
+    page, _ = graded.report()
+    assert not re.search(r"""(src|href|url)\s*[=(]\s*["']?(https?:)?//""", page)
+    descriptions = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
+    assert len(descriptions) == 4
+    assert all(len(text) > 40 for text in descriptions)
+
+
+def test_names_are_text(graded: GradedClass) -> None:
+    graded.gradebook.update_or_create_student("ann", first_name="<b>Ann</b>", last_name="=1+1")
+    page, tables = graded.report()
+    assert "&lt;b&gt;Ann&lt;/b&gt; =1+1" in page
+    assert "<b>Ann" not in page
+    assert "<b>Ann</b> =1+1" in set(tables["scores"]["name"])
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", "\tx"])
+def test_a_spreadsheet_takes_no_text_for_a_formula(text: str) -> None:
+    table = as_csv(pd.DataFrame({"student": [text], "points": [-1.5]}))
+    assert pd.read_csv(io.StringIO(table))["student"][0] == f"'{text}"
+    assert pd.read_csv(io.StringIO(table))["points"][0] == -1.5
+
+
+def test_the_command_writes_page_and_tables(graded: GradedClass) -> None:
+    program = Path(sys.executable).with_name("nbgrader")
+    (graded.root / "nbgrader_config.py").write_text(
+        'c = get_config()\nc.CourseDirectory.autograded_directory = "autograder/autograded"\n'
+        'c.CourseDirectory.course_id = "a-course"\n'
+    )
+    command = [
+        program,
+        "export",
+        "--exporter=autograder.class_report.ClassReport",
+        "--to",
+        "mine/report.html",
+    ]
+    done = subprocess.run(command, cwd=graded.root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (graded.root / "mine" / "report").iterdir()} == {
+        "scores.csv",
+        "points_by_exercise.csv",
+        "misconceptions.csv",
+        "time_per_lesson.csv",
+        "needs_a_human.csv",
+    }
+    assert "the scores are not divided" in (graded.root / "mine" / "report.html").read_text(encoding="utf-8")

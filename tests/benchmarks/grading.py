@@ -1,0 +1,137 @@
+"""How long a class takes to grade: plain `nbgrader autograde` against the course's, in one run.
+
+`python -m tests.benchmarks.grading [--students 20] [--plain-students 20] [--lesson 01-attention ...]`
+
+Lesson by lesson, so that what else the machine does falls on both alike. The class repeats the five students
+of `autograder.example_class`. Where plain nbgrader grades fewer of them, its time is scaled up to all.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+
+import nbformat
+from nbgrader.api import Gradebook
+from nbgrader.utils import is_solution
+from rich.console import Console
+from rich.table import Table
+
+from autograder.build import COURSE
+from autograder.demo import copy_course
+from autograder.example_class import hand_in
+from autograder.manifest import Lesson, load_manifest
+
+#: What nbgrader does where nobody tells it otherwise, with the time that the lessons need.
+PLAIN = """
+from nbconvert.exporters import NotebookExporter
+from nbgrader.preprocessors import Execute
+c.Autograde.exporter_class = NotebookExporter
+c.Autograde.autograde_preprocessors = [
+    Execute, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties,
+    CheckCellMetadata,
+]
+c.Execute.timeout = 300
+"""
+
+#: As many workers as this, in place of one a processor.
+OURS = "\nc.SandboxedExecute.workers = {workers}\n"
+
+
+def main() -> None:
+    """Grade, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--students", type=int, default=20, help="how many students the class has")
+    parser.add_argument("--plain-students", type=int, help="how many of them plain nbgrader grades")
+    parser.add_argument("--lesson", action="append", help="only this lesson; may be given several times")
+    chosen = parser.parse_args()
+    few = min(chosen.plain_students or chosen.students, chosen.students)
+    console = Console()
+    table = Table(title=f"{date.today()}: {chosen.students} students, {os.cpu_count()} processors, seconds")
+    columns = ("plain nbgrader", "1 worker", "2 workers", "ratio")
+    table.add_column("lesson")
+    for column in columns:
+        table.add_column(column, justify="right")
+    sums = [0.0, 0.0, 0.0]
+    with tempfile.TemporaryDirectory() as name:
+        for lesson in load_manifest(COURSE).lesson:
+            if chosen.lesson and lesson.name not in chosen.lesson:
+                continue
+            plain, points = grade(Path(name, "plain"), lesson, few, PLAIN)
+            seconds = [plain * chosen.students / few]
+            for workers in (1, 2):
+                ours, same_points = grade(
+                    Path(name, f"ours-{workers}"), lesson, chosen.students, OURS.format(workers=workers)
+                )
+                seconds.append(ours)
+                different = {who for who in points if points[who] != same_points[who]}
+                if different:
+                    console.print(f"[red]{lesson.name}: other points for {', '.join(sorted(different))}[/]")
+            sums = [one + more for one, more in zip(sums, seconds, strict=True)]
+            table.add_row(lesson.name, *_cells(seconds))
+            console.print(lesson.name, *_cells(seconds))
+    table.add_section()
+    table.add_row("all", *_cells(sums))
+    console.print(table)
+    if few < chosen.students:
+        console.print(f"Plain nbgrader graded {few} students; its seconds are scaled to {chosen.students}.")
+
+
+def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float, dict[str, float]]:
+    """Time `nbgrader autograde` in a fresh copy of the course; give the seconds, and everyone's points."""
+    shutil.rmtree(root, ignore_errors=True)
+    copy_course(COURSE, root)
+    desk = root / "autograder"
+    _nbgrader(desk, "generate_assignment", lesson.name)
+    five = hand_in(root, lesson)
+    for number in range(students):
+        one = five[number % len(five)].student
+        if number >= len(five):
+            shutil.copytree(desk / "submitted" / one, desk / "submitted" / f"{one}{number:03d}")
+            _make_another(desk / "submitted" / f"{one}{number:03d}" / lesson.name / f"{lesson.name}.ipynb")
+    for one in five[students:]:
+        shutil.rmtree(desk / "submitted" / one.student)
+    with (desk / "nbgrader_config.py").open("a") as file:
+        file.write(config)
+    start = time.perf_counter()
+    _nbgrader(desk, "autograde", lesson.name)
+    seconds = time.perf_counter() - start
+    with Gradebook(f"sqlite:///{desk}/gradebook.db") as gradebook:
+        points = {each.student.id: each.score for each in gradebook.assignment_submissions(lesson.name)}
+    return seconds, points
+
+
+def _make_another(path: Path) -> None:
+    """Change a comment, so that no two submissions are the same: the same one is run only once."""
+    notebook = nbformat.read(path, as_version=4)
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code" and is_solution(cell))
+    first.source += f"\n# {path.parent.parent.name}"
+    nbformat.write(notebook, path)
+
+
+def _nbgrader(desk: Path, *command: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("nbgrader"), *command],
+        cwd=desk,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"nbgrader {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+
+
+def _cells(seconds: list[float]) -> list[str]:
+    plain, *ours = seconds
+    return [f"{plain:.0f}", *(f"{each:.1f}" for each in ours), f"{plain / ours[-1]:.1f}x"]
+
+
+if __name__ == "__main__":
+    main()

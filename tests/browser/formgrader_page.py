@@ -1,0 +1,76 @@
+"""Formgrader open in JupyterLab, as an instructor has it before them."""
+
+from playwright.sync_api import FrameLocator, Locator, Page, expect
+
+
+class FormgraderPage:
+    """What an instructor does with Formgrader."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        page.get_by_role("menuitem", name="Nbgrader").first.click()
+        page.locator(".lm-Menu-itemLabel").get_by_text("Formgrader", exact=True).click()
+        self._wait_for("Manage Assignments")
+
+    @property
+    def frame(self) -> FrameLocator:
+        """Its part of JupyterLab's window."""
+        return self.page.frame_locator(".jp-MainAreaWidget:not(.lm-mod-hidden) iframe")
+
+    def row(self, text: str) -> Locator:
+        """Give the row of the table that holds a name."""
+        return self.frame.locator("#main-table tr").filter(has=self.frame.get_by_text(text, exact=True))
+
+    def open(self, place: str) -> None:
+        """Open what the menu on the left has under this name, also from a submission, which has no menu."""
+        if self.frame.locator(".nav-stacked").count() == 0:
+            self.frame.locator(".breadcrumb").get_by_role("link", name="Manual Grading").click()
+            self._wait_for("Manual Grading")
+        self.frame.locator(".nav-stacked").get_by_role("link", name=place).click()
+        self._wait_for(place)
+
+    def submissions(self, assignment: str) -> None:
+        """Open the list of those who have handed something in."""
+        self.open("Manage Assignments")
+        self.row(assignment).locator(".num-submissions a").click()
+        self._wait_for("Manage Submissions")
+
+    def press(self, row: Locator, button: str) -> str:
+        """Press a button in a row, and give what the window says that comes up when it is done."""
+        row.locator(f".{button} a").click()
+        window = self.frame.locator(".modal.in .modal-content")
+        expect(window).to_be_visible()
+        said = window.locator(".modal-body").inner_text()
+        assert window.locator(".modal-title").inner_text() == "Success", said
+        window.locator(".modal-footer button").click()
+        expect(self.frame.locator(".modal, .modal-backdrop")).to_have_count(0)
+        return said
+
+    def read(self, assignment: str, student: str) -> None:
+        """Open what one student handed in, to grade it by hand."""
+        self.open("Manual Grading")
+        self.row(assignment).get_by_role("link", name=assignment).click()
+        self.row(assignment).get_by_role("link", name=assignment).click()  # its one notebook
+        expect(self.frame.get_by_role("link", name="Submission #1")).to_be_visible()
+        self.frame.get_by_role("button", name="Show All Names").click()
+        self.frame.get_by_role("link", name=student, exact=True).click()
+        expect(self.frame.locator(".panel-title", has_text=assignment)).to_be_visible()
+
+    def graded_cell(self, name: str) -> Locator:
+        """Give the cell with the points of this grade_id, of the submission that is open."""
+        return self.frame.locator(".nbgrader_cell", has=self.frame.locator(f"input[id='{name}']"))
+
+    def give(self, cell: Locator, points: str, comment: str) -> None:
+        """Type points and a comment into a cell; wait until each is saved."""
+        for field, typed in (
+            (cell.locator("input.score"), points),
+            (cell.locator("textarea.comment"), comment),
+        ):
+            with self.page.expect_response(lambda answer: answer.request.method == "PUT") as saved:
+                field.fill(typed)
+                field.press("Tab")
+            assert saved.value.ok
+
+    def _wait_for(self, title: str) -> None:
+        expect(self.frame.locator("h1").nth(1)).to_have_text(title)
+        expect(self.frame.get_by_text("Loading, please wait...")).to_have_count(0)

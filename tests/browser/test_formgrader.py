@@ -1,0 +1,163 @@
+"""An instructor's session in Formgrader: release, grade, read, give points by hand, give feedback."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+from playwright.sync_api import Page, expect
+
+from autograder.build import COURSE
+from autograder.demo import copy_course
+from autograder.example_class import example_lesson, hand_in, last_slip
+from autograder.manifest import Lesson, load_manifest
+from tests.browser.formgrader_page import FormgraderPage
+from tests.browser.jupyterlab import JupyterLab, jupyterlab
+from tests.browser.screenshots import shoot
+
+STUDENTS = ("amara", "bruno", "chiyo")
+#: JupyterLab shows Formgrader in a frame that lets no script open a window: so one that ran says so.
+RAN = "a script of a submission ran"
+ANSWER = (
+    f'The variances add up. <script>console.log("{RAN}")</script>'
+    f'<img src="x" onerror="console.log(\'{RAN}\')"> **Really.**'
+)
+COMMENT = "Nearly: say *how fast* they grow."
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Path:
+    """A copy of the course, with no gradebook and nothing released."""
+    root = tmp_path / "course"
+    copy_course(COURSE, root)
+    return root
+
+
+@pytest.fixture
+def instructors_lab(course: Path, tmp_path: Path) -> Iterator[JupyterLab]:
+    """JupyterLab as the README says to start it: where nbgrader's configuration lies, on the whole course."""
+    quiet = {"apputils-extension/notification": {"fetchNews": "false"}}
+    command = [sys.executable, "-m", "jupyterlab", "--notebook-dir=.."]
+    with jupyterlab(command, course / "autograder", tmp_path, quiet) as server:
+        yield server
+
+
+def hand_in_class(course: Path, lesson: Lesson) -> None:
+    """Three students hand in; bruno's first explanation attacks whoever reads it."""
+    hand_in(course, lesson, STUDENTS)
+    path = course / "autograder" / "submitted" / "bruno" / lesson.name / f"{lesson.name}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    next(cell for cell in notebook.cells if cell.id == lesson.explanation[0].name).source = ANSWER
+    nbformat.write(notebook, path)
+
+
+def autograde_all(course: Path, lesson: Lesson) -> None:
+    """Type what Formgrader's instructions say for a whole class: there is no button for it."""
+    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("nbgrader"), "autograde", lesson.name],
+        cwd=course / "autograder",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: Page, course: Path) -> None:
+    lesson = example_lesson(load_manifest(course))
+    automatic = sum(entry.points for entry in lesson.checked.values())
+    most = sum(lesson.points.values())
+    slip = last_slip(lesson)
+    said_by_scripts: list[str] = []
+    page.on("console", lambda message: said_by_scripts.append(message.text))
+    page.set_viewport_size({"width": 1700, "height": 1100})
+    page.goto(instructors_lab.url("lab"))
+    formgrader = FormgraderPage(page)
+    for known in load_manifest(course).lesson:
+        expect(formgrader.row(known.name)).to_contain_text("draft")
+    shoot(page, "formgrader-1-assignments")
+
+    # Release one lesson. Three students do it.
+    said = formgrader.press(formgrader.row(lesson.name), "assign")
+    assert "Successfully created the student version" in said
+    shoot(page, "formgrader-2-released")
+    formgrader.row(lesson.name).locator(".preview a").click()
+    expect(page.locator(".jp-DirListing-content", has_text=f"{lesson.name}.ipynb")).to_be_visible()
+    hand_in_class(course, lesson)
+
+    # Autograde one of them by the button, and all others as Formgrader says.
+    formgrader.submissions(lesson.name)
+    for student in STUDENTS:
+        expect(formgrader.row(student)).to_contain_text("needs autograding")
+    shoot(page, "formgrader-3-submissions")
+    said = formgrader.press(formgrader.row("amara"), "autograde")
+    assert f"Successfully autograded '{lesson.name}' for student 'amara'." in said
+    expect(formgrader.row("amara")).to_contain_text("needs manual grading")
+    expect(formgrader.row("amara")).to_contain_text(f"{automatic:g} / {most:g}")
+    autograde_all(course, lesson)
+    formgrader.submissions(lesson.name)
+    expect(formgrader.row("bruno")).to_contain_text(f"{automatic - slip.cost:g} / {most:g}")
+    expect(formgrader.row("chiyo")).to_contain_text(f"0 / {most:g}")
+    shoot(page, "formgrader-4-autograded")
+
+    # Read what one handed in: verdicts, the answer, and the mark scheme below it.
+    formgrader.read(lesson.name, "bruno")
+    check = formgrader.graded_cell(f"check_{slip.exercise.name}")
+    expect(check.locator("input.score")).to_have_attribute(
+        "placeholder", f"{slip.exercise.points - slip.cost:g}"
+    )
+    output = formgrader.frame.locator(".output", has_text=slip.misconception.says)
+    expect(output).to_contain_text(f"✗ {slip.exercise.name}: {slip.misconception.says}")
+    output.scroll_into_view_if_needed()
+    shoot(page, "formgrader-5-verdict")
+
+    # Give points and a comment.
+    explanation = lesson.explanation[0]
+    answer = formgrader.graded_cell(explanation.name)
+    answer.scroll_into_view_if_needed()
+    expect(answer).to_contain_text("The variances add up.")
+    below = answer.locator("xpath=ancestor::div[contains(@class, 'text_cell ')]/following-sibling::div[1]")
+    expect(below).to_contain_text("Model answer and mark scheme, for graders only")
+    expect(answer.locator("input.score")).to_have_class("score tabbable needs_manual_grade")
+    for entry in lesson.explanation:
+        cell = formgrader.graded_cell(entry.name)
+        formgrader.give(cell, "1", COMMENT)
+        expect(cell.locator("input.score")).to_have_class("score tabbable")
+    answer.scroll_into_view_if_needed()
+    shoot(page, "formgrader-6-graded-by-hand")
+
+    # The feedback holds them.
+    by_hand = len(lesson.explanation)
+    score = automatic - slip.cost + by_hand
+    formgrader.submissions(lesson.name)
+    expect(formgrader.row("bruno").locator(".status")).to_have_text("graded")
+    expect(formgrader.row("bruno")).to_contain_text(f"{score:g} / {most:g}")
+    assert "Successfully generated feedback" in formgrader.press(formgrader.row("bruno"), "generate-feedback")
+    shoot(page, "formgrader-7-feedback-generated")
+    page.goto(instructors_lab.url(f"files/autograder/feedback/bruno/{lesson.name}/{lesson.name}.html"))
+    expect(page.get_by_role("heading", name=f"{lesson.name} (Score:")).to_contain_text(
+        f"{score:.1f} / {most:.1f}"
+    )
+    expect(page.get_by_text("Nearly: say how fast they grow.")).to_have_count(by_hand)
+    expect(page.get_by_text("for graders only")).to_have_count(0)
+    shoot(page, "formgrader-8-feedback")
+    verdict = page.locator(".output", has_text=f"✗ {slip.exercise.name}: {slip.misconception.says}")
+    verdict.scroll_into_view_if_needed()
+    shoot(page, "formgrader-9-verdict-in-feedback")
+
+    assert RAN not in said_by_scripts
+    with Gradebook(f"sqlite:///{course}/autograder/gradebook.db") as gradebook:
+        notebook = gradebook.find_submission_notebook(lesson.name, lesson.name, "bruno")
+        grades = {grade.name: grade for grade in notebook.grades}
+        comments = {comment.name: comment.comment for comment in notebook.comments}
+        assert notebook.score == score
+        assert not notebook.needs_manual_grade
+    for entry in lesson.explanation:
+        assert (grades[entry.name].auto_score, grades[entry.name].manual_score) == (None, 1)
+        assert comments[entry.name] == COMMENT

@@ -1,0 +1,158 @@
+"""Nothing that a student hands in runs in a browser: in feedback, in formgrader, in the class report."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from nbconvert.exporters import HTMLExporter
+from nbgrader.api import Gradebook
+from playwright.sync_api import Page
+
+from tests.autograder.small_course import LESSON, SmallCourse
+from tests.browser.hostile_notebook import ATTACKER, in_html, made_hostile
+from tests.browser.jupyterlab import jupyterlab
+
+STUDENT = "<img src=x onerror=document.title='RUN-id'>"
+
+
+@dataclass
+class Watched:
+    """What a page did that it should not."""
+
+    page: Page
+    dialogs: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def open(self, url: str) -> None:
+        """Open a page, click all that can be clicked, and wait a moment for what may come of it."""
+        self.page.goto(url, wait_until="load")
+        for link in self.page.locator("#notebook a, main a").all():
+            if (link.get_attribute("href") or "#").lower().startswith(("javascript:", "data:")):
+                link.click(no_wait_after=True)
+        self.page.wait_for_timeout(500)
+
+    @property
+    def ran(self) -> list[str]:
+        """What ran, or was asked for from elsewhere."""
+        found: list[str] = self.page.evaluate("window.ran || []")
+        title = [self.page.title()] if self.page.title().startswith("RUN") else []
+        asked = [url.removeprefix(ATTACKER) for url in self.requests if url.startswith(ATTACKER)]
+        return [*found, *title, *asked, *self.dialogs]
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
+    """A small course, in whose gradebook stands a submission that attacks."""
+    small = SmallCourse.make(tmp_path_factory.mktemp("hostile") / "course")
+    nbgrader(small, "generate_assignment", LESSON)
+    notebook = small.released()
+    with Gradebook(f"sqlite:///{small.root}/autograder/gradebook.db", "build-the-transformer") as gradebook:
+        gradebook.add_student(STUDENT, first_name=in_html("first"), last_name=in_html("last"))
+        gradebook.add_submission(LESSON, STUDENT)
+        for grade in gradebook.find_submission_notebook(LESSON, LESSON, STUDENT).grades:
+            grade.auto_score = 1.0
+        gradebook.db.commit()
+    folder = small.root / "autograder" / "autograded" / STUDENT / LESSON
+    folder.mkdir(parents=True)
+    text = made_hostile(notebook, "explain_root", "check_attention_scores")
+    (folder / f"{LESSON}.ipynb").write_text(text, encoding="utf-8")
+    nbgrader(small, "generate_feedback", LESSON)
+    [made] = (small.root / "autograder" / "feedback").rglob("*.html")
+    (small.root / "page.html").write_bytes(made.read_bytes())  # a path that is an address
+    return small
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder to the browser, which reaches this machine alone."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def nbgrader(course: SmallCourse, *command: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("nbgrader"), *command],
+        cwd=course.root / "autograder",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_attacks_run_where_nothing_stops_them(course: SmallCourse, page: Page, tmp_path: Path) -> None:
+    [notebook] = (course.root / "autograder" / "autograded").rglob("*.ipynb")
+    html, _ = HTMLExporter(template_name="classic").from_filename(str(notebook))
+    (tmp_path / "plain.html").write_text(html, encoding="utf-8")
+    watched = Watched(page)
+    with served(tmp_path) as address:
+        watched.open(f"{address}/plain.html")
+    assert {"/html", "/answer", "/width", "/markdown-output", "/html.css", "/filename.png"} <= set(
+        watched.ran
+    )
+
+
+def test_nothing_runs_in_feedback(course: SmallCourse, page: Page) -> None:
+    watched = Watched(page)
+    with served(course.root) as address:
+        watched.open(f"{address}/page.html")
+    assert watched.ran == []
+    assert page.get_by_text("attention_scores").count()
+
+
+def test_nothing_runs_in_feedback_where_the_browser_knows_no_policy(course: SmallCourse, page: Page) -> None:
+    made = (course.root / "page.html").read_text(encoding="utf-8")
+    assert made.count("Content-Security-Policy") == 1
+    without = made.replace("Content-Security-Policy", "none")
+    (course.root / "without.html").write_text(without, encoding="utf-8")
+    watched = Watched(page)
+    with served(course.root) as address:
+        watched.open(f"{address}/without.html")
+    assert watched.ran == []
+
+
+def test_nothing_runs_in_the_class_report(course: SmallCourse, page: Page) -> None:
+    report = course.root / "report.html"
+    nbgrader(course, "export", "--exporter=autograder.class_report.ClassReport", "--to", str(report))
+    watched = Watched(page)
+    with served(course.root) as address:
+        watched.open(f"{address}/report.html")
+    assert watched.ran == []
+    assert page.get_by_text("<script>document.title='RUN-first'").count()
+
+
+@pytest.fixture
+def formgrader(course: SmallCourse, tmp_path: Path) -> Iterator[str]:
+    """The address of formgrader's page of the submission."""
+    with Gradebook(f"sqlite:///{course.root}/autograder/gradebook.db", "build-the-transformer") as gradebook:
+        id = gradebook.find_submission_notebook(LESSON, LESSON, STUDENT).id
+    command = [sys.executable, "-m", "jupyterlab", "--notebook-dir=.."]
+    with jupyterlab(command, course.root / "autograder", tmp_path, {}) as server:
+        yield server.url(f"formgrader/submissions/{id}/")
+
+
+def test_nothing_runs_in_formgrader(formgrader: str, page: Page) -> None:
+    watched = Watched(page)
+    watched.open(formgrader)
+    assert watched.ran == []
+    # Nor does a submission get between a grader and the fields of the form.
+    for name in ("explain_root", "check_attention_scores"):
+        [field] = page.locator(f"[id='{name}']").all()
+        assert field.get_attribute("class").split()[0] == "score"
