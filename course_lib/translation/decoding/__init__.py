@@ -1,0 +1,1 @@
+"""Translations from a trained model, many sentences at once."""
