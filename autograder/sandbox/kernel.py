@@ -24,9 +24,15 @@ class SandboxedKernel(IPythonKernel):
 
     judge: socket.socket
     output_bytes: int
+    began = False
+    """Whether it has run a cell."""
 
     async def do_execute(self, code: str, *arguments: Any, **keywords: Any) -> dict[str, Any]:
         """Run a cell, or answer the judge until that says that it is done."""
+        if not self.began:
+            # Here, and not before: how often a client asks for the banner, with its tip drawn by lot, varies.
+            random.seed(0)
+            self.began = True
         if code != JUDGE:
             CappedStream.room = 2 * self.output_bytes
             return await super().do_execute(code, *arguments, **keywords)
@@ -57,7 +63,6 @@ def serve(
     connection: Mapping[str, Any], judge: int, work: Path, output_bytes: int, ready: Callable[[], None]
 ) -> None:
     """Start the kernel on the sockets of a connection. `ready` is called before any student's code runs."""
-    random.seed(0)
     SandboxedKernel.judge = socket.socket(fileno=judge)
     SandboxedKernel.output_bytes = output_bytes
     file = work / ".connection.json"

@@ -62,6 +62,9 @@ Reply = Returned | Raised
 #: So many plain values are taken out of one that is returned, and so deep inside each other.
 MOST_VALUES, DEEPEST = 50_000, 30
 
+#: A tensor of more is not looked at. One number, expanded, can claim to be gigabytes, and a copy would be.
+MOST_BYTES = 64 * 2**20
+
 #: A longer whole number than this could not be compared with a float, nor printed.
 MOST_BITS = 990
 
@@ -83,6 +86,10 @@ def _plain(value: object, known: Sequence[object], number: Iterator[int], depth:
     if isinstance(value, Tensor):
         if value.is_nested or value.layout is not torch.strided:
             return Opaque("Tensor, nested or sparse")
+        if (size := value.numel() * value.element_size()) > MOST_BYTES:
+            raise ValueError(
+                f"what came back is a tensor of {size} bytes, and at most {MOST_BYTES} are expected"
+            )
         return value.detach().as_subclass(Tensor).clone()
     if isinstance(value, list | tuple):
         return tuple(_plain(item, known, number, depth + 1) for item in value)

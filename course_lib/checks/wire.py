@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.candidate import Action, Fixture, Request
-from course_lib.checks.reply import Handle, Opaque, Raised, Reply, Returned
+from course_lib.checks.reply import MOST_BYTES, Handle, Opaque, Raised, Reply, Returned
 
 
 class WireError(ValueError):
@@ -27,7 +27,7 @@ class WireError(ValueError):
 class Limits:
     """How large a message may be. Right answers stay far below all of these."""
 
-    total: int = 64 * 2**20
+    total: int = MOST_BYTES
     """Bytes of the whole message."""
     header: int = 2 * 2**20
     """Bytes of the header."""
