@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Adam, AdamW, Optimizer
 
-from course_lib.transformer import LabelSmoothingLoss, make_scheduler
 from course_lib.translation.batches import IdPair, collate, epoch_plan
 from course_lib.translation.config import RunConfig, TrainingConfig
-from course_lib.translation.distributed import Place, global_sum, shard
+from course_lib.translation.distributed import Place, global_sum
 from course_lib.translation.metrics import Window
 from course_lib.translation.model import LossSum, build_transformer
+from course_lib.translation.pieces import REFERENCE, Pieces
 from course_lib.translation.subwords import Subwords
 
 # The one buffer holds the sinusoids, which every process has. The switch has a new name since torch 2.13.
@@ -47,7 +47,9 @@ class Trainer:
         subwords: Subwords,
         place: Place,
         device: torch.device,
+        pieces: Pieces = REFERENCE,
     ) -> None:
+        self._pieces = pieces
         self._config = config
         self._pairs = pairs
         self._subwords = subwords
@@ -56,17 +58,17 @@ class Trainer:
         training = config.training
 
         torch.manual_seed(config.seed)
-        self.model = build_transformer(config.model, len(subwords)).to(device)
+        self.model = build_transformer(config.model, len(subwords), len(subwords), pieces).to(device)
         if training.precision == "float64":
             self.model.double()
-        loss = LabelSmoothingLoss(len(subwords), subwords.pad_id, training.label_smoothing)
-        self._loss_sum: nn.Module = LossSum(self.model, loss, training.precision)
+        loss = pieces.loss(len(subwords), subwords.pad_id, training.label_smoothing)
+        self._loss_sum: nn.Module = LossSum(self.model, loss, training.precision, pieces)
         if place.world_size > 1:
             self._loss_sum = DistributedDataParallel(
                 self._loss_sum, gradient_as_bucket_view=True, **_BUFFERS_STAY
             )
         self._optimizer = make_optimizer(self.model, training)
-        self._scheduler = make_scheduler(
+        self._scheduler = pieces.make_scheduler(
             self._optimizer, config.model.d_model, training.warmup, training.factor
         )
         self.window = Window(place)
@@ -86,7 +88,7 @@ class Trainer:
 
     def update(self, batches: Sequence[Sequence[int]]) -> float:
         """Make one update from these batches, dealt to the processes, and give the rate it was made at."""
-        mine = shard(list(enumerate(batches)), self._place.rank, self._place.world_size)
+        mine = self._pieces.shard(list(enumerate(batches)), self._place.rank, self._place.world_size)
         matrices = [self._collate(batch) for _, batch in mine]
         tokens = [self._real(target[:, 1:]) for _, target in matrices]
         all_tokens = global_sum(self._place, torch.tensor(sum(tokens), device=self._device))

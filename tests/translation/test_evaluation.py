@@ -24,7 +24,7 @@ def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transform
     validation = load_corpus(config.data).validation
     subwords = Subwords.learn([*validation.german, *validation.english], config.data.vocabulary_size)
     torch.manual_seed(3)
-    model = build_transformer(config.model, len(subwords)).double()
+    model = build_transformer(config.model, len(subwords), len(subwords)).double()
     for parameter in model.parameters():
         parameter.data *= 1.5  # Livelier than a fresh model, so that translations end and differ.
     pairs = list(zip(subwords.encode(validation.german), subwords.encode(validation.english), strict=True))

@@ -99,7 +99,7 @@ def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) 
     trainer = new_trainer(config)
 
     torch.manual_seed(config.seed)
-    model = build_transformer(config.model, len(subwords)).double()
+    model = build_transformer(config.model, len(subwords), len(subwords)).double()
     optimizer = make_optimizer(model, config.training)
     scheduler = make_scheduler(optimizer, config.model.d_model, config.training.warmup)
     loss = LabelSmoothingLoss(len(subwords), subwords.pad_id, config.training.label_smoothing)
