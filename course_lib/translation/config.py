@@ -31,9 +31,10 @@ class Section(BaseModel):
 class DataConfig(Section):
     """Where the sentences come from, and how they become tokens."""
 
-    corpus: Literal["captions", "multi30k", "folder"] = Field(
-        description="captions: built in, needs no file. multi30k: from a mirror folder or downloaded. "
-        "folder: your own files."
+    corpus: Literal["captions", "multi30k", "iwslt17", "wmt14", "folder"] = Field(
+        description="captions: built in, needs no file. multi30k (29,000 captions), iwslt17 (206,000 "
+        "sentences of talks), wmt14 (4.5 million of news, parliament and web): from a mirror folder or "
+        "downloaded. folder: your own files."
     )
     folder: str | None = Field(
         default=None,
@@ -43,8 +44,8 @@ class DataConfig(Section):
     )
     mirror: str | None = Field(
         default=None,
-        description="A folder with the published files (or with a multi30k folder in it), read in place of a "
-        "download. Without it, the environment variable COURSE_DATA names that folder.",
+        description="A folder with the published files (or with a folder of the corpus's name in it), read in "
+        "place of a download. Without it, the environment variable COURSE_DATA names that folder.",
         json_schema_extra=MAY_CHANGE,
     )
     url: str | None = Field(
@@ -60,13 +61,26 @@ class DataConfig(Section):
     vocabulary_size: int = Field(
         default=8000,
         ge=300,
-        description="Subwords, one vocabulary for both languages, learnt from the training split.",
+        description="Subwords in a vocabulary, learnt from the training split. Words have min_count instead.",
     )
     max_length: int = Field(
         default=128,
         ge=3,
         le=4000,
-        description="Tokens in a sentence, start and end counted. Longer ones are cut.",
+        description="Tokens in a sentence, start and end counted. What becomes of longer ones says too_long.",
+    )
+    tokens: Literal["joint-bpe", "separate-bpe", "words"] = Field(
+        default="joint-bpe",
+        description="joint-bpe: subwords of one vocabulary for both languages, as in the paper. separate-bpe: "
+        "a vocabulary for each. words: whole words by spaCy's tokenizers, as early translators had them.",
+    )
+    min_count: int = Field(
+        default=2, ge=1, description="With tokens: words, rarer ones in the training split become unknown."
+    )
+    too_long: Literal["cut", "drop"] = Field(
+        default="cut",
+        description="What becomes of a training pair with a side longer than max_length. cut: what is too "
+        "much goes, the end token stays. drop: the pair goes. Validation and test are only ever cut.",
     )
 
     @model_validator(mode="after")
@@ -74,6 +88,11 @@ class DataConfig(Section):
         if (self.corpus == "folder") != (self.folder is not None):
             raise ValueError('corpus: folder and the key "folder" go together: give both or neither')
         return self
+
+    @property
+    def shares_vocabulary(self) -> bool:
+        """Whether source and target have one vocabulary."""
+        return self.tokens == "joint-bpe"
 
 
 class ModelConfig(Section):
@@ -152,6 +171,19 @@ class TrainingConfig(Section):
         description="Updates between two checkpoints. Each epoch ends on one too.",
         json_schema_extra=MAY_CHANGE,
     )
+    average_last: int = Field(
+        default=0,
+        ge=0,
+        description="The last so many snapshots of the weights are averaged at the end, as in section 6.1; "
+        "0 for no averaging.",
+        json_schema_extra=MAY_CHANGE,
+    )
+    average_every: int | None = Field(
+        default=None,
+        ge=1,
+        description="Updates between two of these snapshots. Without it, one at the end of each epoch.",
+        json_schema_extra=MAY_CHANGE,
+    )
 
     @model_validator(mode="after")
     def _decay_needs_adamw(self) -> "TrainingConfig":
@@ -172,6 +204,43 @@ class EvaluationConfig(Section):
     tokens_per_batch: int = Field(
         default=8192, ge=3, description="Largest batch while scoring.", json_schema_extra=MAY_CHANGE
     )
+    use: Literal["last", "best", "averaged"] = Field(
+        default="last",
+        description="The weights that the test split is translated with at the end.",
+        json_schema_extra=MAY_CHANGE,
+    )
+
+
+class CheckpointConfig(Section):
+    """How a run is kept safe."""
+
+    keep_last: int = Field(
+        default=3,
+        ge=1,
+        description="Checkpoints kept: where the newest is damaged, the run goes on from the one before.",
+        json_schema_extra=MAY_CHANGE,
+    )
+    listen_every: int = Field(
+        default=10,
+        ge=1,
+        description="Updates after which several processes ask each other whether one was told to stop.",
+        json_schema_extra=MAY_CHANGE,
+    )
+
+
+class SelectionConfig(Section):
+    """Which weights are the best, and when to stop looking for better ones."""
+
+    measure: Literal["loss", "bleu"] = Field(
+        default="loss", description="What the validation split is measured by to find the best weights."
+    )
+    patience: int | None = Field(
+        default=None,
+        ge=1,
+        description="Training ends early after so many measurements in a row that are no better than the "
+        "best. Without it, it never does.",
+        json_schema_extra=MAY_CHANGE,
+    )
 
 
 class RunConfig(Section):
@@ -188,6 +257,17 @@ class RunConfig(Section):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig
     evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoints: CheckpointConfig = CheckpointConfig()
+    selection: SelectionConfig = SelectionConfig()
+
+    @model_validator(mode="after")
+    def _tying_needs_one_vocabulary(self) -> "RunConfig":
+        if self.model.tied and not self.data.shares_vocabulary:
+            raise ValueError(
+                f"model.tied needs one vocabulary for both languages, and data.tokens: {self.data.tokens} "
+                "makes two; set data.tokens to joint-bpe, or model.tied to false"
+            )
+        return self
 
     @model_validator(mode="after")
     def _longest_sentence_fits(self) -> "RunConfig":
@@ -198,6 +278,14 @@ class RunConfig(Section):
                     f"{name}.tokens_per_batch must hold one sentence of data.max_length: "
                     f"{budget} is less than {self.data.max_length}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _chosen_weights_exist(self) -> "RunConfig":
+        if self.evaluation.use == "averaged" and not self.training.average_last:
+            raise ValueError("evaluation.use: averaged needs training.average_last, which is 0")
+        if self.selection.measure == "bleu" and not self.evaluation.bleu_every:
+            raise ValueError("selection.measure: bleu needs evaluation.bleu_every, which is 0")
         return self
 
 
