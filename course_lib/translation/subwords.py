@@ -1,4 +1,4 @@
-"""Subwords shared by both languages: byte-pair encoding by `tokenizers`, section 5.1 of the paper."""
+"""Subwords: byte-pair encoding by `tokenizers`, section 5.1 of the paper."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -18,6 +18,8 @@ class Subwords:
     Bytes are the smallest symbols, so every text can be written, and decoding gives it back letter by letter:
     no detokeniser stands between the translation and its score. `pad_id`, `start_id`, `end_id` and
     `unknown_id` are the first four ids; text never becomes one of them, not even text that spells "<pad>".
+
+    Learnt from both languages, they are the vocabulary of both: `source` and `target` are the same.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
@@ -51,7 +53,7 @@ class Subwords:
     def load(cls, path: Path) -> "Subwords":
         """Read what `save` wrote. Raises BadInputError where that isn't possible."""
         try:
-            tokenizer = Tokenizer.from_str(path.read_text("utf-8"))
+            return cls.from_text(path.read_text("utf-8"))
         except OSError as error:
             raise BadInputError(
                 f"{path}: expected the run's vocabulary, but it cannot be read ({error.strerror})"
@@ -60,11 +62,29 @@ class Subwords:
             raise BadInputError(
                 f"{path}: expected a vocabulary written by a run, came something else"
             ) from None
-        return cls(tokenizer)
 
     def save(self, path: Path) -> None:
         """Write everything as one JSON file, whole or not at all."""
-        atomic_write_text(path, self._tokenizer.to_str(pretty=True))
+        atomic_write_text(path, self.as_text())
+
+    @classmethod
+    def from_text(cls, text: str) -> "Subwords":
+        """Read what `as_text` wrote. Raises whatever the library does where it is something else."""
+        return cls(Tokenizer.from_str(text))
+
+    def as_text(self) -> str:
+        """Write everything as JSON."""
+        return self._tokenizer.to_str(pretty=True)
+
+    @property
+    def source(self) -> "Subwords":
+        """The vocabulary of German: this one."""
+        return self
+
+    @property
+    def target(self) -> "Subwords":
+        """The vocabulary of English: this one too."""
+        return self
 
     @property
     def fingerprint(self) -> str:
