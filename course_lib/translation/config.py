@@ -44,8 +44,8 @@ class DataConfig(Section):
     )
     mirror: str | None = Field(
         default=None,
-        description="A folder with the published files (or with a folder of the corpus's name in it), read in "
-        "place of a download. Without it, the environment variable COURSE_DATA names that folder.",
+        description="A folder with the published files (or with a folder of the corpus's name in it), read "
+        "in place of a download. Without it, the environment variable COURSE_DATA names that folder.",
         json_schema_extra=MAY_CHANGE,
     )
     url: str | None = Field(
@@ -71,8 +71,8 @@ class DataConfig(Section):
     )
     tokens: Literal["joint-bpe", "separate-bpe", "words"] = Field(
         default="joint-bpe",
-        description="joint-bpe: subwords of one vocabulary for both languages, as in the paper. separate-bpe: "
-        "a vocabulary for each. words: whole words by spaCy's tokenizers, as early translators had them.",
+        description="joint-bpe: subwords of one vocabulary for both languages, as in the paper. "
+        "separate-bpe: a vocabulary for each. words: whole words by spaCy's tokenizers, as early translators had them.",
     )
     min_count: int = Field(
         default=2, ge=1, description="With tokens: words, rarer ones in the training split become unknown."
@@ -347,6 +347,11 @@ def differing_keys(before: RunConfig, now: RunConfig) -> list[str]:
         for path, field in _fields(RunConfig)
         if field.json_schema_extra != MAY_CHANGE and _value_at(before, path) != _value_at(now, path)
     ]
+
+
+def keys() -> list[str]:
+    """List every key, as `section.key`."""
+    return [path for path, _ in _fields(RunConfig)]
 
 
 def value_text(config: RunConfig, path: str) -> str:

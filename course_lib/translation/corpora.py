@@ -1,25 +1,44 @@
 """The corpora that a config can name."""
 
+import hashlib
 import os
+from importlib import resources
 from pathlib import Path
 
 from course_lib.translation import captions
 from course_lib.translation.config import DataConfig
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.multi30k import HOME, multi30k
+from course_lib.translation.iwslt17 import IWSLT17
+from course_lib.translation.multi30k import MULTI30K
 from course_lib.translation.parallel_text import Corpus, ParallelText, read_parallel_text
+from course_lib.translation.wmt14 import WMT14
+
+PUBLISHED = {corpus.name: corpus for corpus in (MULTI30K, IWSLT17, WMT14)}
 
 
 def load_corpus(config: DataConfig) -> Corpus:
     """Read the corpus that the config names. Raises BadInputError where a file is missing or damaged."""
-    if config.corpus == "multi30k":
+    if config.corpus in PUBLISHED:
         mirror = config.mirror or os.environ.get("COURSE_DATA")
         cache = Path(config.cache) if config.cache else None
-        return multi30k(Path(mirror) if mirror else None, config.url or HOME, cache)
+        return PUBLISHED[config.corpus].load(Path(mirror) if mirror else None, config.url, cache)
     if config.corpus == "folder":
-        assert config.folder is not None, "the config has checked it"
-        return _folder(Path(config.folder))
+        return _folder(config)
     return _captions()
+
+
+def corpus_fingerprint(config: DataConfig) -> str:
+    """Give a hash that changes when the corpus does, without reading what is known by its checksums."""
+    if config.corpus in PUBLISHED:
+        return PUBLISHED[config.corpus].fingerprint
+    # Only this corpus changes under its name; the built-in one changes with the grammar that writes it.
+    contents = (
+        [path.read_bytes() for pair in _folder_files(config) for path in pair]
+        if config.corpus == "folder"
+        else [path.read_bytes() for path in _grammar()]
+    )
+    digests = [hashlib.sha256(content).hexdigest() for content in contents]
+    return hashlib.sha256("\n".join([config.corpus, *digests]).encode()).hexdigest()
 
 
 def _captions() -> Corpus:
@@ -35,13 +54,23 @@ def _captions() -> Corpus:
     )
 
 
-def _folder(folder: Path) -> Corpus:
-    def split(name: str) -> ParallelText:
-        return read_parallel_text(
-            _plain_or_gzipped(folder, f"{name}.de"), _plain_or_gzipped(folder, f"{name}.en")
-        )
+def _grammar() -> list[Path]:
+    files = resources.files(captions).iterdir()
+    return sorted(Path(str(file)) for file in files if file.name.endswith(".py"))
 
-    return Corpus(train=split("train"), validation=split("validation"), test=split("test"))
+
+def _folder(config: DataConfig) -> Corpus:
+    train, validation, test = (read_parallel_text(*pair) for pair in _folder_files(config))
+    return Corpus(train, validation, test)
+
+
+def _folder_files(config: DataConfig) -> list[tuple[Path, Path]]:
+    assert config.folder is not None, "the config has checked it"
+    folder = Path(config.folder)
+    return [
+        (_plain_or_gzipped(folder, f"{split}.de"), _plain_or_gzipped(folder, f"{split}.en"))
+        for split in ("train", "validation", "test")
+    ]
 
 
 def _plain_or_gzipped(folder: Path, name: str) -> Path:

@@ -12,14 +12,16 @@ from course_lib.translation.batches import IdPair, collate, token_batches
 from course_lib.translation.config import RunConfig
 from course_lib.translation.distributed import Place, gather, global_token_mean, shard
 from course_lib.translation.model import LossSum, Precision, arithmetic
-from course_lib.translation.subwords import Subwords
+from course_lib.translation.vocabularies import Vocabularies
 
 
 class Evaluator:
     """Looks at sentences in batches, together with the evaluators of the other processes."""
 
-    def __init__(self, config: RunConfig, subwords: Subwords, place: Place, device: torch.device) -> None:
-        self._subwords = subwords
+    def __init__(
+        self, config: RunConfig, vocabularies: Vocabularies, place: Place, device: torch.device
+    ) -> None:
+        self._vocabularies = vocabularies
         self._tokens_per_batch = config.evaluation.tokens_per_batch
         self._max_length = config.data.max_length
         self._precision: Precision = config.training.precision
@@ -31,7 +33,9 @@ class Evaluator:
 
         `pairs` holds the ids of sources and targets, without start and end; every process has all of them.
         """
-        no_smoothing = LabelSmoothingLoss(len(self._subwords), self._subwords.pad_id, smoothing=0.0)
+        no_smoothing = LabelSmoothingLoss(
+            len(self._vocabularies.target), self._vocabularies.pad_id, smoothing=0.0
+        )
         loss_sum = LossSum(model, no_smoothing, self._precision)
         total = torch.zeros((), dtype=torch.float64, device=self._device)
         count = torch.zeros((), dtype=torch.int64, device=self._device)
@@ -39,7 +43,7 @@ class Evaluator:
             for batch in self._my_batches([max(len(source), len(target)) for source, target in pairs]):
                 source, target = self._collate([pairs[index] for index in batch])
                 total += loss_sum(source, target)
-                count += (target[:, 1:] != self._subwords.pad_id).sum()
+                count += (target[:, 1:] != self._vocabularies.pad_id).sum()
         return global_token_mean(total, count).item()
 
     def translate(self, model: Transformer, sentences: Sequence[Sequence[int]]) -> list[str]:
@@ -53,12 +57,12 @@ class Evaluator:
                 target = greedy_decode(
                     model,
                     source,
-                    padding_mask(source, self._subwords.pad_id),
+                    padding_mask(source, self._vocabularies.pad_id),
                     max_length,
-                    self._subwords.start_id,
-                    self._subwords.end_id,
+                    self._vocabularies.start_id,
+                    self._vocabularies.end_id,
                 )
-            written += zip(batch, self._subwords.decode(target.tolist()), strict=True)
+            written += zip(batch, self._vocabularies.target.decode(target.tolist()), strict=True)
         return [text for _, text in sorted(gather(self._place, written))]
 
     def _my_batches(self, lengths: Sequence[int]) -> Sequence[list[int]]:
@@ -68,6 +72,6 @@ class Evaluator:
         )
 
     def _collate(self, pairs: Sequence[IdPair]) -> tuple[torch.Tensor, torch.Tensor]:
-        ids = self._subwords
+        ids = self._vocabularies
         source, target = collate(pairs, ids.pad_id, ids.start_id, ids.end_id, self._max_length)
         return source.to(self._device), target.to(self._device)

@@ -45,21 +45,40 @@ def read_parallel_text(german: Path, english: Path) -> ParallelText:
     return text
 
 
+def side_by_side(german: list[str], english: list[str], origin: str) -> ParallelText:
+    """Pair sentences; the origin is for messages. Raises BadInputError where they are not as many, or none."""
+    if len(german) != len(english) or not german:
+        raise BadInputError(
+            f"{origin}: expected as many sentences in German as in English, came {len(german)} and "
+            f"{len(english)}"
+        )
+    return ParallelText(german, english)
+
+
 def _read_lines(path: Path) -> list[str]:
     try:
         content = path.read_bytes()
         if path.suffix == ".gz":
             content = gzip.decompress(content)
-        text = content.decode("utf-8")
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise BadInputError(f"{path}: expected a whole gzip file, came a damaged one; get it again") from None
     except OSError as error:
         raise BadInputError(
             f"{path}: expected a corpus file, but it cannot be read ({error.strerror})"
         ) from None
+    return text_lines(content, str(path))
+
+
+def text_lines(content: bytes, origin: str) -> list[str]:
+    """Split a file's content into lines without the spaces around them.
+
+    Raises BadInputError, naming the origin and the line, where it isn't text in UTF-8.
+    """
+    try:
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise BadInputError(f"{path}, line {line}: expected text in UTF-8, came other bytes") from None
+        raise BadInputError(f"{origin}, line {line}: expected text in UTF-8, came other bytes") from None
     # Only a line feed ends a line: other separators of Unicode may stand inside a sentence.
     lines = text.removesuffix("\n").split("\n") if text else []
     return [line.strip() for line in lines]

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.translation.config import DataConfig
@@ -15,6 +15,7 @@ from course_lib.translation.subwords import Subwords
 from course_lib.translation.words import Words
 
 
+@runtime_checkable
 class Vocabulary(Protocol):
     """The tokens of one language, and the way from text to ids and back."""
 
@@ -35,6 +36,7 @@ class Vocabulary(Protocol):
         """Write everything as JSON."""
 
 
+@runtime_checkable
 class Vocabularies(Protocol):
     """The vocabularies of both sides. Padding, start and end have the same ids in both.
 

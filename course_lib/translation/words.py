@@ -21,8 +21,9 @@ class Words:
     """The frequent words of one language; all others are unknown.
 
     Ids become text again by habit: a word is written without the space before (or after) it where the
-    training split has it so more often than not. So commas and "n't" come out right, and brackets; a quotation
-    mark, which opens and closes, often does not. `joined` holds these words: no space before, none after.
+    training split has it so more often than not. So commas and "n't" come out right, and brackets; a
+    quotation mark, which opens and closes, often does not. `joined` holds these words: those with no space
+    before them, those with none after.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)

@@ -166,7 +166,7 @@ import sys
 
 class Refuse:
     refused = "IPython altair anywidget autograder beartype hypothesis jupyter_client nbformat nbgrader"
-    refused += " pandas pooch pydantic rich sacrebleu spacy tokenizers yaml"
+    refused += " pandas pydantic rich sacrebleu spacy tokenizers yaml"
     refused = refused.split()
 
     def find_spec(self, name, path=None, target=None):
