@@ -1,38 +1,16 @@
-"""Many sentences: batches with little padding, and for each model the search that suits it."""
+"""Many sentences, decoded in batches with little padding."""
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
-from torch import nn
 
-from course_lib import transformer as reference
+from course_lib.transformer import padding_mask
 from course_lib.translation.batches import collate, token_batches
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
 from course_lib.translation.decoding.search import search
-from course_lib.translation.decoding.uncached import search_uncached
-from course_lib.translation.fused_attention import fused_attention
-from course_lib.translation.model import Precision, arithmetic
+from course_lib.translation.model import Precision
 from course_lib.translation.vocabularies import Vocabularies
-
-_INSIDES = {
-    *(reference.Transformer, reference.EncoderLayer, reference.DecoderLayer, reference.SublayerConnection),
-    *(reference.MultiHeadAttention, reference.FeedForward, reference.LayerNorm),
-    *(reference.TokenEmbedding, reference.PositionalEncoding),
-    *(nn.Linear, nn.Embedding, nn.Dropout, nn.ModuleList),
-}
-_ATTENTION = (reference.scaled_dot_product_attention, fused_attention)
-
-
-def has_reference_insides(model: nn.Module) -> TypeGuard[reference.Transformer]:
-    """Say whether a model is the reference's through and through, so that its decoder can keep a cache.
-
-    A student's parts promise what they compute, and not what they are made of.
-    """
-    return type(model) is reference.Transformer and all(
-        type(module) in _INSIDES and getattr(module, "attention", _ATTENTION[0]) in _ATTENTION
-        for module in model.modules()
-    )
 
 
 def greatest_length(source_length: int) -> int:
@@ -61,11 +39,15 @@ class BatchDecoder:
         self._precision: Precision = precision
 
     def batches(self, sentences: Sequence[Sequence[int]], beam: int) -> list[list[int]]:
-        """Plan batches of sentences of like length, as lists of indices; beams count as sentences do."""
-        lengths = [min(len(ids) + 2, self._max_length) for ids in sentences]
+        """Plan batches of sentences of like length, as lists of indices; beams count as sentences do.
+
+        Sentences without a token are in none: their translation has none either.
+        """
+        indices = [index for index, ids in enumerate(sentences) if len(ids)]
+        lengths = [min(len(sentences[index]) + 2, self._max_length) for index in indices]
         # A sentence that fills the budget all by itself is decoded all the same.
-        room = max(self._tokens_per_batch // beam, *lengths, 1) if lengths else 1
-        return token_batches(lengths, room)
+        room = max(self._tokens_per_batch // beam, max(lengths, default=0))
+        return [[indices[place] for place in batch] for batch in token_batches(lengths, room)]
 
     def decode(
         self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings
@@ -80,26 +62,15 @@ class BatchDecoder:
         )
         lengths = (source != ids.pad_id).sum(dim=1)
         greatest = torch.tensor([greatest_length(length) for length in lengths.tolist()])
-        if has_reference_insides(model):
-            source = source.to(self._device)
-            mask = reference.padding_mask(source, ids.pad_id)
-            return search(model, source, mask, greatest, settings, ids.start_id, ids.end_id, self._precision)
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
-        for length in lengths.unique():
-            rows = (lengths == length).nonzero().squeeze(1)
-            alike = source[rows, : int(length)].to(self._device)
-            longest = int(greatest[rows[0]])
-            with arithmetic(self._precision, self._device):
-                some = search_uncached(model, alike, longest, settings, ids.start_id, ids.end_id)
-            for row, hypotheses in zip(rows.tolist(), some, strict=True):
-                found[row] = hypotheses
-        return found
+        source = source.to(self._device)
+        mask = padding_mask(source, ids.pad_id)
+        return search(model, source, mask, greatest, settings, ids.start_id, ids.end_id, self._precision)
 
     def decode_all(
         self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings
     ) -> list[list[Hypothesis]]:
         """Decode any number of sentences in batches, and give what was found in their order."""
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
+        found = [[Hypothesis([], 0.0, 0.0)] for _ in sentences]
         for batch in self.batches(sentences, settings.beam):
             some = self.decode(model, [sentences[index] for index in batch], settings)
             for index, hypotheses in zip(batch, some, strict=True):

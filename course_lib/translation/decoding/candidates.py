@@ -10,8 +10,9 @@ BLOCK = 64
 def best_few(scores: Float[Tensor, "R V"], count: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
     """Find the `count` largest of each row and where they stand, as `torch.topk` does, largest first.
 
-    A row is cut into blocks. The largest numbers lie in those blocks whose maxima are the largest; so one fast
-    pass finds the maxima, and only the blocks chosen by them are sorted. Of equal numbers any may be chosen.
+    A row is cut into blocks. The largest numbers lie in those blocks whose maxima are the largest; so one
+    fast pass finds the maxima, and only the blocks chosen by them are sorted. Of equal numbers any may be
+    chosen.
     """
     rows, width = scores.shape
     blocks, rest = divmod(width, BLOCK)

@@ -1,17 +1,19 @@
-"""Beam search over a batch with the cached decoder: finds what `course_lib.transformer.beam_search` finds.
+"""Beam search over a batch, one step of a decoder after the other: finds what `course_lib.transformer.beam_search` finds.
 
 The reference stops when every beam of every sentence has ended. Here each sentence has its own greatest
 length, leaves the batch once nothing can change about it, and is not held up by the others.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from course_lib.transformer import Transformer, evaluating, length_penalty
-from course_lib.translation.decoding.cached_decoder import Cache, CachedDecoder
+from course_lib.transformer import evaluating, length_penalty
 from course_lib.translation.decoding.candidates import best_few
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
+from course_lib.translation.decoding.steps import steps_of
 from course_lib.translation.model import Precision, arithmetic
 
 #: Steps between two looks at which sentences are done. On a GPU each look waits for all that was asked of it.
@@ -22,7 +24,7 @@ DONE_SHARE = 0.2
 
 
 def search(
-    model: Transformer,
+    model: Any,
     source: Int[Tensor, "B S"],
     source_mask: Bool[Tensor, "B 1 S"],
     max_lengths: Int[Tensor, "B"],
@@ -33,9 +35,8 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Translate a batch: for each sentence up to `settings.n_best` hypotheses, the best first.
 
-    `max_lengths` says for each sentence how many tokens it may have, the start counted. Each sentence needs a
-    real token. In bfloat16, the layers compute in it and the generator in the weights' own dtype: logits that
-    are rounded to eight bits would often be equal.
+    The model has `encode`, `decode` and `generator`. `max_lengths` says for each sentence how many tokens it
+    may have, the start counted. Each sentence needs a real token.
     """
     with evaluating(model):
         return _Search(model, source, source_mask, max_lengths, settings, start_id, end_id, precision).run()
@@ -46,7 +47,7 @@ class _Search:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Any,
         source: Tensor,
         source_mask: Tensor,
         max_lengths: Tensor,
@@ -57,16 +58,13 @@ class _Search:
     ) -> None:
         self._beam, self._alpha, self._n_best = settings.beam, settings.alpha, settings.n_best
         self._end_id = end_id
-        self._found: list[list[Hypothesis]] = [[] for _ in source]
+        self._found = [[Hypothesis([], 0.0, 0.0)] for _ in source]
         self._most_steps = max(int(max_lengths.max()) - 1, 0) if len(source) else 0
         if not self._most_steps:
             return
         with arithmetic(precision, source.device):
             memory = model.encode(source, source_mask)
-        if precision == "bfloat16":
-            memory = memory.bfloat16()
-        self._decoder = CachedDecoder(model, memory.dtype)
-        self._cache: Cache = self._decoder.begin(memory, source_mask, settings.beam, self._most_steps)
+        self._steps = steps_of(model, memory, source_mask, settings.beam, self._most_steps, precision)
         self._dtype = torch.promote_types(memory.dtype, torch.float32)
 
         rows = len(source)
@@ -96,13 +94,13 @@ class _Search:
         return self._found
 
     def _step(self, step: int) -> None:
-        logits = self._decoder.step(self._last, self._cache).to(self._dtype)
+        logits = self._steps.step(self._last).to(self._dtype)
         total, parent, token = self._choose(logits)
         self._total = total
         self._length = (self._length + ~self._ended).gather(1, parent)
         self._ended = self._ended.gather(1, parent) | (token == self._end_id) | (self._limit <= step + 1)
         if self._beam > 1:
-            self._cache.follow(parent)
+            self._steps.follow(parent)
             written = self._written[:, :, :step]
             # The first step has one beam, whose continuations are all beams to come.
             self._written[:, :, :step] = written.gather(1, parent.unsqueeze(-1).expand_as(written))
@@ -133,8 +131,7 @@ class _Search:
         return total, place // few, token.flatten(1).gather(1, place)
 
     def _scores(self) -> Float[Tensor, "B K"]:
-        penalty = length_penalty(self._length.clamp(min=1), self._alpha)
-        return self._total / penalty
+        return self._total / length_penalty(self._length, self._alpha)
 
     def _done(self) -> Bool[Tensor, "B"]:
         """Say which sentences have their n best, whatever the beams that go on may still find.
@@ -170,12 +167,12 @@ class _Search:
             self._found[sentence] = [
                 Hypothesis(ids[place][: lengths[place]], totals[place], score)
                 for place, score in zip(places, values, strict=True)
-                if totals[place] > -torch.inf
+                if totals[place] != -torch.inf
             ]
 
     def _keep(self, kept: Bool[Tensor, "B"]) -> None:
         """Go on with these sentences only."""
         rows = kept.nonzero().squeeze(1)
-        self._cache.keep(rows)
+        self._steps.keep(rows)
         for name in ("_sentence", "_limit", "_last", "_written", "_total", "_length", "_ended"):
             setattr(self, name, getattr(self, name)[rows])
