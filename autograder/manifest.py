@@ -73,6 +73,15 @@ class Exercise(_Table):
     """The methods of a class that students write; the others are given."""
 
 
+class HandIn(_Table):
+    """A file that students hand in beside the notebook. `course_lib.checks` says what it is called."""
+
+    name: Name
+    points: Points
+    levels: dict[str, list[tuple[int | float, Points]]] = Field(default_factory=dict)
+    """Where a score counts: by corpus, the least BLEU and the points for it."""
+
+
 class Lesson(_Table):
     """One lesson: its source is `solutions/NAME/NAME.py`."""
 
@@ -88,6 +97,7 @@ class Lesson(_Table):
     prediction: list[Prediction] = Field(default_factory=list)
     exercise: list[Exercise] = Field(default_factory=list)
     explanation: list[Explanation] = Field(default_factory=list)
+    hand_in: list[HandIn] = Field(default_factory=list)
 
     @property
     def checked(self) -> dict[str, Prediction | Exercise]:
@@ -99,6 +109,7 @@ class Lesson(_Table):
     def points(self) -> dict[str, int | float]:
         """The most points that each grade cell can give, by its grade_id."""
         automatic = {f"check_{name}": entry.points for name, entry in self.checked.items()}
+        automatic |= {f"check_{entry.name}": entry.points for entry in self.hand_in}
         return automatic | {entry.name: entry.points for entry in self.explanation}
 
 
@@ -161,6 +172,7 @@ def _clashes(manifest: Manifest) -> list[str]:
         names = Counter(entry.name for entry in lesson.prediction)
         names.update(entry.name for entry in lesson.exercise)
         names.update(entry.name for entry in lesson.explanation)
+        names.update(entry.name for entry in lesson.hand_in)
         problems += [
             f"lesson {lesson.name}, {name}: its name stands there twice" for name, n in names.items() if n > 1
         ]
@@ -169,6 +181,13 @@ def _clashes(manifest: Manifest) -> list[str]:
             for name, entry in lesson.checked.items()
             for slip, cost in entry.slips.items()
             if cost > entry.points
+        ]
+        problems += [
+            f"lesson {lesson.name}, {entry.name}: the best level of {corpus} has to give all "
+            f"{entry.points:g} points, and gives {max((points for _, points in levels), default=0):g}"
+            for entry in lesson.hand_in
+            for corpus, levels in entry.levels.items()
+            if max((points for _, points in levels), default=0) != entry.points
         ]
     return problems
 

@@ -53,7 +53,8 @@ def unknown_names(manifest: Manifest) -> list[str]:
     known = catalogue()
     problems: list[str] = []
     for lesson in manifest.lesson:
-        for name, entry in lesson.checked.items():
+        entries = lesson.checked | {entry.name: entry for entry in lesson.hand_in}
+        for name, entry in entries.items():
             place = f"{SOURCES}/course.toml, lesson {lesson.name}, {name}"
             if name not in known:
                 problems.append(
@@ -63,7 +64,7 @@ def unknown_names(manifest: Manifest) -> list[str]:
             misconceptions = [misconception.name for misconception in known[name].misconceptions]
             problems += [
                 f"{place}: the slip {slip!r} is none of its misconceptions: {', '.join(misconceptions)}"
-                for slip in entry.slips
+                for slip in getattr(entry, "slips", {})
                 if slip not in misconceptions
             ]
             forbidden = entry.may_not_call if isinstance(entry, Exercise) else []

@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import course_lib
 from autograder.errors import CourseError
-from autograder.manifest import HINTS, Exercise, Lesson, Prediction
+from autograder.manifest import HINTS, Exercise, HandIn, Lesson, Prediction
 from autograder.reference import marked_source
 from autograder.source import SourceCell, read_source
 from course_lib.checks import catalogue
@@ -55,7 +55,7 @@ def _cell(cell: SourceCell, lesson: Lesson, ordinal: int) -> NotebookNode:
             return _code(name, _predict(cell), solution=True)
         case "check":
             _refuse_body(cell)
-            entry = lesson.checked[name]
+            entry = lesson.checked.get(name) or next(one for one in lesson.hand_in if one.name == name)
             return _code(
                 f"check_{name}", _check(entry, lesson.seed), grade=True, locked=True, points=entry.points
             )
@@ -98,10 +98,15 @@ def _predict(cell: SourceCell) -> str:
     return "\n".join([*question, "### BEGIN SOLUTION", answer, "### END SOLUTION"])
 
 
-def _check(entry: Prediction | Exercise, seed: int) -> str:
-    grading = {"points": entry.points, "seed": seed} | ({"costs": entry.slips} if entry.slips else {})
-    forbidden = entry.may_not_call if isinstance(entry, Exercise) else []
-    options = {"may_not_call": forbidden} if forbidden else {}
+def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:
+    grading: dict[str, object] = {"points": entry.points, "seed": seed}
+    options: dict[str, object] = {}
+    if isinstance(entry, HandIn):
+        options |= {"levels": entry.levels} if entry.levels else {}
+    elif entry.slips:
+        grading["costs"] = entry.slips
+    if isinstance(entry, Exercise) and entry.may_not_call:
+        options["may_not_call"] = entry.may_not_call
     return "\n".join(
         [
             "### BEGIN HIDDEN TESTS",

@@ -101,10 +101,11 @@ def _against_manifest(shown: str, cells: list[SourceCell], lesson: Lesson) -> li
     """Compare which cells there are with which the manifest wants."""
     exercises = {entry.name for entry in lesson.exercise}
     predictions = {entry.name for entry in lesson.prediction}
+    files = {entry.name for entry in lesson.hand_in}
     wanted = {
         "build": exercises,
         "predict": predictions,
-        "check": exercises | predictions,
+        "check": exercises | predictions | files,
         "hints": exercises,
         "explain": {entry.name for entry in lesson.explanation},
     }
@@ -127,7 +128,7 @@ def _against_manifest(shown: str, cells: list[SourceCell], lesson: Lesson) -> li
         if count > 1
     ]
     # A given cell is restored by its name as well, so it may not have that of another cell.
-    taken = exercises | predictions | wanted["explain"]
+    taken = exercises | predictions | files | wanted["explain"]
     problems += [
         f'{shown}, cell given="{name}": another cell has that name; give it one of its own'
         for role, name in found

@@ -9,7 +9,13 @@ class CheckError(AssertionError):
     """A check found something."""
 
 
-def check(name: str, names: Mapping[str, object], *, may_not_call: Sequence[str] = ()) -> None:
+def check(
+    name: str,
+    names: Mapping[str, object],
+    *,
+    may_not_call: Sequence[str] = (),
+    levels: Mapping[str, object] | None = None,
+) -> None:
     """Say who checks."""
     print(f"{name} is checked by the judge, outside of this notebook.")
 

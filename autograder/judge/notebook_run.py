@@ -31,6 +31,7 @@ from autograder.sandbox.limits import Limits
 from autograder.sandbox.nursery import Nursery
 from autograder.sandbox.provisioner import PROVISIONER, Launch
 from course_lib.checks.findings import Finding
+from course_lib.checks.hand_in import handed_in
 from course_lib.checks.wire import pack
 
 #: Where Python says that an object lies: another place in each run, so it is left out of what is kept.
@@ -67,6 +68,7 @@ def run(job: Job, lesson: LessonSide, nursery: Nursery) -> Result:
     result = asyncio.run(_Run(job, lesson, nursery).to_the_end())
     seen = {name for finding in result.findings.values() for name in finding["forbidden"]}
     result.suspicions = suspicions(job.cells, lesson.may_not_call, seen)
+    result.suspicions += [told for finding in result.findings.values() if (told := finding["look_at"])]
     result.mechanism = nursery.confinement.name
     result.seconds = time.monotonic() - start
     return result
@@ -213,7 +215,8 @@ class _Run:
             says = f"the kernel did not answer the judge: {channel.dead}"
             self._not_judged(index, "KernelDied", says)
             raise _EndedError(f"{cell.id}: {says}")
-        judged = judge(cell.source, names, self.lesson.trusted)
+        with handed_in(dict(self.job.files)):
+            judged = judge(cell.source, names, self.lesson.trusted)
         self.result.outputs[index] = judged.outputs
         for finding in judged.findings:
             self.result.findings[cell.id] = asdict(finding)

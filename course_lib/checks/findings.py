@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["right", "wrong", "unwritten", "forbidden", "out-of-time", "kernel-died", "missing"]
+Kind = Literal["right", "wrong", "unwritten", "forbidden", "out-of-time", "kernel-died", "missing", "error"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Finding:
     points: float | None = None
     """The points that are left, where the check was graded."""
     most: float | None = None
+    look_at: str = ""
+    """What a person should look at, in words, where there is such a thing."""
 
 
 _watchers: list[list[Finding]] = []

@@ -11,10 +11,18 @@ from course_lib.checks.difference import Difference
 from course_lib.checks.engine import Verdict, examine
 from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
 from course_lib.checks.findings import Finding, Kind, note
+from course_lib.checks.hand_in import HandIn, Levels, look
 from course_lib.checks.local_holder import LocalHolder
 from course_lib.checks.prediction import answers
 from course_lib.checks.reply import KERNEL_DIED, OUT_OF_TIME
-from course_lib.checks.wording import failure, not_there, success, wrong_prediction
+from course_lib.checks.wording import (
+    accepted,
+    failure,
+    not_handed_in,
+    not_there,
+    success,
+    wrong_prediction,
+)
 
 
 class CheckError(AssertionError):
@@ -46,16 +54,27 @@ def grading(*, points: float, seed: int, costs: Mapping[str, float] | None = Non
     _next_grading[:] = [Grading(points, seed, costs or {})]
 
 
-def check(name: str, names: Mapping[str, object], *, may_not_call: Sequence[str] = ()) -> float | None:
+def check(
+    name: str,
+    names: Mapping[str, object],
+    *,
+    may_not_call: Sequence[str] = (),
+    levels: Levels | None = None,
+) -> float | None:
     """Check what a student wrote for the exercise or prediction of this name.
 
     `names` is where to find it: in a notebook, `globals()`. Prints one line where it is right. Where it is
     not, raises one short AssertionError that says which mistake it is, and shows a picture of what came out
     beside what was expected. `may_not_call` names torch functions that would be the whole exercise. When
     graded, gives the points that a mistake leaves, if any.
+
+    For a file to hand in, `levels` says which score is worth how many points, and the file's folder is looked
+    at, not `names`.
     """
     graded = _next_grading.pop() if _next_grading else None
     entry = find(name)
+    if isinstance(entry, HandIn):
+        return _check_hand_in(entry, levels or {}, graded)
     if name not in names:
         note(Finding(name, "missing", points=0.0 if graded else None, most=graded.points if graded else None))
         others = [other for other in names if not other.startswith("_") and other not in catalogue()]
@@ -88,6 +107,19 @@ def _check_prediction(prediction: Prediction, holder: Holder, graded: Grading | 
         print(f"✓ {prediction.name}: right.")
         return None
     return _settle(wrong_prediction(prediction.name, wrong), points)
+
+
+def _check_hand_in(entry: HandIn, levels: Levels, graded: Grading | None) -> float | None:
+    found = look(entry, levels)
+    most = graded.points if graded else None
+    points = found.share * most if most is not None else None
+    kind: Kind = "right" if found.share == 1 else found.kind
+    says = () if kind == "right" else (found.says.rstrip("."),)
+    note(Finding(entry.name, kind, says=says, points=points, most=most, look_at=found.look_at))
+    if not found.share:
+        raise CheckError(not_handed_in(entry.name, found.says))
+    print(accepted(entry.name, found.says, whole=found.share == 1))
+    return None if found.share == 1 else points
 
 
 def _kind(verdict: Verdict) -> Kind:

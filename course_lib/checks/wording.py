@@ -64,6 +64,16 @@ def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
     return _lines(f"✗ {name}: {wrong}")
 
 
+def accepted(name: str, says: str, whole: bool) -> str:
+    """Say what a file that was handed in is worth."""
+    return _lines(f"{'✓' if whole else '◐'} {name}: {says}")
+
+
+def not_handed_in(name: str, says: str) -> str:
+    """Say what is missing, or wrong with a file."""
+    return _lines(f"✗ {name}: {says}")
+
+
 def _lines(first: str, *more: str) -> str:
     return "\n".join([*_wrapped([first], ""), *_wrapped(more, "  ")])
 

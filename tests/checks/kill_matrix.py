@@ -23,6 +23,7 @@ from tests.checks.variants import (
     positions,
     schedule,
     sublayers,
+    the_final_lab,
     the_transformer,
     training,
     translation_data,
@@ -43,6 +44,7 @@ VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
     **training.VARIANTS,
     **translation_data.VARIANTS,
     **decoding.VARIANTS,
+    **the_final_lab.VARIANTS,
 }
 
 

@@ -13,6 +13,7 @@ from tests.checks.unrelated import (
     positions,
     schedule,
     sublayers,
+    the_final_lab,
     the_transformer,
     training,
     translation_data,
@@ -31,4 +32,5 @@ UNRELATED: dict[str, tuple[Callable[..., Any], ...]] = {
     **training.UNRELATED,
     **translation_data.UNRELATED,
     **decoding.UNRELATED,
+    **the_final_lab.UNRELATED,
 }

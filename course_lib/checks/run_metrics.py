@@ -1,0 +1,109 @@
+"""Is a `metrics.jsonl` what a run writes? Rows well-formed, steps in order, the loss on the way down."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: Rows with a training loss that it takes to see whether it falls.
+LEAST_ROWS = 8
+
+
+class MetricsError(ValueError):
+    """A file is not what a run writes. The message says in which line, and what was expected."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a run said of itself."""
+
+    losses: Sequence[float]
+    last_step: int
+    test_bleu: float
+
+    @property
+    def in_words(self) -> str:
+        """Say it in a sentence."""
+        return (
+            f"{self.last_step:,} updates, a loss that falls from {self.losses[0]:.2f} to "
+            f"{self.losses[-1]:.2f}, and a test score of {self.test_bleu:.1f}"
+        )
+
+
+def read_metrics(content: bytes) -> Metrics:
+    """Read a run's metrics. Raises MetricsError where no finished run wrote them."""
+    rows = _rows(content)
+    step = 0
+    for number, row in enumerate(rows, start=1):
+        here = row.get("step")
+        if not isinstance(here, int) or isinstance(here, bool) or here < 0:
+            raise MetricsError(f'line {number}: expected a whole number called "step", found {_shown(here)}')
+        if here < step:
+            raise MetricsError(f"line {number}: expected steps that rise, and {here} follows {step}")
+        step = here
+        _check_numbers(number, row)
+    losses = [float(row["loss"]) for row in rows if "loss" in row]
+    if len(losses) < LEAST_ROWS:
+        raise MetricsError(
+            f"expected at least {LEAST_ROWS} rows with a loss, found {len(losses)}. Train longer, or have a "
+            "row written more often: training.log_every"
+        )
+    fifth = max(1, len(losses) // 5)
+    first, last = sum(losses[:fifth]) / fifth, sum(losses[-fifth:]) / fifth
+    if last >= first:
+        raise MetricsError(f"expected a loss that falls, and it goes from {first:.2f} to {last:.2f}")
+    scores = [row["test_bleu"] for row in rows if "test_bleu" in row]
+    if not scores:
+        raise MetricsError(
+            "expected a last row with the test score, and there is none: the run has not come to its end. "
+            "Start it again with the same command, and it goes on"
+        )
+    return Metrics(losses, step, float(scores[-1]))
+
+
+def final_bleu(content: bytes) -> float | None:
+    """Give a run's own test score, or None where its metrics cannot be read."""
+    try:
+        return read_metrics(content).test_bleu
+    except MetricsError:
+        return None
+
+
+def _rows(content: bytes) -> list[dict[str, Any]]:
+    try:
+        lines = content.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise MetricsError(f"expected UTF-8, and byte {error.start} is none") from None
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise MetricsError(f"line {number}: expected one JSON object, found {_shown(line)}") from None
+        if not isinstance(row, dict):
+            raise MetricsError(f"line {number}: expected one JSON object, found {_shown(row)}")
+        rows.append(row)
+    return rows
+
+
+def _check_numbers(number: int, row: dict[str, Any]) -> None:
+    """Refuse a number that cannot be: NaN, a negative loss, a share beyond one."""
+    most = {"loss": math.inf, "validation_loss": math.inf, "rate": math.inf, "tokens_per_second": math.inf}
+    most |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
+    for name, limit in most.items():
+        if name not in row:
+            continue
+        value = row[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= limit:
+            fits = "0 or more" if limit == math.inf else f"from 0 to {limit:.0f}"
+            raise MetricsError(f'line {number}: expected "{name}" to be {fits}, found {_shown(value)}')
+        if value == math.inf:
+            raise MetricsError(f'line {number}: "{name}" is infinite')
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,156 @@
+"""The fixtures of lesson 12: threads that are processes to torch.distributed, and what they tell."""
+
+import sys
+import threading
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from course_lib.checks.candidate import Candidate
+from course_lib.checks.fixtures.processes import WaitsForeverError, dealt, in_threads, together
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.reply import OUT_OF_TIME, Raised, Reply, Returned
+from course_lib.translation.distributed import global_token_mean, shard
+
+SUMS, COUNTS = (torch.tensor(6.0), torch.tensor(4.0)), (torch.tensor(3), torch.tensor(1))
+
+
+def asked(found: object, *arguments: Any, **settings: Any) -> Reply:
+    candidate = Candidate(LocalHolder(found))
+    return candidate.make(together(**settings)).call(candidate, *(arguments or (SUMS, COUNTS)))
+
+
+def told(found: object, **settings: Any) -> dict[str, Any]:
+    reply = asked(found, **settings)
+    assert isinstance(reply, Returned), reply
+    return dict(reply.value)
+
+
+def collectives(rank: int) -> dict[str, Any]:
+    mine = torch.tensor([float(rank + 1), 2.0])
+    total, mean, first, reduced = mine.clone(), mine.clone(), mine.clone(), mine.clone()
+    dist.all_reduce(total)
+    dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+    dist.broadcast(first, src=0)
+    dist.reduce(reduced, dst=1)
+    parts = [torch.empty(2) for _ in range(3)]
+    dist.all_gather(parts, mine)
+    flat = torch.empty(6)
+    dist.all_gather_into_tensor(flat, mine)
+    collected = [torch.empty(2) for _ in range(3)] if rank == 2 else None
+    dist.gather(mine, collected, dst=2)
+    names: list[Any] = [None] * 3
+    dist.all_gather_object(names, f"process {rank}")
+    dist.barrier()
+    return {
+        "place": (dist.get_rank(), dist.get_world_size()),
+        "numbers": [one.tolist() for one in (total, mean, first, reduced)],
+        "gathered": [torch.stack(parts).flatten().tolist(), flat.tolist()],
+        "collected": None if collected is None else torch.stack(collected).tolist(),
+        "names": names,
+    }
+
+
+def test_collectives_give_what_real_processes_would_get() -> None:
+    everything = [1.0, 2.0, 2.0, 2.0, 3.0, 2.0]
+    for rank, seen in enumerate(in_threads(3, collectives)):
+        own = [rank + 1.0, 2.0]
+        assert seen["place"] == (rank, 3)
+        assert seen["numbers"] == [[6.0, 6.0], [2.0, 2.0], [1.0, 2.0], [6.0, 6.0] if rank == 1 else own]
+        assert seen["gathered"] == [everything, everything]
+        assert seen["collected"] == ([[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]] if rank == 2 else None)
+        assert seen["names"] == ["process 0", "process 1", "process 2"]
+
+
+def test_nothing_is_left_behind() -> None:
+    hook, threads = sys.excepthook, threading.active_count()
+    for _ in range(3):
+        in_threads(2, lambda rank: dist.barrier())
+    assert not dist.is_initialized()
+    assert sys.excepthook is hook
+    assert threading.active_count() == threads
+
+
+def test_who_waits_for_ever_is_told_so() -> None:
+    def one_leaves(rank: int) -> None:
+        if rank == 0:
+            dist.all_reduce(torch.zeros(1))
+
+    with pytest.raises(
+        WaitsForeverError, match="process 0 waits for ever in all_reduce: process 1 has ended"
+    ):
+        in_threads(2, one_leaves)
+
+
+def test_who_does_something_else_is_told_so() -> None:
+    def at_odds(rank: int) -> None:
+        dist.barrier() if rank else dist.all_reduce(torch.zeros(1))
+
+    with pytest.raises(WaitsForeverError, match="process 0 calls all_reduce, process 1 calls barrier"):
+        in_threads(2, at_odds)
+
+
+def test_the_failure_of_one_is_what_is_raised_not_that_others_wait() -> None:
+    def fails(rank: int) -> None:
+        if rank == 1:
+            raise KeyError("loss")
+        dist.all_reduce(torch.zeros(1))
+
+    with pytest.raises(KeyError, match="loss"):
+        in_threads(2, fails)
+
+
+def test_a_group_that_is_open_already_is_named() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(RuntimeError, match="a process group is open"):
+            in_threads(2, lambda rank: rank)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.checks.fixtures.processes._SECONDS", 0.3)
+
+    def endless(loss_sum: torch.Tensor, token_count: torch.Tensor) -> None:
+        while dist.get_rank() == 0:
+            pass
+        dist.all_reduce(token_count)
+
+    reply = asked(endless)
+    assert isinstance(reply, Raised)
+    assert reply.kind == OUT_OF_TIME
+
+
+def test_what_the_reference_does_is_told() -> None:
+    assert told(global_token_mean, graph=True) == {
+        f"{what} process {rank}{more}": told_
+        for rank in (0, 1)
+        for what, more, told_ in (
+            ("what", " hands back", torch.tensor(2.5)),
+            ("what becomes of the arguments in", "", "nothing"),
+            ("the graph behind what", " hands back", "none"),
+        )
+    }
+
+
+def test_what_an_answer_leaves_behind_is_told() -> None:
+    def careless(loss_sum: torch.Tensor, token_count: torch.Tensor) -> torch.Tensor:
+        token_count += 1
+        return loss_sum / token_count
+
+    seen = told(careless, graph=True)
+    assert seen["what becomes of the arguments in process 1"] == "they are changed"
+    assert seen["the graph behind what process 1 hands back"] == "there"
+
+
+@pytest.mark.parametrize(("batches", "changed"), [((1, 2, 3), "nothing"), ((), "nothing")])
+def test_shards_are_told_process_by_process(batches: tuple[int, ...], changed: str) -> None:
+    candidate = Candidate(LocalHolder(shard))
+    reply = candidate.make(dealt(2)).call(candidate, batches)
+    assert isinstance(reply, Returned)
+    assert reply.value["what process 0 of 2 gets"] == batches[::2]
+    assert reply.value["how many batches process 1 of 2 gets"] == len(batches[1::2])
+    assert reply.value["what becomes of the batches"] == changed
