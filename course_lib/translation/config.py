@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -72,7 +72,8 @@ class DataConfig(Section):
     tokens: Literal["joint-bpe", "separate-bpe", "words"] = Field(
         default="joint-bpe",
         description="joint-bpe: subwords of one vocabulary for both languages, as in the paper. "
-        "separate-bpe: a vocabulary for each. words: whole words by spaCy's tokenizers, as early translators had them.",
+        "separate-bpe: a vocabulary for each. words: whole words by spaCy's tokenizers, as early "
+        "translators had them.",
     )
     min_count: int = Field(
         default=2, ge=1, description="With tokens: words, rarer ones in the training split become unknown."
@@ -209,6 +210,26 @@ class EvaluationConfig(Section):
         description="The weights that the test split is translated with at the end.",
         json_schema_extra=MAY_CHANGE,
     )
+    beam: int = Field(
+        default=5,
+        ge=1,
+        description="Beginnings that the search keeps when the test split is translated; 1 is greedy. Scores "
+        "on the way are of greedy translations.",
+        json_schema_extra=MAY_CHANGE,
+    )
+    alpha: float | Literal["auto"] = Field(
+        default="auto",
+        description="Exponent of the length penalty, 0 or more. auto: the best on the validation split.",
+        json_schema_extra=MAY_CHANGE,
+    )
+
+    @field_validator("alpha", mode="plain")
+    @classmethod
+    def _auto_or_number(cls, value: object) -> object:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value == "auto" or (number and 0 <= value < float("inf")):
+            return value
+        raise ValueError(f"expected auto or a number that is 0 or more, came {yaml_value(value)}")
 
 
 class CheckpointConfig(Section):

@@ -4,15 +4,21 @@ Both are shared out over the processes, and every sentence is looked at once, wh
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from course_lib.transformer import LabelSmoothingLoss, Transformer, evaluating, greedy_decode, padding_mask
+from course_lib.transformer import LabelSmoothingLoss, evaluating
 from course_lib.translation.batches import IdPair, collate, token_batches
 from course_lib.translation.config import RunConfig
+from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings
+from course_lib.translation.decoding.tuning import Candidate, Tuned, tune_alpha
 from course_lib.translation.distributed import Place, gather, global_token_mean, shard
-from course_lib.translation.model import LossSum, Precision, arithmetic
+from course_lib.translation.model import LossSum, Precision
 from course_lib.translation.vocabularies import Vocabularies
+
+#: Fast and nearly as good: what the epochs of a run are compared by.
+GREEDY = SearchSettings()
 
 
 class Evaluator:
@@ -22,56 +28,76 @@ class Evaluator:
         self, config: RunConfig, vocabularies: Vocabularies, place: Place, device: torch.device
     ) -> None:
         self._vocabularies = vocabularies
-        self._tokens_per_batch = config.evaluation.tokens_per_batch
+        self._config = config.evaluation
         self._max_length = config.data.max_length
         self._precision: Precision = config.training.precision
         self._place = place
         self._device = device
+        self._decoder = BatchDecoder(
+            vocabularies, device, self._max_length, self._config.tokens_per_batch, self._precision
+        )
 
-    def loss(self, model: Transformer, pairs: Sequence[IdPair]) -> float:
+    def loss(self, model: Any, pairs: Sequence[IdPair]) -> float:
         """Give the cross-entropy in nats a token, without label smoothing, over all pairs.
 
         `pairs` holds the ids of sources and targets, without start and end; every process has all of them.
         """
-        no_smoothing = LabelSmoothingLoss(
-            len(self._vocabularies.target), self._vocabularies.pad_id, smoothing=0.0
-        )
+        ids = self._vocabularies
+        no_smoothing = LabelSmoothingLoss(len(ids.target), ids.pad_id, smoothing=0.0)
         loss_sum = LossSum(model, no_smoothing, self._precision)
         total = torch.zeros((), dtype=torch.float64, device=self._device)
         count = torch.zeros((), dtype=torch.int64, device=self._device)
+        lengths = [min(max(len(source), len(target)) + 2, self._max_length) for source, target in pairs]
+        batches = token_batches(lengths, self._config.tokens_per_batch)
         with evaluating(model):
-            for batch in self._my_batches([max(len(source), len(target)) for source, target in pairs]):
-                source, target = self._collate([pairs[index] for index in batch])
+            for batch in shard(batches, self._place.rank, self._place.world_size):
+                source, target = collate(
+                    [pairs[index] for index in batch], ids.pad_id, ids.start_id, ids.end_id, self._max_length
+                )
+                source, target = source.to(self._device), target.to(self._device)
                 total += loss_sum(source, target)
-                count += (target[:, 1:] != self._vocabularies.pad_id).sum()
+                count += (target[:, 1:] != ids.pad_id).sum()
         return global_token_mean(total, count).item()
 
-    def translate(self, model: Transformer, sentences: Sequence[Sequence[int]]) -> list[str]:
-        """Translate sentences, given as ids, greedily. Every process gets all translations, in order."""
-        written: list[tuple[int, str]] = []
-        for batch in self._my_batches([len(sentence) for sentence in sentences]):
-            source, _ = self._collate([(sentences[index], []) for index in batch])
-            # A translation is seldom a fifth longer than its source; short ones need some air.
-            max_length = int(1.2 * source.shape[1]) + 10
-            with arithmetic(self._precision, self._device):
-                target = greedy_decode(
-                    model,
-                    source,
-                    padding_mask(source, self._vocabularies.pad_id),
-                    max_length,
-                    self._vocabularies.start_id,
-                    self._vocabularies.end_id,
-                )
-            written += zip(batch, self._vocabularies.target.decode(target.tolist()), strict=True)
-        return [text for _, text in sorted(gather(self._place, written))]
+    def translate(
+        self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings = GREEDY
+    ) -> list[str]:
+        """Translate sentences, given as ids. Every process gets all translations, in order."""
+        return [
+            candidates[0].text if candidates else "" for candidates in self._find(model, sentences, settings)
+        ]
 
-    def _my_batches(self, lengths: Sequence[int]) -> Sequence[list[int]]:
-        with_ends = [min(length + 2, self._max_length) for length in lengths]
-        return shard(
-            token_batches(with_ends, self._tokens_per_batch), self._place.rank, self._place.world_size
-        )
+    def tune(self, model: Any, sentences: Sequence[Sequence[int]], references: Sequence[str]) -> Tuned:
+        """Choose the length penalty for the config's beam by BLEU on these sentences."""
+        beam = self._config.beam
+        found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
+        return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
 
-    def _collate(self, pairs: Sequence[IdPair]) -> tuple[torch.Tensor, torch.Tensor]:
-        ids = self._vocabularies
-        source, target = collate(pairs, ids.pad_id, ids.start_id, ids.end_id, self._max_length)
-        return source.to(self._device), target.to(self._device)
+    def settings(
+        self, model: Any, sentences: Sequence[Sequence[int]], references: Sequence[str]
+    ) -> SearchSettings:
+        """Give the config's way to search; where its length penalty is left open, the best for these."""
+        alpha = self._config.alpha
+        if self._config.beam == 1:
+            # With one translation there is nothing to choose from.
+            return SearchSettings()
+        if alpha == "auto":
+            alpha = self.tune(model, sentences, references).alpha
+        return SearchSettings(self._config.beam, alpha)
+
+    def _find(
+        self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings
+    ) -> list[list[Candidate]]:
+        batches = self._decoder.batches(sentences, settings.beam)
+        mine: list[tuple[int, list[Hypothesis]]] = []
+        for batch in shard(batches, self._place.rank, self._place.world_size):
+            some = self._decoder.decode(model, [sentences[index] for index in batch], settings)
+            mine += zip(batch, some, strict=True)
+        found: list[list[Candidate]] = [[] for _ in sentences]
+        for index, hypotheses in gather(self._place, mine):
+            texts = self._vocabularies.target.decode([each.ids for each in hypotheses])
+            found[index] = [
+                Candidate(text, len(each.ids), each.log_probability)
+                for text, each in zip(texts, hypotheses, strict=True)
+            ]
+        return found

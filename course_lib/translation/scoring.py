@@ -14,8 +14,11 @@ class Score:
     signature: str
 
 
-def score(translations: Sequence[str], references: Sequence[str]) -> Score:
-    """Score plain, cased translations against one reference each (Post 2018, arXiv 1804.08771)."""
-    metric = BLEU()
+def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
+    """Score plain translations against one reference each (Post 2018, arXiv 1804.08771).
+
+    Case counts. With `lowercase` it doesn't, as in some published scores; the signature then says so.
+    """
+    metric = BLEU(lowercase=lowercase)
     bleu = metric.corpus_score(list(translations), [list(references)]).score
     return Score(float(bleu), str(metric.get_signature()))

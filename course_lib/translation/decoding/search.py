@@ -1,4 +1,4 @@
-"""Beam search over a batch, one step of a decoder after the other: finds what `course_lib.transformer.beam_search` finds.
+"""Beam search over a batch, step by step: it finds what `course_lib.transformer.beam_search` finds.
 
 The reference stops when every beam of every sentence has ended. Here each sentence has its own greatest
 length, leaves the batch once nothing can change about it, and is not held up by the others.

@@ -2,7 +2,6 @@
 
 from typing import Any, Protocol, TypeGuard
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 

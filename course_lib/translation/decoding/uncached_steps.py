@@ -1,4 +1,4 @@
-"""Steps of any decoder: the whole beginning is computed anew for each token, as the reference's search does."""
+"""Steps of any decoder: for each token the whole beginning is computed anew, as the reference does."""
 
 from typing import Any
 
