@@ -17,7 +17,8 @@ SECONDS_TO_ANSWER = 30
 ATTEMPTS = 4
 #: Seconds, times the attempts in vain, before the next one.
 PAUSE = 0.5
-PIECE = 2**20
+#: Bytes taken at a time. Where the connection breaks, those that have come of a piece are lost.
+PIECE = 2**14
 
 
 def has_checksum(path: Path, checksum: str) -> bool:

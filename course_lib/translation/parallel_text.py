@@ -46,7 +46,7 @@ def read_parallel_text(german: Path, english: Path) -> ParallelText:
 
 
 def side_by_side(german: list[str], english: list[str], origin: str) -> ParallelText:
-    """Pair sentences; the origin is for messages. Raises BadInputError where they are not as many, or none."""
+    """Pair sentences. Raises BadInputError, naming their origin, where they are not as many, or none."""
     if len(german) != len(english) or not german:
         raise BadInputError(
             f"{origin}: expected as many sentences in German as in English, came {len(german)} and "

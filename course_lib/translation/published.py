@@ -41,8 +41,9 @@ class PublishedCorpus:
     def load(self, mirror: Path | None = None, url: str | None = None, cache: Path | None = None) -> Corpus:
         """Read the corpus from a mirror folder where one is named, else download it once and keep it.
 
-        `cache` is where it is kept, if not in the user's cache folder, and `url` is the folder to download from, if not each file's home. Raises BadInputError where a file is
-        missing, cannot be downloaded or is not the published one.
+        `cache` is where it is kept, if not in the user's cache folder, and `url` the folder to download from,
+        if not each file's home. Raises BadInputError where a file is missing, cannot be downloaded or is not
+        the published one.
         """
         if mirror is not None:
             return self.read(self._find(mirror))

@@ -1,0 +1,172 @@
+"""A download is the published file or is not kept, and goes on where it broke off."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from real_processes import in_processes
+from web_server import Answer, send, send_whole, serving
+
+from course_lib.translation import downloads
+from course_lib.translation.distributed import Place
+from course_lib.translation.downloads import ATTEMPTS, PIECE, download
+from course_lib.translation.errors import BadInputError
+
+CONTENT = bytes(index * index % 251 for index in range(100_000))
+CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], str]]:
+    """Start a web server that answers as told, and give its address."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(downloads, "PAUSE", 0.01)
+    with ExitStack() as servers:
+        yield lambda answer: servers.enter_context(serving(answer))
+
+
+def refusal(url: str, path: Path) -> str:
+    with pytest.raises(BadInputError) as refused:
+        download(url, path, CHECKSUM)
+    message = str(refused.value)
+    assert "\n" not in message
+    return message
+
+
+def kept(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock"))
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "md5"])
+def test_a_file_comes_and_is_not_asked_for_again(
+    tmp_path: Path, server: Callable[[Answer], str], algorithm: str
+) -> None:
+    asked = []
+    url = server(lambda handler, name: (asked.append(name), send(handler, CONTENT))[1]) + "a.gz"
+    checksum = f"{algorithm}:{hashlib.new(algorithm, CONTENT).hexdigest()}"
+    path = tmp_path / "new" / "a.gz"
+    for _ in range(2):
+        assert download(url, path, checksum) == path
+        assert path.read_bytes() == CONTENT
+    assert asked == ["a.gz"]
+    assert kept(path.parent) == ["a.gz"]
+
+
+def test_a_kept_file_that_has_changed_is_fetched_anew(
+    tmp_path: Path, server: Callable[[Answer], str]
+) -> None:
+    (tmp_path / "a").write_bytes(CONTENT[:-1] + b"?")
+    download(server(lambda handler, name: send(handler, CONTENT)) + "a", tmp_path / "a", CHECKSUM)
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_one_that_breaks_off_is_resumed_at_once(tmp_path: Path, server: Callable[[Answer], str]) -> None:
+    ranges = []
+
+    def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
+        ranges.append(handler.headers.get("Range"))
+        # More interruptions than attempts in vain are allowed: each brought something.
+        send(handler, CONTENT, most=PIECE)
+
+    download(server(answer) + "a", tmp_path / "a", CHECKSUM)
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    assert ranges == [None, *(f"bytes={first}-" for first in range(PIECE, len(CONTENT), PIECE))]
+    assert len(ranges) > ATTEMPTS + 1
+
+
+def test_what_an_ended_process_had_fetched_is_not_fetched_again(
+    tmp_path: Path, server: Callable[[Answer], str]
+) -> None:
+    ranges = []
+
+    def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
+        ranges.append(handler.headers.get("Range"))
+        send(handler, CONTENT)
+
+    (tmp_path / "a.part").write_bytes(CONTENT[:70_000])
+    download(server(answer) + "a", tmp_path / "a", CHECKSUM)
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    assert ranges == ["bytes=70000-"]
+    assert kept(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("part", [CONTENT, CONTENT + b"more", b"of another file"])
+def test_a_part_that_does_not_fit_is_started_over(
+    tmp_path: Path, server: Callable[[Answer], str], part: bytes
+) -> None:
+    (tmp_path / "a.part").write_bytes(part)
+    download(server(lambda handler, name: send(handler, CONTENT)) + "a", tmp_path / "a", CHECKSUM)
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_a_server_that_knows_no_ranges_sends_all(tmp_path: Path, server: Callable[[Answer], str]) -> None:
+    (tmp_path / "a.part").write_bytes(CONTENT[:70_000])
+    download(server(lambda handler, name: send_whole(handler, CONTENT)) + "a", tmp_path / "a", CHECKSUM)
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_another_file_is_refused_and_not_kept(tmp_path: Path, server: Callable[[Answer], str]) -> None:
+    url = server(lambda handler, name: send(handler, b"something else")) + "a"
+    assert refusal(url, tmp_path / "a").startswith(f"{url}: what came is not the published file")
+    assert kept(tmp_path) == []
+
+
+def test_a_file_cut_short_on_the_server_is_refused(tmp_path: Path, server: Callable[[Answer], str]) -> None:
+    url = server(lambda handler, name: send(handler, CONTENT[:60_000])) + "a"
+    assert "what came is not the published file" in refusal(url, tmp_path / "a")
+    assert kept(tmp_path) == []
+
+
+@pytest.mark.parametrize("status", [404, 403, 503])
+def test_a_server_that_refuses_is_quoted(
+    tmp_path: Path, server: Callable[[Answer], str], status: int
+) -> None:
+    asked = []
+    url = server(lambda handler, name: (asked.append(name), handler.send_error(status))[1]) + "a"
+    assert f"{url}: cannot be downloaded (the server answers {status} " in refusal(url, tmp_path / "a")
+    assert len(asked) == 1
+    assert kept(tmp_path) == []
+
+
+def test_one_that_breaks_off_for_good_is_given_up_and_what_came_is_kept(
+    tmp_path: Path, server: Callable[[Answer], str]
+) -> None:
+    up = [PIECE]
+    url = server(lambda handler, name: send(handler, CONTENT, most=up.pop() if up else 0)) + "a"
+    message = refusal(url, tmp_path / "a")
+    assert "the connection broke off; what came is kept, and the next start goes on from there" in message
+    assert (tmp_path / "a.part").read_bytes() == CONTENT[:PIECE]
+
+
+def test_no_connection_is_said(tmp_path: Path, server: Callable[[Answer], str]) -> None:
+    # Port 1 of this machine: nobody listens there.
+    url = server(lambda handler, name: None).rpartition(":")[0] + ":1/raw/a"
+    assert refusal(url, tmp_path / "a") == f"{url}: cannot be downloaded (no connection)"
+    assert kept(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, server: Callable[[Answer], str]) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    assert "downloads cannot be kept there" in refusal("http://127.0.0.1/a", tmp_path / "file" / "a")
+
+
+def _download(place: Place, url: str, path: Path) -> bytes:
+    return download(url, path, CHECKSUM).read_bytes()
+
+
+def test_processes_that_want_the_same_file_fetch_it_once(
+    tmp_path: Path, server: Callable[[Answer], str]
+) -> None:
+    asked = []
+
+    def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
+        asked.append(name)
+        time.sleep(0.3)  # Long enough for the other process to come.
+        send(handler, CONTENT)
+
+    assert in_processes(2, _download, server(answer) + "a", tmp_path / "a") == [CONTENT, CONTENT]
+    assert asked == ["a"]

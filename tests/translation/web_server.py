@@ -1,0 +1,51 @@
+"""A web server on this machine, for the tests of downloads: it answers as it is told."""
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+#: Answers one request, given the name of the file.
+Answer = Callable[[BaseHTTPRequestHandler, str], None]
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[str]:
+    """Serve on a free port, and give the address of the folder with the files."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self, self.path.rpartition("/")[2])
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/raw/"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def send(handler: BaseHTTPRequestHandler, content: bytes, most: int | None = None) -> None:
+    """Send a file, or the rest of it that is asked for; break off after `most` bytes of it, where given."""
+    asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
+    first = int(asked[1]) if asked else 0
+    if asked and first >= len(content):
+        handler.send_error(416)
+        return
+    handler.send_response(206 if asked else 200)
+    if asked:
+        handler.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
+    handler.send_header("Content-Length", str(len(content) - first))
+    handler.end_headers()
+    handler.wfile.write(content[first:][:most])
+
+
+def send_whole(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+    """Send a file from its start, whatever part of it is asked for."""
+    del handler.headers["Range"]
+    send(handler, content)
