@@ -67,9 +67,10 @@ class Evaluator:
             candidates[0].text if candidates else "" for candidates in self._find(model, sentences, settings)
         ]
 
-    def tune(self, model: Any, sentences: Sequence[Sequence[int]], references: Sequence[str]) -> Tuned:
-        """Choose the length penalty for the config's beam by BLEU on these sentences."""
-        beam = self._config.beam
+    def tune(
+        self, model: Any, sentences: Sequence[Sequence[int]], references: Sequence[str], beam: int
+    ) -> Tuned:
+        """Choose the length penalty for a beam by BLEU on these sentences."""
         found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
         return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
 
@@ -82,7 +83,7 @@ class Evaluator:
             # With one translation there is nothing to choose from.
             return SearchSettings()
         if alpha == "auto":
-            alpha = self.tune(model, sentences, references).alpha
+            alpha = self.tune(model, sentences, references, self._config.beam).alpha
         return SearchSettings(self._config.beam, alpha)
 
     def _find(

@@ -3,11 +3,27 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from course_lib.translation.config import RunConfig, load_config
+from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings
+from course_lib.translation.decoding.attention_maps import attention_maps
+from course_lib.translation.decoding.kept_settings import read_search
+from course_lib.translation.errors import BadInputError
+from course_lib.translation.model import build_transformer
+from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.subwords import END, PAD, START, UNKNOWN
+from course_lib.translation.trained import Use, load_trained, trained_path
+from course_lib.translation.vocabularies import Vocabularies, Vocabulary, load_vocabularies
+
+#: Section 6.1 of the paper, "chosen after experimentation"; for models that were not tuned.
+PAPERS_ALPHA = 0.6
+
+USES: tuple[Use, ...] = ("last", "best", "averaged")
 
 
 @dataclass(frozen=True)
@@ -35,14 +51,36 @@ class AttentionMaps:
     target_tokens: list[str]
     """The T tokens that the decoder reads, the start included."""
     predicted_tokens: list[str]
-    """The T tokens that are to follow: at row i the decoder reads target token i to write predicted token i."""
+    """The T tokens that follow: at row i the decoder has read target token i to write predicted token i."""
     encoder_self: Float[Tensor, "N H S S"]
     decoder_self: Float[Tensor, "N H T T"]
     cross: Float[Tensor, "N H T S"]
 
 
 class Translator:
-    """A model with its vocabulary, ready to translate. `load_translator` makes one of a run."""
+    """A model with its vocabularies, ready to translate. `load_translator` makes one of a run."""
+
+    def __init__(
+        self,
+        model: Any,
+        config: RunConfig,
+        vocabularies: Vocabularies,
+        settings: SearchSettings,
+        device: torch.device,
+    ) -> None:
+        self.model = model
+        self.config = config
+        self.vocabularies = vocabularies
+        self.settings = settings
+        """How to search where nothing else is asked for."""
+        self.device = device
+        self._decoder = BatchDecoder(
+            vocabularies,
+            device,
+            config.data.max_length,
+            config.evaluation.tokens_per_batch,
+            config.training.precision,
+        )
 
     @overload
     def translate(
@@ -64,22 +102,139 @@ class Translator:
     ) -> list[str] | list[list[Translation]]:
         """Translate German sentences: a text for each, in their order, or with `n_best` the best few.
 
-        `beam` and `alpha`, where they are not given, are those of the run; a beam of 1 is greedy decoding.
+        `beam` and `alpha`, where they are not given, are those of the run; a beam of 1 is greedy decoding. An
+        empty sentence has an empty translation. Raises ValueError for a beam, alpha or n_best that cannot be.
         """
-        raise NotImplementedError
+        if beam is None:
+            beam = max(self.settings.beam, n_best or 1)
+        alpha = self.settings.alpha if alpha is None else alpha
+        settings = SearchSettings(beam, alpha, 1 if n_best is None else n_best)
+        found = self._decoder.decode_all(self.model, self._ids(sentences), settings)
+        if n_best is None:
+            # A model whose numbers are no numbers may find nothing at all.
+            best = [hypotheses[0].ids if hypotheses else [] for hypotheses in found]
+            return self.vocabularies.target.decode(best)
+        return [[self._translation(each) for each in hypotheses] for hypotheses in found]
 
     def attention(self, german: str, english: str | None = None) -> AttentionMaps:
         """Show who looks at whom while this sentence is translated; into `english`, where it is given."""
-        raise NotImplementedError
+        ids = self.vocabularies
+        (source,) = self._ids([german])
+        if english is None:
+            ((best, *_),) = self._decoder.decode_all(self.model, [source], self.settings)
+            target = best.ids if best.ids[-1:] != [ids.end_id] else best.ids[:-1]
+        else:
+            (target,) = ids.target.encode([english])
+        longest = self.config.data.max_length - 2
+        source = [ids.start_id, *source[:longest], ids.end_id]
+        written = [ids.start_id, *target]
+        encoder_self, decoder_self, cross = attention_maps(
+            self.model,
+            torch.tensor([source], device=self.device),
+            torch.tensor([written], device=self.device),
+        )
+        return AttentionMaps(
+            source_tokens=token_texts(ids.source, source),
+            target_tokens=token_texts(ids.target, written),
+            predicted_tokens=token_texts(ids.target, [*target, ids.end_id]),
+            encoder_self=encoder_self,
+            decoder_self=decoder_self,
+            cross=cross,
+        )
+
+    def too_long(self, sentences: Sequence[str]) -> dict[int, int]:
+        """Say which sentences are longer than the model has ever read, and how many tokens they have.
+
+        Of these, the first `config.data.max_length` tokens are translated, start and end counted.
+        """
+        lengths = [len(ids) + 2 for ids in self._ids(sentences)]
+        return {place: length for place, length in enumerate(lengths) if length > self.config.data.max_length}
+
+    def _ids(self, sentences: Sequence[str]) -> list[list[int]]:
+        # What is nothing but spaces has no words to translate, whatever tokens it has.
+        return [
+            ids if sentence.strip() else []
+            for sentence, ids in zip(sentences, self.vocabularies.source.encode(sentences), strict=True)
+        ]
+
+    def _translation(self, found: Hypothesis) -> Translation:
+        target = self.vocabularies.target
+        (text,) = target.decode([found.ids])
+        return Translation(text, found.score, found.log_probability, token_texts(target, found.ids))
+
+
+def token_texts(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
+    """Write each token by itself, for people to read."""
+    special = {
+        vocabulary.pad_id: PAD,
+        vocabulary.start_id: START,
+        vocabulary.end_id: END,
+        vocabulary.unknown_id: UNKNOWN,
+    }
+    texts = vocabulary.decode([[number] for number in ids])
+    return [special.get(number, text) for number, text in zip(ids, texts, strict=True)]
 
 
 def load_translator(
-    run_folder: str | Path,
-    checkpoint: str = "last",
-    device: str | torch.device = "cpu",
+    run_folder: str | Path, checkpoint: str | None = None, device: str | torch.device = "cpu"
 ) -> Translator:
-    """Read a translator from the folder of a run.
+    """Read a translator from the folder of a run, which may still be going on.
 
-    `checkpoint` is last, best, averaged or a file's path. Raises BadInputError where there is none.
+    `checkpoint` is last, best, averaged or a model's path; without it, what the run's config says, or the
+    last where the run has not come to that yet. `device` is cpu, cuda or auto. Raises BadInputError where the
+    run, the model or the device is not there.
     """
-    raise NotImplementedError
+    folder = RunFolder(Path(run_folder))
+    trained = load_trained(_model_path(folder, checkpoint))
+    vocabularies = load_vocabularies(folder.vocabulary)
+    if vocabularies.fingerprint != trained.vocabulary:
+        raise BadInputError(
+            f"{folder.vocabulary}: expected the vocabulary that the model was trained with, came another one"
+        )
+    config, place = trained.config, _device(device)
+    model = build_transformer(config.model, len(vocabularies.source), len(vocabularies.target))
+    if config.training.precision == "float64":
+        model.double()
+    try:
+        model.load_state_dict(trained.weights)
+    except RuntimeError:
+        raise BadInputError(
+            f"{folder.path}: expected weights by the names of the reference's Transformer, came others"
+        ) from None
+    alpha = PAPERS_ALPHA if config.evaluation.alpha == "auto" else config.evaluation.alpha
+    settings = read_search(folder.search) or SearchSettings(config.evaluation.beam, alpha)
+    return Translator(model.to(place), config, vocabularies, settings, place)
+
+
+def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:
+    there = [use for use in USES if trained_path(folder.path, use).is_file()]
+    if checkpoint is None:
+        if not folder.path.is_dir():
+            raise BadInputError(f"{folder.path}: expected the folder of a run, but there is none")
+        if not there:
+            raise BadInputError(
+                f"{folder.path}: expected the folder of a run with a trained model, came one without; "
+                "its first epoch has to end before it can translate"
+            )
+        chosen = load_config(str(folder.config)).evaluation.use
+        return trained_path(folder.path, chosen if chosen in there else there[0])
+    for use in USES:
+        if checkpoint == use:
+            if use not in there:
+                raise BadInputError(
+                    f"{folder.path}: the run has no {use} model; it has {', '.join(there) or 'none yet'}"
+                )
+            return trained_path(folder.path, use)
+    return Path(checkpoint)
+
+
+def _device(name: str | torch.device) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise BadInputError(f"device: expected cpu, cuda or auto, came {name}") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise BadInputError("device: cuda was asked for, but there is no GPU here; give cpu or auto")
+    return device

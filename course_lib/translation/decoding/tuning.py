@@ -33,7 +33,7 @@ def tune_alpha(found: Sequence[Sequence[Candidate]], references: Sequence[str]) 
     """Choose the exponent of the length penalty by BLEU; of equal ones the smallest.
 
     `found` holds, for each sentence, all that a search of full beam ends on. The penalty only chooses among
-    these at the end, and the search itself doesn't know it: so one search tells what each exponent would give.
+    these at the end, and the search itself doesn't know it: so one search tells what each would give.
     """
     bleu: dict[float, float] = {}
     scored: dict[tuple[str, ...], float] = {}

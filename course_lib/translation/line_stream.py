@@ -1,0 +1,40 @@
+"""Lines from a file, a pipe or a keyboard, as many at a time as have come."""
+
+import os
+from collections.abc import Iterator
+
+from course_lib.translation.errors import BadInputError
+
+#: The most bytes to take at once. A file gives as many; a pipe what is in it, and a keyboard a line.
+BYTES = 1 << 20
+
+
+def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
+    """Read lines in UTF-8 to the end, in lists of those that have come together.
+
+    Whoever reads waits for the first line only, never for a full list: so someone at a keyboard is answered
+    line by line, and a slow reader of a fast pipe gets many lines at once. Only a line feed ends a line, and
+    the spaces around it are left out. Raises BadInputError, naming the line, for bytes that aren't UTF-8, once
+    the lines before have been taken.
+    """
+    number, rest = 1, b""
+    while True:
+        content = os.read(descriptor, BYTES)
+        *whole, rest = (rest + content).split(b"\n")
+        if not content and rest:
+            whole, rest = [*whole, rest], b""
+        lines: list[str] = []
+        for line in whole:
+            try:
+                # Some editors mark the beginning of a file.
+                lines.append(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
+            except UnicodeDecodeError:
+                yield lines
+                raise BadInputError(
+                    f"{origin}, line {number}: expected text in UTF-8, came other bytes"
+                ) from None
+            number += 1
+        if lines:
+            yield lines
+        if not content:
+            return
