@@ -61,10 +61,9 @@ def prepare(config: DataConfig, folder: Path, vocabulary: Path, learn: bool) -> 
     vocabulary can't be read or nothing can be written.
     """
     key = _key(config)
-    if not learn or vocabulary.is_file():
-        contents = _whole(folder)
-        if contents and contents["key"] == key and contents["vocabulary"] == _digest(vocabulary):
-            return open_prepared(folder, vocabulary)
+    contents = _whole(folder, vocabulary)
+    if contents and contents["key"] == key and (contents["learnt"] or not learn):
+        return _opened(folder, vocabulary, contents)
     corpus = load_corpus(config)
     train, empty = _without_empty(corpus.train)
     try:
@@ -78,7 +77,7 @@ def prepare(config: DataConfig, folder: Path, vocabulary: Path, learn: bool) -> 
         writer.train(train)
         writer.scored("validation", corpus.validation)
         writer.scored("test", corpus.test)
-        writer.finish(key, _digest(vocabulary))
+        writer.finish({"key": key, "vocabulary": _digest(vocabulary), "learnt": learn})
     except OSError as error:
         raise BadInputError(f"{folder}: the run cannot be kept there ({error.strerror})") from None
     return open_prepared(folder, vocabulary)
@@ -86,13 +85,16 @@ def prepare(config: DataConfig, folder: Path, vocabulary: Path, learn: bool) -> 
 
 def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
     """Open what `prepare` has made. Raises BadInputError where that isn't there, or damaged."""
-    contents = _whole(folder)
-    if contents is None or contents["vocabulary"] != _digest(vocabulary):
+    contents = _whole(folder, vocabulary)
+    if contents is None:
         raise BadInputError(
             f"{folder}: expected the data that the first process has prepared, but it is not there or not "
             "whole; do all machines see the same run_folder?"
         )
+    return _opened(folder, vocabulary, contents)
 
+
+def _opened(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> PreparedData:
     def pairs(name: str) -> TokenPairs:
         return TokenPairs.mapped(folder / f"{name}.ids", folder / f"{name}.offsets", contents["dtype"])
 
@@ -141,15 +143,14 @@ class _Writer:
             many = f"{_of(self._long, len(text))} {name} pairs longer than {self._config.max_length} tokens"
             self.notes.append(f"cut {many}; none is left out")
 
-    def finish(self, key: str, vocabulary: str) -> None:
-        """Say that all is there. Only now can it be opened."""
+    def finish(self, facts: dict[str, Any]) -> None:
+        """Say that all is there, and of what it was made. Only now can it be opened."""
         names = ("train.ids", "train.offsets")
         names += tuple(
             f"{split}.{kind}" for split in ("validation", "test") for kind in ("ids", "offsets", "json")
         )
         contents = {
-            "key": key,
-            "vocabulary": vocabulary,
+            **facts,
             "dtype": self._dtype,
             "notes": self.notes,
             "files": {name: _digest(self._folder / name) for name in names},
@@ -194,11 +195,13 @@ def _key(config: DataConfig) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
-def _whole(folder: Path) -> dict[str, Any] | None:
+def _whole(folder: Path, vocabulary: Path) -> dict[str, Any] | None:
     """Read the contents of a folder in which every file is as it was written; else give None."""
     try:
         contents: dict[str, Any] = json.loads((folder / "contents.json").read_text("utf-8"))
-        if all(_digest(folder / name) == digest for name, digest in contents["files"].items()):
+        if contents["vocabulary"] == _digest(vocabulary) and all(
+            _digest(folder / name) == digest for name, digest in contents["files"].items()
+        ):
             return contents
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None

@@ -4,7 +4,7 @@ spaCy is imported only where words are asked for: a cluster node that trains on 
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import pairwise
@@ -81,10 +81,14 @@ class Words:
 def _habits(split: Sequence[Sequence[tuple[str, bool]]]) -> tuple[set[str], set[str]]:
     """Find the words that mostly have no space before them, and those that mostly have none after."""
     before: Counter[str] = Counter()
+    touched: defaultdict[str, set[str]] = defaultdict(set)
     for words in split:
-        for (_, space), (right, _) in pairwise(words):
+        for (left, space), (right, _) in pairwise(words):
             before[right] += -1 if space else 1
-    joined_before = {word for word, habit in before.items() if habit > 0}
+            if not space:
+                touched[right].add(left)
+    # With one word alone, it is as likely that word's habit: "(not" is because of the bracket.
+    joined_before = {word for word, habit in before.items() if habit > 0 and len(touched[word]) > 1}
     after: Counter[str] = Counter()
     for words in split:
         for (left, space), (right, _) in pairwise(words):

@@ -43,10 +43,9 @@ def news_test(*sentences: str) -> str:
     body = "".join(
         f'<seg id="{number}"> {sentence} </seg>\n' for number, sentence in enumerate(sentences, start=1)
     )
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n<mteval>\n<srcset setid="s" srclang="german">\n'
-        f'<doc docid="1" genre="lectures">\n<title>Not a sentence</title>\n{body}</doc>\n</srcset>\n</mteval>\n'
-    )
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n<mteval>\n<srcset setid="s" srclang="german">\n'
+    title = '<doc docid="1" genre="lectures">\n<title>Not a sentence</title>\n'
+    return f"{head}{title}{body}</doc>\n</srcset>\n</mteval>\n"
 
 
 def iwslt17_files() -> dict[str, str]:
@@ -170,7 +169,8 @@ def test_a_missing_archive_is_named_with_where_it_is_expected(
     read = publish(WMT14, wmt14_files())
     (tmp_path / "wmt14" / "test-full.tgz").unlink()
     assert refusal(read).startswith(
-        f"wmt14: expected test-full.tgz in the mirror folder {tmp_path} or its subfolder wmt14, but it is missing"
+        f"wmt14: expected test-full.tgz in the mirror folder {tmp_path} or its subfolder wmt14, "
+        "but it is missing"
     )
 
 

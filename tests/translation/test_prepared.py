@@ -1,0 +1,248 @@
+"""Sentences are made ready once, whole, from the training split alone; no sentence to score on is lost."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import write_split
+from phrases import phrase_pairs
+from real_processes import in_processes
+
+from course_lib.translation import prepared
+from course_lib.translation.config import DataConfig, RunConfig
+from course_lib.translation.distributed import Place, first_then_rest
+from course_lib.translation.errors import BadInputError
+from course_lib.translation.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.run import train
+from course_lib.translation.subwords import Subwords
+from course_lib.translation.vocabularies import load_vocabularies
+
+#: Scores that these tests don't look at.
+QUICK = ("evaluation.bleu_every=0", "evaluation.beam=1", "evaluation.alpha=0.0")
+ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+
+
+class Bench:
+    """A corpus in a folder, and what has been prepared from it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.corpus = folder / "corpus"
+        self.data = folder / "run" / "data"
+        self.vocabulary = folder / "run" / "vocabulary.json"
+
+    def config(self, **keys: object) -> DataConfig:
+        some = {"corpus": "folder", "folder": str(self.corpus), "vocabulary_size": 320, "max_length": 40}
+        return DataConfig.model_validate({**some, **keys})
+
+    def prepare(self, learn: bool = True, **keys: object) -> PreparedData:
+        return prepare(self.config(**keys), self.data, self.vocabulary, learn)
+
+    def times(self) -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in self.data.iterdir()}
+
+
+@pytest.fixture
+def bench(tmp_path: Path, corpus_folder: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").removesuffix("\n").split("\n")
+
+
+@pytest.mark.parametrize("tokens", ["joint-bpe", "separate-bpe", "words"])
+def test_the_ids_are_those_of_the_sentences(bench: Bench, tokens: str) -> None:
+    data = bench.prepare(tokens=tokens, max_length=400)
+    vocabularies = load_vocabularies(bench.vocabulary)
+    assert vocabularies.fingerprint == data.vocabularies.fingerprint
+    for name, pairs in {"train": data.train, "test": data.test.pairs}.items():
+        german, english = (lines(bench.corpus / f"{name}.{language}") for language in ("de", "en"))
+        expected = zip(vocabularies.source.encode(german), vocabularies.target.encode(english), strict=True)
+        assert list(pairs) == list(expected)
+    assert data.test.text.german == lines(bench.corpus / "test.de")
+    assert data.validation.text.english == lines(bench.corpus / "validation.en")
+    assert data.notes == []
+
+
+def test_the_vocabulary_knows_nothing_of_validation_and_test(bench: Bench) -> None:
+    for split in ("validation", "test"):
+        write_split(bench.corpus, split, [("Quitten Quitten", "quinces quinces")] * 9)
+    data = bench.prepare(tokens="words", min_count=1)
+    assert set(data.test.pairs[0][0]) == {data.vocabularies.unknown_id}
+    train = lines(bench.corpus / "train.de") + lines(bench.corpus / "train.en")
+    assert bench.prepare().vocabularies.fingerprint == Subwords.learn(train, 320).fingerprint
+
+
+def test_long_pairs_are_dropped_and_counted(bench: Bench) -> None:
+    lengths = bench.prepare(max_length=400).train.lengths + 2
+    kept = (lengths.max(axis=1) <= 40).sum()
+    data = bench.prepare(too_long="drop")
+    assert 0 < len(data.train) == kept < 240
+    assert (data.train.lengths + 2).max() <= 40
+    assert data.notes[0] == f"dropped {240 - kept} of 240 training pairs longer than 40 tokens"
+
+
+def test_long_pairs_are_cut_and_counted(bench: Bench) -> None:
+    whole = bench.prepare(max_length=400).train
+    data = bench.prepare(too_long="cut")
+    assert list(data.train) == [(source[:38], target[:38]) for source, target in whole]
+    long = (whole.lengths + 2).max(axis=1) > 40
+    assert data.notes[0] == f"cut {long.sum()} of 240 training pairs longer than 40 tokens"
+
+
+def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
+    # Endless, empty, one-sided, never seen.
+    pairs = [("lang " * 10_000, "long " * 10_000), ("", ""), ("zwei", ""), ("", "two"), ("日本 ☃", "\u202e𝕏")]
+    for split in ("validation", "test"):
+        write_split(bench.corpus, split, pairs)
+    data = bench.prepare(too_long="drop")
+    for split in (data.validation, data.test):
+        assert len(split) == len(split.text) == 5
+        assert split.pairs.lengths.tolist()[:3] == [[38, 38], [0, 0], [split.pairs.lengths[2, 0], 0]]
+        assert data.vocabularies.source.decode([split.pairs[4][0]]) == ["日本 ☃"]
+    assert data.notes[1:] == [
+        "cut 1 of 5 validation pairs longer than 40 tokens; none is left out",
+        "cut 1 of 5 test pairs longer than 40 tokens; none is left out",
+    ]
+
+
+def test_training_pairs_with_an_empty_side_are_dropped_and_counted(bench: Bench) -> None:
+    pairs = [
+        ("zwei Hunde", "two dogs"),
+        ("", "three"),
+        ("vier", ""),
+        ("  ", "\t"),
+        ("fünf Züge", "five trains"),
+    ]
+    write_split(bench.corpus, "train", pairs)
+    data = bench.prepare(max_length=400)
+    assert data.vocabularies.target.decode([target for _, target in data.train]) == [
+        "two dogs",
+        "five trains",
+    ]
+    assert data.notes == ["dropped 3 of 5 training pairs with an empty side"]
+
+
+@pytest.mark.parametrize(
+    ("pair", "keys", "message"),
+    [
+        (("", "one"), {}, "and all 2 have an empty side"),
+        (("lang " * 90, "long"), {"too_long": "drop"}, "no training pair is left: all 2 are longer than"),
+    ],
+)
+def test_nothing_left_to_learn_from_is_refused(
+    bench: Bench, pair: tuple[str, str], keys: dict[str, object], message: str
+) -> None:
+    write_split(bench.corpus, "train", [pair, pair])
+    with pytest.raises(BadInputError, match=message):
+        bench.prepare(**keys)
+
+
+def test_what_is_there_is_only_opened(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, before = bench.prepare(), bench.times()
+    monkeypatch.setattr(prepared, "load_corpus", None)
+    again = bench.prepare()
+    assert bench.times() == before
+    assert again.fingerprint == first.fingerprint
+    assert list(again.train) == list(first.train)
+    assert (again.test.text, again.notes) == (first.test.text, first.notes)
+
+
+def test_any_damage_is_found_and_mended(bench: Bench) -> None:
+    whole = bench.prepare().fingerprint
+    for name in ("train.ids", "test.offsets", "validation.json", "contents.json"):
+        path = bench.data / name
+        content = path.read_bytes()
+        for damaged in (bytes([content[0] ^ 1]) + content[1:], None):
+            if damaged is None:
+                path.unlink()
+            else:
+                path.write_bytes(damaged)
+            with pytest.raises(BadInputError, match="expected the data that the first process has prepared"):
+                open_prepared(bench.data, bench.vocabulary)
+            assert bench.prepare(learn=damaged is None).fingerprint == whole
+            assert path.read_bytes() == content or name == "contents.json"
+
+
+def test_other_data_or_options_make_it_anew(bench: Bench) -> None:
+    prints = [bench.prepare().fingerprint]
+    others: list[dict[str, object]] = [
+        {"max_length": 30},
+        {"too_long": "drop"},
+        {"vocabulary_size": 310},
+        {"tokens": "separate-bpe"},
+    ]
+    prints += [bench.prepare(**keys).fingerprint for keys in others]
+    write_split(bench.corpus, "test", [("zwei Hunde", "two dogs")])
+    prints.append(bench.prepare().fingerprint)
+    assert len(set(prints)) == len(prints)
+    # And the same gives the same again.
+    write_split(bench.corpus, "test", [("zwei Hunde", "two dogs!")])
+    bench.prepare()
+    write_split(bench.corpus, "test", [("zwei Hunde", "two dogs")])
+    assert bench.prepare().fingerprint == prints[-1]
+
+
+def test_a_run_that_has_begun_keeps_its_vocabulary(bench: Bench) -> None:
+    before = bench.prepare().vocabularies.fingerprint
+    write_split(bench.corpus, "train", [("ganz andere Wörter", "quite different words")] * 5)
+    assert bench.prepare(learn=False).vocabularies.fingerprint == before
+    assert bench.prepare(learn=True).vocabularies.fingerprint != before
+
+
+def test_data_of_another_vocabulary_is_not_opened(bench: Bench) -> None:
+    bench.prepare()
+    Subwords.learn(["etwas anderes"], 300).save(bench.vocabulary)
+    with pytest.raises(BadInputError, match="do all machines see the same run_folder"):
+        open_prepared(bench.data, bench.vocabulary)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(bench: Bench) -> None:
+    bench.data.parent.write_text("not a folder")
+    with pytest.raises(BadInputError, match="the run cannot be kept there"):
+        bench.prepare()
+
+
+def test_the_built_in_corpus_is_known_by_its_grammar() -> None:
+    config = DataConfig(corpus="captions")
+    assert prepared.corpus_fingerprint(config) == prepared.corpus_fingerprint(config)
+
+
+def share(place: Place, bench: Bench) -> tuple[str, list[object]]:
+    def make_or_open() -> PreparedData:
+        return bench.prepare() if place.is_first else open_prepared(bench.data, bench.vocabulary)
+
+    data = first_then_rest(place, make_or_open)
+    return data.fingerprint, list(data.train)
+
+
+def test_all_processes_share_what_the_first_has_made(bench: Bench) -> None:
+    first, second = in_processes(2, share, bench)
+    assert first == second
+    assert json.loads((bench.data / "contents.json").read_text())["dtype"] == "<u2"
+
+
+def test_a_run_does_not_go_on_with_another_corpus(
+    tiny_config: Callable[..., RunConfig], corpus_folder: Path
+) -> None:
+    train(tiny_config("training.epochs=1", *QUICK), ALONE)
+    write_split(corpus_folder, "train", phrase_pairs(240, seed=9))
+    with pytest.raises(BadInputError, match="the corpus is no longer what that run has learnt from"):
+        train(tiny_config("training.epochs=2", *QUICK), ALONE)
+
+
+@pytest.mark.parametrize("tokens", ["separate-bpe", "words"])
+def test_a_run_learns_with_two_vocabularies(
+    tiny_config: Callable[..., RunConfig], corpus_folder: Path, tokens: str
+) -> None:
+    config = tiny_config(f"data.tokens={tokens}", "model.tied=false", "training.epochs=4", *QUICK)
+    write_split(corpus_folder, "train", phrase_pairs(240, seed=0) + [("Guten Tag", "hello")] * 9)
+    result = train(config, ALONE)
+    data = open_prepared(result.folder.data, result.folder.vocabulary)
+    if tokens == "words":
+        assert len(data.vocabularies.source) == len(data.vocabularies.target) + 1
+    rows = [json.loads(line) for line in result.folder.metrics.read_text("utf-8").splitlines()]
+    losses = [row["validation_loss"] for row in rows if "validation_loss" in row]
+    assert losses[-1] < losses[0] - 0.5
+    assert len(result.translations) == 23

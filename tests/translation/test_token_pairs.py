@@ -1,0 +1,48 @@
+"""Pairs as ids in files are the pairs that were written."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from course_lib.translation.token_pairs import TokenPairs, pair_lengths, smallest_type, write_pairs
+
+IDS = st.lists(st.integers(0, 2**16 - 1), max_size=6)
+PAIRS = st.lists(st.tuples(IDS, IDS), max_size=12)
+
+
+def stored(folder: Path, pairs: list[tuple[list[int], list[int]]], chunk: int, dtype: str) -> TokenPairs:
+    chunks = [pairs[first : first + chunk] for first in range(0, len(pairs), chunk)]
+    write_pairs(chunks, folder / "ids", folder / "offsets", dtype)
+    return TokenPairs.mapped(folder / "ids", folder / "offsets", dtype)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(PAIRS, st.integers(1, 5), st.sampled_from(["<u2", "<u4"]))
+def test_pairs_come_back(
+    tmp_path: Path, pairs: list[tuple[list[int], list[int]]], chunk: int, dtype: str
+) -> None:
+    got = stored(tmp_path, pairs, chunk, dtype)
+    assert list(got) == pairs
+    assert len(got) == len(pairs)
+    assert got[-3:] == pairs[-3:]
+    assert got[::-2] == pairs[::-2]
+    lengths = [(len(source), len(target)) for source, target in pairs]
+    assert got.lengths.tolist() == pair_lengths(pairs).tolist() == [list(row) for row in lengths]
+    assert got.lengths.shape == pair_lengths(pairs).shape == (len(pairs), 2)
+
+
+def test_they_are_indexed_as_lists_are(tmp_path: Path) -> None:
+    pairs = [([1], [2, 3]), ([4, 5], []), ([], [6])]
+    got = stored(tmp_path, pairs, 2, "<u2")
+    assert [got[index] for index in (0, -1, 1, -2, 2)] == [pairs[index] for index in (0, -1, 1, -2, 2)]
+    for index in (3, -4):
+        with pytest.raises(IndexError):
+            got[index]
+
+
+def test_ids_take_as_little_room_as_they_can(tmp_path: Path) -> None:
+    assert [smallest_type(size) for size in (300, 2**16, 2**16 + 1)] == ["<u2", "<u2", "<u4"]
+    stored(tmp_path, [([1, 2], [3])], 1, "<u2")
+    assert (tmp_path / "ids").read_bytes() == b"\1\0\2\0\3\0"

@@ -1,0 +1,98 @@
+"""One vocabulary for both languages or one for each, learnt from the training split and kept in one file."""
+
+from pathlib import Path
+
+import pytest
+from phrases import phrase_pairs
+
+from course_lib.translation.config import DataConfig, load_config
+from course_lib.translation.errors import BadInputError
+from course_lib.translation.parallel_text import ParallelText
+from course_lib.translation.subwords import Subwords
+from course_lib.translation.vocabularies import (
+    SeparateVocabularies,
+    Vocabularies,
+    Vocabulary,
+    learn_vocabularies,
+    load_vocabularies,
+)
+from course_lib.translation.words import Words
+
+PAIRS = phrase_pairs(150, seed=0)
+TRAIN = ParallelText([german for german, _ in PAIRS], [english for _, english in PAIRS])
+KINDS = ("joint-bpe", "separate-bpe", "words")
+
+
+def learn(tokens: str, size: int = 330) -> Vocabularies:
+    config = {"corpus": "captions", "tokens": tokens, "vocabulary_size": size, "min_count": 1}
+    return learn_vocabularies(TRAIN, DataConfig.model_validate(config))
+
+
+@pytest.mark.parametrize("tokens", KINDS)
+def test_every_kind_is_written_and_read_back(tmp_path: Path, tokens: str) -> None:
+    path = tmp_path / "vocabulary.json"
+    vocabularies = learn(tokens)
+    vocabularies.save(path)
+    again = load_vocabularies(path)
+    assert type(again) is type(vocabularies)
+    assert again.fingerprint == vocabularies.fingerprint == learn(tokens).fingerprint
+    for mine, other, sentences in (
+        (vocabularies.source, again.source, TRAIN.german),
+        (vocabularies.target, again.target, TRAIN.english),
+    ):
+        assert isinstance(mine, Vocabulary)
+        assert mine.encode(sentences) == other.encode(sentences)
+        assert other.decode(mine.encode(sentences)) == sentences
+    assert [entry.name for entry in tmp_path.iterdir()] == ["vocabulary.json"]
+
+
+def test_joint_subwords_are_the_same_on_both_sides() -> None:
+    vocabularies = learn("joint-bpe")
+    assert isinstance(vocabularies, Subwords)
+    assert vocabularies.source is vocabularies.target is vocabularies
+    assert vocabularies.fingerprint == Subwords.learn([*TRAIN.german, *TRAIN.english], 330).fingerprint
+
+
+@pytest.mark.parametrize(("tokens", "kind"), [("separate-bpe", Subwords), ("words", Words)])
+def test_separate_ones_know_their_own_language(tokens: str, kind: type) -> None:
+    vocabularies = learn(tokens)
+    assert isinstance(vocabularies, SeparateVocabularies)
+    assert isinstance(vocabularies.source, kind)
+    assert isinstance(vocabularies.target, kind)
+    (hunde,), (dogs,) = vocabularies.source.encode(["Hunde"]), vocabularies.target.encode(["dogs"])
+    assert len(hunde) == len(dogs) == 1
+    other_way = vocabularies.source.encode(["dogs"])[0]
+    assert other_way == [vocabularies.unknown_id] if kind is Words else len(other_way) > 1
+
+
+def test_sides_may_be_of_different_sizes() -> None:
+    text = ParallelText(["eins zwei", "zwei"], ["one", "two"])
+    config = DataConfig(corpus="captions", tokens="words", min_count=2)
+    vocabularies = learn_vocabularies(text, config)
+    assert (len(vocabularies.source), len(vocabularies.target)) == (5, 4)
+
+
+@pytest.mark.parametrize("tokens", ["separate-bpe", "words"])
+def test_two_vocabularies_cannot_be_tied(tokens: str) -> None:
+    with pytest.raises(BadInputError) as refused:
+        load_config("captions", [f"data.tokens={tokens}"])
+    assert str(refused.value) == (
+        f"captions: model.tied needs one vocabulary for both languages, and data.tokens: {tokens} makes two; "
+        "set data.tokens to joint-bpe, or model.tied to false"
+    )
+    assert load_config("captions", [f"data.tokens={tokens}", "model.tied=false"]).data.tokens == tokens
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"kind": "runes"}', '{"kind": "words", "source": {}, "target": {}}', "\0"]
+)
+def test_a_file_that_is_no_vocabulary_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "vocabulary.json"
+    path.write_text(content)
+    with pytest.raises(BadInputError, match=r"vocabulary\.json: expected a vocabulary written by a run"):
+        load_vocabularies(path)
+
+
+def test_a_missing_vocabulary_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="expected the run's vocabulary, but it cannot be read"):
+        load_vocabularies(tmp_path / "vocabulary.json")
