@@ -1,5 +1,6 @@
 """Files that are either whole or not there, whenever the process is killed."""
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +21,21 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _keep_names(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _keep_names(folder: Path) -> None:
+    """Have the folder itself on the disk: a power cut must not bring back the file's old self."""
+    if hasattr(os, "O_DIRECTORY"):  # Windows has no such handle, and needs none.
+        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with contextlib.suppress(OSError):  # Some network drives refuse. The file is whole all the same.
+                os.fsync(number)
+        finally:
+            os.close(number)
 
 
 def atomic_write_text(path: Path, text: str) -> None:

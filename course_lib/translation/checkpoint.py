@@ -1,39 +1,79 @@
 """A run's state on disk, so that it can go on as if it had never stopped."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import ValidationError
 
-from course_lib.atomic_files import atomic_write
 from course_lib.translation.config import RunConfig, differing_keys, value_text
 from course_lib.translation.errors import BadInputError
+from course_lib.translation.numbered_files import NumberedFiles
+from course_lib.translation.sealed_files import DamagedFileError, read_sealed, write_sealed
 
 #: What a run keeps.
-KEYS = frozenset({"config", "subwords", "trainer", "metrics_bytes"})
+KEYS = frozenset(
+    {"config", "vocabulary", "data", "trainer", "metrics_bytes", "selection", "epochs_validated"}
+)
 
 
-def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write tensors and plain values, whole or not at all."""
-    with atomic_write(path) as file:
-        torch.save(state, file)
+@dataclass(frozen=True)
+class Found:
+    """Where a run can go on."""
+
+    path: Path | None
+    """The newest checkpoint that is whole; None where there is no checkpoint at all."""
+    damaged: list[Path]
+    """The newer ones, which are not."""
+
+
+class Checkpoints:
+    """The newest few checkpoints of a run: where one is damaged, the run goes on from the one before."""
+
+    def __init__(self, folder: Path, keep_last: int) -> None:
+        self._files = NumberedFiles(folder)
+        self._keep_last = keep_last
+
+    def save(self, step: int, state: dict[str, Any]) -> None:
+        """Write tensors and plain values, whole or not at all, then remove what is too old.
+
+        Raises OSError, as for a disk that is full; the older checkpoints are all there then.
+        """
+        self._files.folder.mkdir(parents=True, exist_ok=True)
+        write_sealed(self._files.path(step), state)
+        self._files.keep_newest(self._keep_last, up_to=step)
+
+    def find(self) -> Found:
+        """Look for the newest checkpoint that is whole. Raises BadInputError where all are damaged."""
+        damaged: list[Path] = []
+        for path in self._files.newest_first():
+            try:
+                load_checkpoint(path)
+            except BadInputError:
+                damaged.append(path)
+            else:
+                return Found(path, damaged)
+        if damaged:
+            raise BadInputError(
+                f"{self._files.folder}: expected a checkpoint that is whole, came {len(damaged)} damaged "
+                f"({', '.join(path.name for path in damaged)}); remove the folder to start the run anew"
+            )
+        return Found(None, [])
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read what `save_checkpoint` wrote, on the CPU.
+    """Read what `Checkpoints.save` wrote, on the CPU; nothing in the file is ever run.
 
-    Only tensors and plain values are ever loaded, never code. Raises BadInputError where the file is
-    something else.
+    Raises BadInputError where the file is damaged or something else.
     """
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # A damaged file can make the loader raise nearly anything.
-        state = None
-    if not isinstance(state, dict) or not state.keys() >= KEYS:
+        state = read_sealed(path)
+    except (DamagedFileError, OSError):
+        state = {}
+    if not state.keys() >= KEYS:
         raise BadInputError(
             f"{path}: expected a checkpoint of a run, came something else or a damaged one; "
-            "remove it to start the run anew"
+            "remove it to go on from an older one, or to start the run anew"
         )
     return state
 

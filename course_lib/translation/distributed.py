@@ -6,10 +6,10 @@ Started without it, a run is one process with rank 0, and everything here works 
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -25,8 +25,9 @@ Value = TypeVar("Value")
 def shard(batches: Sequence[Item], rank: int, world_size: int) -> Sequence[Item]:
     """Give the process `rank` its share of the batches, so that all processes together have each batch once.
 
-    They are dealt like cards. Where their number is no multiple of `world_size`, some processes have one
-    more: none is repeated to fill up.
+    They are dealt like cards: the first to rank 0, the next to rank 1, round and round. Where their number is
+    no multiple of `world_size`, some processes have one more: none is repeated to fill up, none is dropped.
+    A new sequence comes back, in the order of the plan; the argument stays as it is.
     """
     return batches[rank::world_size]
 
@@ -36,8 +37,9 @@ def global_token_mean(
 ) -> Float[Tensor, ""]:
     """Give the mean loss of a token over all processes, from each process's sum and count.
 
-    The mean of the processes' own means is another number where their counts differ. Without a process group,
-    the process is alone. The arguments stay as they are, and no gradient flows.
+    The mean of the processes' own means is another number where their counts differ. Sums are added up in
+    float64, and the mean has the dtype of `loss_sum`. Without a process group, the process is alone. The
+    arguments stay as they are, and no gradient flows.
     """
     totals = torch.stack([loss_sum.detach().double(), token_count.detach().double()])
     if dist.is_available() and dist.is_initialized():
@@ -66,15 +68,16 @@ class Place:
 
 
 @contextlib.contextmanager
-def process_group() -> Iterator[Place]:
+def process_group(patience: timedelta = timedelta(minutes=5)) -> Iterator[Place]:
     """Join the processes that torchrun started, and leave them at the end; alone, there is nothing to join.
 
-    They talk over gloo on CPUs and NCCL on GPUs.
+    They talk over gloo on CPUs and NCCL on GPUs. Raises BadInputError where the others don't come together
+    within `patience`, or the port at which they should meet is taken.
     """
     if "WORLD_SIZE" not in os.environ:
         yield Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    _join(patience)
     try:
         yield Place(
             rank=dist.get_rank(),
@@ -84,6 +87,41 @@ def process_group() -> Iterator[Place]:
         )
     finally:
         dist.destroy_process_group()
+
+
+def _join(patience: timedelta) -> None:
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    if missing := [name for name in names if not os.environ.get(name)]:
+        raise BadInputError(
+            f"expected the environment variables that torchrun sets, but {', '.join(missing)} are missing; "
+            "start it with torchrun, or without WORLD_SIZE for a single process"
+        )
+    place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    try:
+        # The store by itself first: so patience with those who come late is none with those who hang later.
+        store, rank, world_size = next(dist.rendezvous("env://", timeout=patience))
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+            store=store,
+            rank=rank,
+            world_size=world_size,
+        )
+    except (dist.DistError, ValueError) as error:
+        raise BadInputError(
+            f"{place}: the processes cannot meet there ({_why_not(error, patience)})"
+        ) from None
+
+
+def _why_not(error: Exception, patience: timedelta) -> str:
+    text = str(error)
+    if "EADDRINUSE" in text or "address already in use" in text.lower():
+        return "the port is in use; choose another one, or start with torchrun --standalone, which finds one"
+    if "timed out" in text.lower() or "timeout" in text.lower():
+        return (
+            f"not all were there within {patience.total_seconds():.0f} seconds; see that every node has been "
+            "started, and can reach that address"
+        )
+    return text.splitlines()[0]
 
 
 def first_then_rest(place: Place, make: Callable[[], Value]) -> Value:
@@ -107,6 +145,62 @@ def first_then_rest(place: Place, make: Callable[[], Value]) -> Value:
     if refused[0] is not None:
         raise FirstRefusedError(refused[0])
     return make()
+
+
+def first_decides(place: Place, decide: Callable[[], Value]) -> Value:
+    """Call `decide` on the first process, and give what it returned on all.
+
+    BadInputError is raised on all, as by `first_then_rest`.
+    """
+    decided: list[Value] = []
+
+    def ask() -> None:
+        if place.is_first:
+            decided.append(decide())
+
+    first_then_rest(place, ask)
+    if place.world_size > 1:
+        answer: list[Value | None] = [decided[0] if place.is_first else None]
+        dist.broadcast_object_list(answer)
+        decided = answer  # type: ignore[assignment]
+    return decided[0]
+
+
+def raise_on_all(place: Place, message: str) -> NoReturn:
+    """Refuse what all processes have found alike: BadInputError on the first, FirstRefusedError elsewhere."""
+    raise BadInputError(message) if place.is_first else FirstRefusedError(message)
+
+
+def refuse_differences(place: Place, facts: Mapping[str, str]) -> None:
+    """Raise BadInputError on all processes where they differ in what they are about to train with.
+
+    `facts` holds, by name, a short text of each thing that has to be the same everywhere.
+    """
+    everywhere = gather(place, [dict(facts)])
+    faults = [
+        f"process {rank} has {name} {theirs[name]}, process 0 has {here[name]}"
+        for here in everywhere[:1]
+        for rank, theirs in enumerate(everywhere)
+        for name in here
+        if theirs.get(name) != here[name]
+    ]
+    if faults:
+        more = f", and {len(faults) - 3} more" if len(faults) > 3 else ""
+        message = (
+            f"expected the same config and data for all processes, but {'; '.join(faults[:3])}{more}; "
+            "give every node the same files and the same command"
+        )
+        raise_on_all(place, message)
+
+
+def largest(place: Place, number: int) -> int:
+    """Give all processes the largest of their numbers."""
+    if place.world_size == 1:
+        return number
+    # On the CPU, so that nothing waits for a GPU to finish.
+    value = torch.tensor(number)
+    dist.all_reduce(value, dist.ReduceOp.MAX)
+    return int(value)
 
 
 def end_together(place: Place, patience: timedelta = timedelta(seconds=10)) -> None:

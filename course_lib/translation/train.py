@@ -19,27 +19,46 @@ from course_lib.translation.distributed import (
     process_group,
 )
 from course_lib.translation.errors import BadInputError
+from course_lib.translation.interruption import Interrupted, Interruption
 from course_lib.translation.run import Result, train
 
 BAD_INPUT = 2
-INTERRUPTED = 130
 SAMPLES = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit code: 0 done, 2 bad input (one line says what), 130 interrupted."""
+    """Run the command and give its exit code.
+
+    0 done; 2 bad input, and one line says what; 75 told to stop by SIGTERM or SIGUSR1, to be started again;
+    130 stopped from the keyboard.
+    """
     given = _parser().parse_args(arguments)
-    with process_group() as place:
+    with Interruption() as interruption:
         try:
-            config = first_then_rest(place, lambda: load_config(given.config, given.overrides))
-            result = train(config, place)
-        except BadInputError as error:
-            _refuse(error, place)
+            with process_group() as place:
+                return _train(given, place, interruption)
+        except BadInputError as error:  # The processes could not even meet.
+            print(f"train: {error}", file=sys.stderr, flush=True)
             return BAD_INPUT
-        except KeyboardInterrupt:
-            if place.is_first:
-                print("\nStopped. The same command goes on from the latest checkpoint.", file=sys.stderr)
-            return INTERRUPTED
+        except Interrupted as stopped:
+            return stopped.exit_code
+
+
+def _train(given: argparse.Namespace, place: Place, interruption: Interruption) -> int:
+    try:
+        config = first_then_rest(place, lambda: load_config(given.config, given.overrides))
+        result = train(config, place, interruption)
+    except BadInputError as error:
+        _refuse(error, place)
+        return BAD_INPUT
+    except Interrupted as stopped:
+        if place.is_first:
+            print(
+                f"\nStopped by {stopped}. The same command goes on from the latest checkpoint.",
+                file=sys.stderr,
+                flush=True,
+            )
+        return stopped.exit_code
     if place.is_first:
         print(_summary(result))
     return 0

@@ -1,39 +1,108 @@
-"""A checkpoint comes back as it was, and a file that is none is refused however it is damaged."""
+"""A checkpoint comes back as it was, the newest that is whole is found, and what is none is refused."""
 
 import pickle
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from course_lib.translation.checkpoint import load_checkpoint, refuse_other_config, save_checkpoint
+from course_lib.translation.checkpoint import Checkpoints, load_checkpoint, refuse_other_config
 from course_lib.translation.config import load_config
 from course_lib.translation.errors import BadInputError
+from course_lib.translation.sealed_files import write_sealed
 
-STATE = {"config": {}, "subwords": "abc", "trainer": {"w": torch.arange(500.0)}, "metrics_bytes": 3}
+STATE: dict[str, Any] = {
+    "config": {},
+    "vocabulary": "abc",
+    "data": "def",
+    "trainer": {"w": torch.arange(500.0)},
+    "metrics_bytes": 3,
+    "selection": {"best": 0.5, "since": 0, "step": 2},
+    "epochs_validated": 1,
+}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path / "c.pt", STATE)
-    loaded = load_checkpoint(tmp_path / "c.pt")
-    assert loaded.keys() == STATE.keys()
-    assert torch.equal(loaded["trainer"]["w"], torch.arange(500.0))
-    assert [path.name for path in tmp_path.iterdir()] == ["c.pt"]
+    Checkpoints(tmp_path, 3).save(7, STATE)
+    loaded = load_checkpoint(tmp_path / "step-00000007.pt")
+    assert torch.equal(loaded.pop("trainer")["w"], torch.arange(500.0))
+    assert loaded == {key: value for key, value in STATE.items() if key != "trainer"}
+    assert names(tmp_path) == ["step-00000007.pt"]
+
+
+def test_where_there_is_none_a_run_starts_anew(tmp_path: Path) -> None:
+    found = Checkpoints(tmp_path / "missing", 3).find()
+    assert (found.path, found.damaged) == (None, [])
+
+
+def test_the_newest_few_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, 2)
+    for step in (5, 10, 99_999_999, 100_000_000):
+        checkpoints.save(step, STATE)
+    assert names(tmp_path) == ["step-100000000.pt", "step-99999999.pt"]
+    assert checkpoints.find().path == tmp_path / "step-100000000.pt"
+
+
+def test_damaged_ones_are_passed_over_and_don_t_push_out_whole_ones(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, 2)
+    for step in (10, 20):
+        checkpoints.save(step, STATE)
+    newest = tmp_path / "step-00000020.pt"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    found = checkpoints.find()
+    assert (found.path, found.damaged) == (tmp_path / "step-00000010.pt", [newest])
+    checkpoints.save(15, STATE)
+    assert names(tmp_path) == ["step-00000010.pt", "step-00000015.pt"]
+
+
+def test_only_damaged_ones_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "step-00000020.pt").write_bytes(b"")
+    with pytest.raises(BadInputError, match=r"came 1 damaged \(step-00000020\.pt\); remove the folder"):
+        Checkpoints(tmp_path, 2).find()
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-def test_half_a_file_and_noise_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "c.pt"
-    save_checkpoint(path, STATE)
+def test_half_a_file_a_flipped_bit_and_noise_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "step-00000001.pt"
+    Checkpoints(tmp_path, 3).save(1, STATE)
     whole = path.read_bytes()
     rng = random.Random(0)
-    for trial in range(60):
-        path.write_bytes(
-            whole[: rng.randrange(len(whole))] if trial % 2 else rng.randbytes(rng.randrange(300))
-        )
-        with pytest.raises(BadInputError, match=r"c\.pt: expected a checkpoint of a run"):
+    damages = [whole[: rng.randrange(len(whole))] for _ in range(30)]
+    damages += [rng.randbytes(rng.randrange(300)) for _ in range(10)]
+    for _ in range(60):
+        flipped = bytearray(whole)
+        flipped[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+        damages.append(bytes(flipped))
+    for damaged in damages:
+        path.write_bytes(damaged)
+        with pytest.raises(BadInputError, match=r"00001\.pt: expected a checkpoint of a run"):
             load_checkpoint(path)
+    path.write_bytes(whole)
+    load_checkpoint(path)
+
+
+def test_torch_alone_would_not_see_a_flipped_bit(tmp_path: Path) -> None:
+    """What the seal is for: with this failing, torch checks for itself and the seal may go."""
+    path = tmp_path / "c.pt"
+    write_sealed(path, STATE)
+    whole = bytearray(path.read_bytes())
+    at = whole.index(torch.arange(500.0).numpy().tobytes()) + 400
+    whole[at] ^= 1
+    path.write_bytes(whole)
+    loaded = torch.load(path, weights_only=True)
+    assert not torch.equal(loaded["trainer"]["w"], torch.arange(500.0))
+
+
+def test_a_sealed_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    write_sealed(tmp_path / "c.pt", {"something": "else"})
+    with pytest.raises(BadInputError, match="expected a checkpoint of a run"):
+        load_checkpoint(tmp_path / "c.pt")
 
 
 class Payload:
@@ -47,7 +116,7 @@ class Payload:
 
 
 def test_a_checkpoint_never_runs_code(tmp_path: Path) -> None:
-    torch.save({**STATE, "payload": Payload(tmp_path / "ran")}, tmp_path / "c.pt")
+    write_sealed(tmp_path / "c.pt", {**STATE, "payload": Payload(tmp_path / "ran")})
     with pytest.raises(BadInputError):
         load_checkpoint(tmp_path / "c.pt")
     assert not (tmp_path / "ran").exists()

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.translation.train import BAD_INPUT, INTERRUPTED, main
+from course_lib.translation.interruption import FROM_KEYBOARD
+from course_lib.translation.train import BAD_INPUT, main
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 TRAIN = ["-m", "course_lib.translation.train"]
@@ -135,14 +136,14 @@ def test_an_interrupted_run_says_how_to_go_on(config_file: Path, tmp_path: Path)
         text=True,
     )
     deadline = time.monotonic() + 60
-    while not (tmp_path / "run" / "checkpoint.pt").exists():
+    while not list((tmp_path / "run").glob("checkpoints/*.pt")):
         assert time.monotonic() < deadline
         assert started.poll() is None
         time.sleep(0.05)
     started.send_signal(signal.SIGINT)
     _, errors = started.communicate(timeout=60)
-    assert started.returncode == INTERRUPTED
-    assert errors == "\nStopped. The same command goes on from the latest checkpoint.\n"
+    assert started.returncode == FROM_KEYBOARD
+    assert errors == "\nStopped by SIGINT. The same command goes on from the latest checkpoint.\n"
 
 
 def test_help_documents_every_key(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,243 @@
+"""The epochs of a run, with all that is kept, scored and shown on the way.
+
+What is written twice is written alike: a run that was killed makes the updates after its checkpoint again,
+and writes the same rows and the same weights in the same places. So whatever belongs to a moment is written
+before the checkpoint of that moment, never after.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from course_lib.atomic_files import atomic_write_text
+from course_lib.translation.checkpoint import Checkpoints
+from course_lib.translation.config import RunConfig
+from course_lib.translation.decoding.kept_settings import write_search
+from course_lib.translation.distributed import Place, first_then_rest, largest
+from course_lib.translation.errors import BadInputError
+from course_lib.translation.evaluation import Evaluator
+from course_lib.translation.interruption import Interrupted, Interruption
+from course_lib.translation.metrics import MetricsLog
+from course_lib.translation.prepared import PreparedData
+from course_lib.translation.progress import RunDisplay
+from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.scoring import Score, score
+from course_lib.translation.selection import Selection
+from course_lib.translation.snapshots import Snapshots
+from course_lib.translation.trained import TrainedModel, Use, load_trained, save_trained, trained_path
+from course_lib.translation.training import Trainer
+
+
+class Session:
+    """One process's part in a run, from where it stands to its end."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        place: Place,
+        folder: RunFolder,
+        data: PreparedData,
+        trainer: Trainer,
+        evaluator: Evaluator,
+        display: RunDisplay,
+        log: MetricsLog | None,
+        interruption: Interruption,
+    ) -> None:
+        self._config = config
+        self._place = place
+        self._folder = folder
+        self._data = data
+        self._trainer = trainer
+        self._evaluator = evaluator
+        self._display = display
+        self._log = log
+        self._interruption = interruption
+        self._checkpoints = Checkpoints(folder.checkpoints, config.checkpoints.keep_last)
+        self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
+        self._selection = Selection(config.selection)
+        self._epochs_validated = 0
+        self._saved: tuple[int, int] | None = None
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint; the trainer has been loaded already."""
+        self._selection.load(state["selection"])
+        self._epochs_validated = state["epochs_validated"]
+
+    def train(self) -> None:
+        """Make the updates that are still to be made; Interrupted, once all is saved, when told to stop."""
+        trainer = self._trainer
+        with self._interruption.deferred():
+            if trainer.epochs_done > self._epochs_validated:
+                self._validate()
+            while trainer.epochs_done < self._config.training.epochs and not self._selection.is_over:
+                self._epoch()
+                self._validate()
+        if trainer.epochs_done < self._config.training.epochs:
+            self._display.say(
+                f"Training ends early: no better {self._config.selection.measure} in "
+                f"{self._config.selection.patience} measurements; the best was after update "
+                f"{self._selection.step}."
+            )
+
+    def test(self) -> tuple[Score, list[str]]:
+        """Translate the test split with the weights that the config chooses; keep and score that."""
+        use, test = self._config.evaluation.use, self._data.test
+        self._average()
+        if use != "last":
+            chosen = first_then_rest(self._place, lambda: self._load(use))
+            self._trainer.model.load_state_dict(chosen.weights)
+        model, validation = self._trainer.model, self._data.validation
+        settings = self._evaluator.settings(
+            model, [source for source, _ in validation.pairs], validation.text.english
+        )
+        translations = self._evaluator.translate(model, [source for source, _ in test.pairs], settings)
+        result = score(translations, test.text.english)
+        lowercased = score(translations, test.text.english, lowercase=True)
+        self._record(
+            {
+                "test_bleu": result.bleu,
+                "signature": result.signature,
+                "test_bleu_lowercased": lowercased.bleu,
+                "signature_lowercased": lowercased.signature,
+                "weights": use,
+                "beam": settings.beam,
+                "alpha": settings.alpha,
+            }
+        )
+        if self._log is not None:
+            # A line feed inside a translation would shift all sentences after it.
+            lines = [" ".join(text.split("\n")) for text in translations]
+            try:
+                self._log.position()
+                atomic_write_text(self._folder.translations, "\n".join(lines) + "\n")
+                write_search(self._folder.search, settings)
+            except OSError as error:
+                raise BadInputError(
+                    f"{self._folder.path}: the results cannot be kept there ({error.strerror}); make room, "
+                    "and give the same command again: it goes on from the latest checkpoint"
+                ) from None
+        return result, translations
+
+    def _epoch(self) -> None:
+        trainer, training = self._trainer, self._config.training
+        plan = trainer.plan()
+        while trainer.updates_done < len(plan):
+            rate = trainer.update(plan[trainer.updates_done])
+            self._display.advance()
+            last_of_epoch = trainer.updates_done == len(plan)
+            if trainer.step % training.log_every == 0 or last_of_epoch:
+                self._record({"rate": rate, **trainer.window.close()})
+            if training.average_every and trainer.step % training.average_every == 0:
+                self._snapshot()
+            if last_of_epoch:
+                break
+            if trainer.step % training.checkpoint_every == 0:
+                self._save()
+            if self._place.world_size == 1 or trainer.step % self._config.checkpoints.listen_every == 0:
+                self._stop_if_asked()
+        trainer.end_epoch()
+        if not training.average_every:
+            self._snapshot()
+        self._keep("The last weights", lambda: self._save_model("last"))
+        self._save()
+
+    def _validate(self) -> None:
+        """Measure the weights after an epoch, of which a checkpoint is kept already."""
+        model, epochs = self._trainer.model, self._trainer.epochs_done
+        self._stop_if_asked()
+        with self._interruption.at_once():
+            row: dict[str, Any] = {
+                "validation_loss": self._evaluator.loss(model, self._data.validation.pairs)
+            }
+            every = self._config.evaluation.bleu_every
+            if every and epochs % every == 0:
+                sources = [source for source, _ in self._data.validation.pairs]
+                translations = self._evaluator.translate(model, sources)
+                row["bleu"] = score(translations, self._data.validation.text.english).bleu
+        self._record(row, stays=True)
+        if self._selection.is_better(row, self._trainer.step):
+            self._keep("The best weights", lambda: self._save_model("best"))
+        self._epochs_validated = epochs
+        self._save()
+        self._trainer.window.restart_clock()
+
+    def _record(self, values: dict[str, Any], stays: bool = False) -> None:
+        epoch = self._trainer.epochs_done + (self._trainer.updates_done > 0)
+        row = {"step": self._trainer.step, "epoch": epoch, **values}
+        if self._log is not None:
+            self._log.write(row)
+        self._display.numbers(row, stays)
+
+    def _save(self) -> None:
+        # All processes take part in the first line; only the first one writes.
+        state = self._trainer.state()
+        self._saved = (self._trainer.step, self._epochs_validated)
+        self._keep("A checkpoint", lambda: self._save_checkpoint(state))
+
+    def _save_checkpoint(self, trainer_state: dict[str, Any]) -> None:
+        assert self._log is not None, "only the first process writes"
+        self._checkpoints.save(
+            self._trainer.step,
+            {
+                "config": self._config.model_dump(),
+                "vocabulary": self._data.vocabularies.fingerprint,
+                "data": self._data.fingerprint,
+                "trainer": trainer_state,
+                "metrics_bytes": self._log.position(),
+                "selection": self._selection.state(),
+                "epochs_validated": self._epochs_validated,
+            },
+        )
+
+    def _stop_if_asked(self) -> None:
+        """All processes stop, or none, and at the same update."""
+        if number := largest(self._place, self._interruption.asked):
+            if self._saved != (self._trainer.step, self._epochs_validated):
+                self._save()
+            # torchrun ends all processes as soon as one has ended: the first must have written by then.
+            largest(self._place, 0)
+            raise Interrupted(number)
+
+    def _snapshot(self) -> None:
+        if self._snapshots.wanted:
+            self._keep("A snapshot", lambda: self._snapshots.save(self._model()))
+
+    def _average(self) -> None:
+        if self._log is None or not self._snapshots.wanted:
+            return
+        path = trained_path(self._folder.path, "averaged")
+        path.unlink(missing_ok=True)
+        averaged = self._snapshots.average(self._trainer.step, self._display.say)
+        if averaged is not None:
+            self._keep("The averaged weights", lambda: save_trained(path, averaged))
+
+    def _model(self) -> TrainedModel:
+        return TrainedModel(
+            self._config,
+            self._data.vocabularies.fingerprint,
+            self._trainer.model.state_dict(),
+            self._trainer.step,
+        )
+
+    def _save_model(self, use: Use) -> None:
+        save_trained(trained_path(self._folder.path, use), self._model())
+
+    def _load(self, use: Use) -> TrainedModel:
+        path = trained_path(self._folder.path, use)
+        model = load_trained(path)
+        if use == "best" and model.step != self._selection.step:
+            raise BadInputError(
+                f"{path}: expected the weights after update {self._selection.step}, which were the best, "
+                f"came those after {model.step}; set evaluation.use to last, or start the run anew"
+            )
+        return model
+
+    def _keep(self, what: str, write: Callable[[], None]) -> None:
+        """Have the first process write something, and go on without it where the disk refuses."""
+        if self._log is None:
+            return
+        try:
+            write()
+        except OSError as error:
+            self._display.say(
+                f"{what} could not be kept ({error.strerror}): training goes on, and older files stay."
+            )
