@@ -7,3 +7,7 @@ class PartsError(ValueError):
     def _render_traceback_(self) -> list[str]:
         """Say to IPython what to print in place of a traceback."""
         return [f"✗ {self}"]
+
+
+class AbsentError(PartsError):
+    """The notebook is not there at all."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.parts.errors import PartsError
+from course_lib.parts.errors import AbsentError, PartsError
 
 SETUP = "setup"
 
@@ -45,7 +45,7 @@ def read_notebook(folder: Path, lesson: str) -> Notebook:
         text = (folder / lesson / f"{lesson}.ipynb").read_text(encoding="utf-8")
     except FileNotFoundError:
         where = folder.resolve().name
-        raise PartsError(f"{place}: there is no such notebook in {where}/; put it there") from None
+        raise AbsentError(f"{place}: there is no such notebook in {where}/; put it there") from None
     except UnicodeDecodeError:
         raise PartsError(f"{place}: it is no notebook, since it is not text; get the file anew") from None
     except OSError as error:

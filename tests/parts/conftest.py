@@ -9,19 +9,22 @@ from typing import Any
 
 import pytest
 
-from course_lib import transformer
 from course_lib.parts import LESSONS
+from course_lib.parts.lessons import reference
 
 Change = Callable[[dict[str, str]], None]
 
 
+LESSON_OF = {name: lesson for lesson, names in LESSONS.items() for name in names}
+
+
 def reference_code(exercise: str) -> str:
-    return inspect.getsource(inspect.unwrap(getattr(transformer, exercise))).rstrip("\n")
+    return inspect.getsource(inspect.unwrap(reference(LESSON_OF[exercise], exercise))).rstrip("\n")
 
 
 def stub(exercise: str) -> str:
     """Cut the body of a function, or of a class's forward, down to its stub."""
-    kind = "class" if inspect.isclass(getattr(transformer, exercise)) else "def"
+    kind = "class" if inspect.isclass(reference(LESSON_OF[exercise], exercise)) else "def"
     error = f'raise NotImplementedError("{exercise} is yours to write: lesson 00, exercise 1 of 3")'
     if kind == "def":
         return f"def {exercise}(*arguments):\n    {error}"
@@ -30,13 +33,15 @@ def stub(exercise: str) -> str:
 
 def setup_code(lesson: str) -> str:
     """Import what a lesson's setup cell imports: earlier lessons' parts from the reference, and more."""
-    earlier = [name for other, names in LESSONS.items() if other < lesson for name in names]
+    earlier = [name for other, names in LESSONS.items() if other < min(lesson, "12") for name in names]
     given = ["AttentionFunction", "TransformerConfig", "evaluating", *earlier]
     return "\n".join(
         [
             "import math",
-            "from collections.abc import Callable",
+            "from collections.abc import Callable, Iterable, Mapping, Sequence",
+            "from typing import TypeVar",
             "import torch",
+            "import torch.distributed as dist",
             "from jaxtyping import Bool, Float, Int",
             "from torch import Tensor, nn",
             "from torch.optim import Optimizer",
@@ -44,6 +49,7 @@ def setup_code(lesson: str) -> str:
             "from a_package_that_no_cluster_has import charts",
             "from course_lib.checks import check",
             f"from course_lib.transformer import {', '.join(given)}",
+            "from course_lib.translation.distributed import Item",
             'raise RuntimeError("only the imports of this cell may be run")',
         ]
     )
