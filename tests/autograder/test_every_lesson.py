@@ -1,52 +1,62 @@
-"""Each lesson through `nbgrader autograde`: the solutions earn every point, and the stubs none."""
+"""Each lesson, run and judged as `nbgrader autograde` has it done: solutions earn every point, stubs none.
 
-import os
-import subprocess
+nbgrader's own part of it is the same for all lessons: `test_nbgrader_commands` goes through that with one.
+"""
+
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
-from nbgrader.api import Gradebook
+from nbformat import NotebookNode
+from nbgrader.utils import determine_grade
 
 from autograder.build import COURSE
-from autograder.demo import copy_course
-from autograder.example_class import hand_in
-from autograder.manifest import Lesson, load_manifest
+from autograder.example_class import example_class
+from autograder.grading.sandboxed_execute import SandboxedExecute, is_judged
+from autograder.manifest import SOURCES, Lesson, load_manifest
+from autograder.sandbox.confinement import probe
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
 
 MANIFEST = load_manifest(COURSE)
 RIGHT, AS_IT_WAS = "amara", "chiyo"
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("every-lesson") / "course"
-    copy_course(COURSE, root)
-    return root
+def execute() -> Iterator[SandboxedExecute]:
+    if not probe().sufficient:
+        pytest.skip("nothing here can confine code")
+    made = SandboxedExecute(course=str(COURSE), workers=1)
+    yield made
+    made.pool().close()
 
 
-def nbgrader(course: Path, *command: str) -> None:
-    # A gradebook of the person who runs the tests must not be written to.
-    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
-    program = Path(sys.executable).with_name("nbgrader")
-    desk = course / "autograder"
-    done = subprocess.run(
-        [program, *command], cwd=desk, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.fixture
+def scores(execute: SandboxedExecute, lesson: Lesson, tmp_path: Path) -> dict[str, dict[str, float]]:
+    """The points of each check, hidden tests included, by student."""
+    master = nbformat.read(COURSE / SOURCES / lesson.name / f"{lesson.name}.ipynb", as_version=4)
+    locked = {cell.id: cell.source for cell in master.cells if is_judged(cell)}
+    found: dict[str, dict[str, float]] = {}
+    for submission in example_class(COURSE, lesson):
+        if submission.student not in (RIGHT, AS_IT_WAS):
+            continue
+        notebook = submission.notebook
+        for cell in notebook.cells:
+            cell.source = locked.get(cell.id, cell.source)
+        names = {"assignment": lesson.name, "notebook": lesson.name, "student": submission.student}
+        execute.preprocess(notebook, {"nbgrader": names, "metadata": {"path": str(tmp_path)}})
+        found[submission.student] = points(notebook)
+    return found
 
 
-def scores(course: Path, lesson: Lesson, student: str) -> dict[str, float]:
-    """What the gradebook holds for the checks of a student's lesson, by grade cell."""
-    with Gradebook(f"sqlite:///{course}/autograder/gradebook.db") as gradebook:
-        notebook = gradebook.find_submission_notebook(lesson.name, lesson.name, student)
-        return {grade.name: grade.auto_score for grade in notebook.grades if grade.name.startswith("check_")}
+def points(notebook: NotebookNode) -> dict[str, float]:
+    return {cell.id: determine_grade(cell)[0] for cell in notebook.cells if is_judged(cell)}
 
 
 @pytest.mark.parametrize("lesson", MANIFEST.lesson, ids=lambda lesson: lesson.name)
-def test_solutions_earn_all_and_stubs_nothing(course: Path, lesson: Lesson) -> None:
-    nbgrader(course, "generate_assignment", lesson.name)
-    hand_in(course, lesson, only=(RIGHT, AS_IT_WAS))
-    nbgrader(course, "autograde", lesson.name)
+def test_solutions_earn_all_and_stubs_nothing(lesson: Lesson, scores: dict[str, dict[str, float]]) -> None:
     checks = {f"check_{name}": float(entry.points) for name, entry in lesson.checked.items()}
-    assert scores(course, lesson, RIGHT) == checks
-    assert scores(course, lesson, AS_IT_WAS) == dict.fromkeys(checks, 0.0)
+    assert scores[RIGHT] == checks
+    assert scores[AS_IT_WAS] == dict.fromkeys(checks, 0.0)
