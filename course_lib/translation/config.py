@@ -83,11 +83,25 @@ class DataConfig(Section):
         description="What becomes of a training pair with a side longer than max_length. cut: what is too "
         "much goes, the end token stays. drop: the pair goes. Validation and test are only ever cut.",
     )
+    both_directions: bool = Field(
+        default=False,
+        description="Learn from each pair both ways: a token at the source's start says into which language. "
+        "A gain where there are few pairs, at twice the updates an epoch. Scored is German to English alone.",
+    )
 
     @model_validator(mode="after")
     def _folder_fits_corpus(self) -> "DataConfig":
         if (self.corpus == "folder") != (self.folder is not None):
             raise ValueError('corpus: folder and the key "folder" go together: give both or neither')
+        return self
+
+    @model_validator(mode="after")
+    def _both_ways_need_one_vocabulary(self) -> "DataConfig":
+        if self.both_directions and not self.shares_vocabulary:
+            raise ValueError(
+                f"both_directions needs one vocabulary for both languages: expected tokens: joint-bpe, "
+                f"came {self.tokens}"
+            )
         return self
 
     @property
@@ -146,10 +160,11 @@ class TrainingConfig(Section):
     weight_decay: float = Field(default=0.0, ge=0, description="Decoupled weight decay, with adamw only.")
     warmup: int = Field(default=4000, ge=1, description="Updates over which the learning rate rises.")
     factor: float = Field(default=1.0, gt=0, description="Times the paper's learning rate (section 5.3).")
-    precision: Literal["float32", "bfloat16", "float64"] = Field(
-        default="float32",
-        description="bfloat16: matrix products in bfloat16, weights and sums in float32; fast where the "
-        "hardware has it. float64 is for exact comparisons.",
+    precision: Literal["auto", "float32", "bfloat16", "float64"] = Field(
+        default="auto",
+        description="bfloat16: matrix products in bfloat16, weights and sums in float32. float64 is for "
+        "exact comparisons. auto: bfloat16 where the hardware multiplies in it, float32 elsewhere; the "
+        "run's own config says which it was.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: a GPU where there is one.", json_schema_extra=MAY_CHANGE
@@ -186,10 +201,58 @@ class TrainingConfig(Section):
         json_schema_extra=MAY_CHANGE,
     )
 
+    schedule: Literal["paper", "inverse-sqrt", "linear", "cosine", "constant"] = Field(
+        default="paper",
+        description="How the learning rate goes. paper: section 5.3, equation 3, times factor. All others "
+        "rise over warmup updates to peak_rate; then inverse-sqrt falls with the root of the step, linear "
+        "and cosine fall to zero at schedule_updates, and constant stays.",
+    )
+    peak_rate: float | None = Field(
+        default=None, gt=0, description="Highest learning rate, for all schedules but the paper's."
+    )
+    schedule_updates: int | None = Field(
+        default=None, ge=1, description="Updates after which a linear or cosine schedule has come to zero."
+    )
+    clip_norm: float | None = Field(
+        default=None,
+        gt=0,
+        description="Gradients, of all processes together, that are longer than this are shortened to it.",
+    )
+    simcut_alpha: float = Field(
+        default=0.0,
+        ge=0,
+        description="Weight of SimCut's divergence between a batch and a copy with tokens missing (arXiv "
+        "2206.02368, where it is 3); 0 for none. It doubles the time of an update.",
+    )
+    simcut_p: float = Field(
+        default=0.05, gt=0, lt=1, description="Probability with which SimCut's copy misses a token."
+    )
+    compile: bool = Field(
+        default=False,
+        description="true: let torch.compile write kernels for this model, for any length of sentence. Where "
+        "that fails, training goes on without, and says so. On a GPU; a CPU gains nothing at these sizes.",
+    )
+
     @model_validator(mode="after")
     def _decay_needs_adamw(self) -> "TrainingConfig":
         if self.weight_decay and self.optimizer != "adamw":
             raise ValueError("weight_decay needs optimizer: adamw")
+        return self
+
+    @model_validator(mode="after")
+    def _schedule_has_its_numbers(self) -> "TrainingConfig":
+        if (self.schedule == "paper") != (self.peak_rate is None):
+            raise ValueError("peak_rate goes with every schedule but the paper's, whose height is factor")
+        if self.schedule != "paper" and self.factor != 1:
+            raise ValueError("factor goes with schedule: paper; for the others, set peak_rate")
+        falls_to_zero = self.schedule in ("linear", "cosine")
+        if falls_to_zero != (self.schedule_updates is not None):
+            raise ValueError("schedule_updates goes with schedule: linear and schedule: cosine")
+        if self.schedule_updates is not None and self.schedule_updates <= self.warmup:
+            raise ValueError(
+                f"schedule_updates must be more than warmup: {self.schedule_updates} is no more than "
+                f"{self.warmup}"
+            )
         return self
 
 

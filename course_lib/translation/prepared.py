@@ -6,8 +6,9 @@ ready and reads no corpus. What is damaged, or was made from other data or optio
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,23 @@ from course_lib.atomic_files import atomic_write_text
 from course_lib.translation.batches import IdPair
 from course_lib.translation.config import DataConfig
 from course_lib.translation.corpora import corpus_fingerprint, load_corpus
+from course_lib.translation.directed import DirectedSubwords
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.parallel_text import ParallelText
 from course_lib.translation.token_pairs import TokenPairs, smallest_type, write_pairs
-from course_lib.translation.vocabularies import Vocabularies, learn_vocabularies, load_vocabularies
+from course_lib.translation.vocabularies import (
+    Vocabularies,
+    Vocabulary,
+    learn_vocabularies,
+    load_vocabularies,
+)
 
 #: How the files are laid out. Older ones are made anew.
 LAYOUT = 1
 #: So many pairs become ids at a time.
 CHUNK = 20_000
 #: What shapes the ids, apart from the corpus.
-SHAPING = ("tokens", "vocabulary_size", "min_count", "max_length", "too_long")
+SHAPING = ("tokens", "vocabulary_size", "min_count", "max_length", "too_long", "both_directions")
 
 
 @dataclass(frozen=True)
@@ -125,18 +132,22 @@ class _Writer:
 
     def train(self, text: ParallelText) -> None:
         drop = self._config.too_long == "drop"
-        self._write("train", text, drop)
-        if drop and self._long == len(text):
+        chunks, pairs = self._chunks(text, drop), len(text)
+        if self._config.both_directions:
+            chunks, pairs = chain(chunks, self._backwards(text, drop)), 2 * pairs
+        self._write("train", chunks)
+        if drop and self._long == pairs:
             raise BadInputError(
-                f"no training pair is left: all {len(text)} are longer than data.max_length "
+                f"no training pair is left: all {pairs} are longer than data.max_length "
                 f"{self._config.max_length}; raise it, or set data.too_long to cut"
             )
         if self._long:
-            many = f"{_of(self._long, len(text))} training pairs longer than {self._config.max_length} tokens"
-            self.notes.append(f"{'dropped' if drop else 'cut'} {many}")
+            many = f"{_of(self._long, pairs)} training pairs longer than {self._config.max_length} tokens"
+            ways = ", each counted in both directions" if self._config.both_directions else ""
+            self.notes.append(f"{'dropped' if drop else 'cut'} {many}{ways}")
 
     def scored(self, name: str, text: ParallelText) -> None:
-        self._write(name, text, drop=False)
+        self._write(name, self._chunks(text, drop=False))
         content = {"german": text.german, "english": text.english}
         atomic_write_text(self._folder / f"{name}.json", json.dumps(content, ensure_ascii=False))
         if self._long:
@@ -145,10 +156,10 @@ class _Writer:
 
     def finish(self, facts: dict[str, Any]) -> None:
         """Say that all is there, and of what it was made. Only now can it be opened."""
-        names = ("train.ids", "train.offsets")
-        names += tuple(
+        names = [f"train.{kind}" for kind in ("ids", "offsets")]
+        names += [
             f"{split}.{kind}" for split in ("validation", "test") for kind in ("ids", "offsets", "json")
-        )
+        ]
         contents = {
             **facts,
             "dtype": self._dtype,
@@ -157,18 +168,34 @@ class _Writer:
         }
         atomic_write_text(self._folder / "contents.json", json.dumps(contents, indent=1))
 
-    def _write(self, name: str, text: ParallelText, drop: bool) -> None:
+    def _write(self, name: str, chunks: Iterable[list[IdPair]]) -> None:
         self._long = 0
         ids, offsets = (self._folder / f"{name}.{kind}" for kind in ("ids", "offsets"))
-        write_pairs(self._chunks(text, drop), ids, offsets, self._dtype)
+        write_pairs(chunks, ids, offsets, self._dtype)
 
     def _chunks(self, text: ParallelText, drop: bool) -> Iterator[list[IdPair]]:
+        source, target = self._vocabularies.source, self._vocabularies.target
+        return self._encoded(source, text.german, target, text.english, drop)
+
+    def _backwards(self, text: ParallelText, drop: bool) -> Iterator[list[IdPair]]:
+        assert isinstance(self._vocabularies, DirectedSubwords)
+        source, target = self._vocabularies.towards_german, self._vocabularies.target
+        return self._encoded(source, text.english, target, text.german, drop)
+
+    def _encoded(
+        self,
+        source_vocabulary: Vocabulary,
+        source_text: list[str],
+        target_vocabulary: Vocabulary,
+        target_text: list[str],
+        drop: bool,
+    ) -> Iterator[list[IdPair]]:
         # Start and end count too, and the end has to stay: cut before they are there.
         longest = self._config.max_length - 2
-        for first in range(0, len(text), CHUNK):
+        for first in range(0, len(source_text), CHUNK):
             part = slice(first, first + CHUNK)
-            sources = self._vocabularies.source.encode(text.german[part])
-            targets = self._vocabularies.target.encode(text.english[part])
+            sources = source_vocabulary.encode(source_text[part])
+            targets = target_vocabulary.encode(target_text[part])
             chunk: list[IdPair] = []
             for source, target in zip(sources, targets, strict=True):
                 too_long = max(len(source), len(target)) > longest

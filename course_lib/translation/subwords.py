@@ -10,6 +10,8 @@ from course_lib.atomic_files import atomic_write_text
 from course_lib.translation.errors import BadInputError
 
 PAD, START, END, UNKNOWN = "<pad>", "<start>", "<end>", "<unknown>"
+#: Into which language: for a model that translates both ways.
+TO_ENGLISH, TO_GERMAN = "<to-english>", "<to-german>"
 
 
 class Subwords:
@@ -30,11 +32,11 @@ class Subwords:
         self._tokenizer.encode_special_tokens = True
 
     @classmethod
-    def learn(cls, sentences: Iterable[str], size: int) -> "Subwords":
+    def learn(cls, sentences: Iterable[str], size: int, also: Sequence[str] = ()) -> "Subwords":
         """Learn the merges from the sentences of the training split.
 
         The same sentences give the same subwords. A small corpus may run out of pairs to merge: then there
-        are fewer than `size`.
+        are fewer than `size`. `also` are further special symbols, which text never becomes either.
         """
         tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
         # The space before a word belongs to it, and the first word of a sentence gets one too.
@@ -42,7 +44,7 @@ class Subwords:
         tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=size,
-            special_tokens=[PAD, START, END, UNKNOWN],
+            special_tokens=[PAD, START, END, UNKNOWN, *also],
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
@@ -90,6 +92,11 @@ class Subwords:
     def fingerprint(self) -> str:
         """A hash that two vocabularies share only where they are the same."""
         return hashlib.sha256(self._tokenizer.to_str().encode("utf-8")).hexdigest()
+
+    def id_of(self, special: str) -> int | None:
+        """Give the id of a special symbol, None where there is no such symbol."""
+        number: int | None = self._tokenizer.token_to_id(special)
+        return number
 
     def __len__(self) -> int:
         return self._tokenizer.get_vocab_size()

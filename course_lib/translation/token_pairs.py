@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +80,7 @@ def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dt
             file.write(part.tobytes())
 
 
-def _mapped(path: Path, dtype: str) -> NDArray[np.generic]:
+def _mapped(path: Path, dtype: str) -> NDArray[Any]:
     if path.stat().st_size == 0:  # Nothing cannot be mapped.
         return np.empty(0, dtype)
     return np.memmap(path, dtype, mode="r")

@@ -9,9 +9,10 @@ from typing import Protocol, runtime_checkable
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.translation.config import DataConfig
+from course_lib.translation.directed import DirectedSubwords
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.parallel_text import ParallelText
-from course_lib.translation.subwords import Subwords
+from course_lib.translation.subwords import TO_ENGLISH, TO_GERMAN, Subwords
 from course_lib.translation.words import Words
 
 
@@ -40,7 +41,7 @@ class Vocabulary(Protocol):
 class Vocabularies(Protocol):
     """The vocabularies of both sides. Padding, start and end have the same ids in both.
 
-    `Subwords` is one that both sides share; `SeparateVocabularies` are two.
+    `Subwords` is one that both sides share, `DirectedSubwords` too; `SeparateVocabularies` are two.
     """
 
     pad_id: int
@@ -93,8 +94,11 @@ _SIDES: dict[str, type[Subwords] | type[Words]] = {"separate-bpe": Subwords, "wo
 
 def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
     """Learn the vocabularies that the config asks for. Give it the training split, and nothing else."""
+    both = [*train.german, *train.english]
+    if config.both_directions:
+        return DirectedSubwords(Subwords.learn(both, config.vocabulary_size, also=[TO_ENGLISH, TO_GERMAN]))
     if config.tokens == "joint-bpe":
-        return Subwords.learn([*train.german, *train.english], config.vocabulary_size)
+        return Subwords.learn(both, config.vocabulary_size)
     if config.tokens == "separate-bpe":
         return SeparateVocabularies(
             Subwords.learn(train.german, config.vocabulary_size),
@@ -116,7 +120,8 @@ def load_vocabularies(path: Path) -> Vocabularies:
     try:
         content = json.loads(text)
         if "kind" not in content:
-            return Subwords.from_text(text)
+            subwords = Subwords.from_text(text)
+            return subwords if subwords.id_of(TO_ENGLISH) is None else DirectedSubwords(subwords)
         side = _SIDES[content["kind"]]
         source, target = (side.from_text(json.dumps(content[name])) for name in ("source", "target"))
         return SeparateVocabularies(source, target)

@@ -15,7 +15,7 @@ from course_lib.translation.distributed import Place, first_then_rest
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.prepared import PreparedData, open_prepared, prepare
 from course_lib.translation.run import train
-from course_lib.translation.subwords import Subwords
+from course_lib.translation.subwords import TO_ENGLISH, TO_GERMAN, Subwords
 from course_lib.translation.vocabularies import load_vocabularies
 
 #: Scores that these tests don't look at.
@@ -105,6 +105,24 @@ def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
         "cut 1 of 5 validation pairs longer than 40 tokens; none is left out",
         "cut 1 of 5 test pairs longer than 40 tokens; none is left out",
     ]
+
+
+def test_both_directions_are_learnt_from_and_one_is_scored_on(bench: Bench) -> None:
+    data = bench.prepare(both_directions=True, max_length=400)
+    plain = data.vocabularies.target
+    german, english = (plain.encode(lines(bench.corpus / f"train.{language}")) for language in ("de", "en"))
+    to_english, to_german = plain.id_of(TO_ENGLISH), plain.id_of(TO_GERMAN)
+    assert data.train[:240] == [([to_english, *de], en) for de, en in zip(german, english, strict=True)]
+    assert data.train[240:] == [([to_german, *en], de) for de, en in zip(german, english, strict=True)]
+    for split in (data.validation, data.test):
+        assert [source[0] for source, _ in split.pairs] == [to_english] * len(split.text)
+        assert plain.decode([source for source, _ in split.pairs]) == split.text.german
+        assert plain.decode([target for _, target in split.pairs]) == split.text.english
+    assert (
+        bench.prepare(both_directions=True, max_length=20, too_long="drop")
+        .notes[0]
+        .endswith(" of 480 training pairs longer than 20 tokens, each counted in both directions")
+    )
 
 
 def test_training_pairs_with_an_empty_side_are_dropped_and_counted(bench: Bench) -> None:

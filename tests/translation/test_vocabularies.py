@@ -6,6 +6,7 @@ import pytest
 from phrases import phrase_pairs
 
 from course_lib.translation.config import DataConfig, load_config
+from course_lib.translation.directed import DirectedSubwords
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.parallel_text import ParallelText
 from course_lib.translation.subwords import Subwords
@@ -51,6 +52,28 @@ def test_joint_subwords_are_the_same_on_both_sides() -> None:
     assert isinstance(vocabularies, Subwords)
     assert vocabularies.source is vocabularies.target is vocabularies
     assert vocabularies.fingerprint == Subwords.learn([*TRAIN.german, *TRAIN.english], 330).fingerprint
+
+
+def test_directed_subwords_say_into_which_language_and_come_back(tmp_path: Path) -> None:
+    config = DataConfig(corpus="captions", vocabulary_size=330, both_directions=True)
+    vocabularies = learn_vocabularies(TRAIN, config)
+    assert isinstance(vocabularies, DirectedSubwords)
+    vocabularies.save(tmp_path / "vocabulary.json")
+    again = load_vocabularies(tmp_path / "vocabulary.json")
+    assert isinstance(again, DirectedSubwords)
+    assert again.fingerprint == vocabularies.fingerprint
+    (forth,), (back,) = again.source.encode(["Hunde"]), again.towards_german.encode(["Hunde"])
+    assert forth[1:] == back[1:] == again.target.encode(["Hunde"])[0]
+    assert len({forth[0], back[0], *range(4)}) == 6
+    assert again.source.decode([forth]) == again.target.decode([forth]) == ["Hunde"]
+    assert len(again.source) == len(again.target) == 330
+    # Text that spells the token is text.
+    assert forth[0] not in again.target.encode(["<to-english>"])[0]
+
+
+def test_two_vocabularies_cannot_serve_both_directions() -> None:
+    with pytest.raises(ValueError, match="both_directions needs one vocabulary for both languages"):
+        DataConfig(corpus="captions", tokens="separate-bpe", both_directions=True)
 
 
 @pytest.mark.parametrize(("tokens", "kind"), [("separate-bpe", Subwords), ("words", Words)])
