@@ -1,7 +1,10 @@
 """What a run says of itself: a window of updates in numbers, and `metrics.jsonl`."""
 
+import contextlib
 import json
 import os
+import resource
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
@@ -10,7 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.translation.distributed import Place, global_sum
+from course_lib.translation.device_batch import DeviceBatch
+from course_lib.translation.distributed import Place, global_sum, largest
+
+#: Keys of a row that say how the machine did, and so differ between two runs that are the same.
+MEASURED = frozenset({"tokens_per_second", "mfu", "memory_gib"})
 
 
 class MetricsLog:
@@ -21,19 +28,27 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path, keep_bytes: int = 0) -> None:
-        self._file = path.open("ab")
+        self._file = path.open("ab", buffering=0)
+        self._waiting = b""
         if self._file.tell() > keep_bytes:
             self._file.truncate(keep_bytes)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Add a line, and let readers see it at once."""
-        self._file.write(json.dumps(row).encode("utf-8") + b"\n")
-        self._file.flush()
+        """Add a line, and let readers see it at once; where the disk is full, it waits for the next one."""
+        self._waiting += json.dumps(row).encode("utf-8") + b"\n"
+        with contextlib.suppress(OSError):
+            self._write_waiting()
 
     def position(self) -> int:
-        """Say how many bytes there are, once they are safe on the disk."""
+        """Say how many bytes there are, once they are safe on the disk. Raises OSError where it is full."""
+        self._write_waiting()
         os.fsync(self._file.fileno())
         return os.fstat(self._file.fileno()).st_size
+
+    def _write_waiting(self) -> None:
+        while self._waiting:
+            # A disk that fills up takes the first part of a line.
+            self._waiting = self._waiting[self._file.write(self._waiting) :]
 
     def __enter__(self) -> "MetricsLog":
         return self
@@ -45,24 +60,27 @@ class MetricsLog:
 
 
 class Window:
-    """Sums over the updates since the last line of metrics: loss, real tokens, places in the batches.
+    """Sums over the updates since the last line of metrics: loss, real tokens, slots in the batches, work.
 
     Each process adds what it did; the numbers of all processes meet only when a line is due, so that no
     update waits for them.
     """
 
-    _NAMES = ("loss_sum", "target_tokens", "real_places", "places")
+    _NAMES = ("loss_sum", "target_tokens", "real_slots", "slots", "work")
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        #: Operations a second that all processes' devices reach on matrix products; None where unmeasured.
+        self.matrix_rate: float | None = None
         self._sums = torch.zeros(len(self._NAMES), dtype=torch.float64)
         self._losses: list[Tensor] = []
         self._started = time.perf_counter()
 
-    def add(self, loss_sum: Tensor, target_tokens: int, real_places: int, places: int) -> None:
+    def add(self, loss_sum: Tensor, batch: DeviceBatch) -> None:
         """Count one batch of this process."""
         self._losses.append(loss_sum.detach())  # Not read yet: a GPU would have to finish first.
-        self._sums += torch.tensor([0, target_tokens, real_places, places], dtype=torch.float64)
+        counted = [0, batch.target_tokens, batch.real_slots, batch.slots, batch.work]
+        self._sums += torch.tensor(counted, dtype=torch.float64)
 
     def state(self) -> dict[str, float]:
         """Give the sums over all processes, and leave them with the first: together they stay the same."""
@@ -85,12 +103,28 @@ class Window:
             self._sums = torch.tensor([state[name] for name in self._NAMES], dtype=torch.float64)
 
     def close(self) -> dict[str, float]:
-        """Give loss, speed and padding of the window over all processes, and begin the next one."""
+        """Give loss, speed, padding and memory of the window over all processes, and begin the next one.
+
+        `mfu`, model FLOPs utilisation, is the share of the measured matrix rate that went into the model's
+        own matrix products. `memory_gib` is the most that any process has held so far: of its GPU's memory,
+        or else of the machine's.
+        """
         sums = self.state()
         self._sums = torch.zeros_like(self._sums)
         self._started = time.perf_counter()
-        return {
+        row = {
             "loss": sums["loss_sum"] / sums["target_tokens"],
             "tokens_per_second": round(sums["target_tokens"] / sums["seconds"], 1),
-            "padded": round(1 - sums["real_places"] / sums["places"], 4),
+            "padded": round(1 - sums["real_slots"] / sums["slots"], 4),
         }
+        if self.matrix_rate is not None:
+            row["mfu"] = round(sums["work"] / sums["seconds"] / self.matrix_rate, 4)
+        return {**row, "memory_gib": round(largest(self._place, peak_memory()) / 2**30, 3)}
+
+
+def peak_memory() -> int:
+    """Give the bytes that this process has held at most: of its GPU's memory, or else of the machine's."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kibibytes

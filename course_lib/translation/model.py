@@ -1,17 +1,19 @@
 """A Transformer with its loss, as the lab trains it."""
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from course_lib.transformer import TransformerConfig
+from course_lib.transformer import LabelSmoothingLoss, TransformerConfig
 from course_lib.translation.config import ModelConfig
 from course_lib.translation.fused_attention import fused_attention
+from course_lib.translation.kernels.smoothed_loss import smoothed_loss_sum
 from course_lib.translation.pieces import REFERENCE, Pieces
-
-Precision = Literal["float32", "bfloat16", "float64"]
+from course_lib.translation.precision import Precision, arithmetic, settled
+from course_lib.translation.simcut import divergence_sum, second_half_cut
 
 
 def build_transformer(
@@ -34,39 +36,94 @@ def build_transformer(
     return pieces.tie_embeddings(model) if config.tied else model
 
 
-def arithmetic(precision: Precision, device: torch.device) -> torch.autocast:
-    """Give the context of a forward pass: matrix products in bfloat16, or all as the weights are."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+def real_places(target: Int[Tensor, "B T"], pad_id: int, pieces: Pieces = REFERENCE) -> Int[Tensor, "N"]:
+    """Number the labels that are no padding, counting through the batch row by row."""
+    return (pieces.shift_target(target)[1].flatten() != pad_id).nonzero().squeeze(1)
 
 
 class LossSum(nn.Module):
     """A model and its loss as one module: source and target in, the sum of the loss over the real tokens out.
 
     DDP wraps it whole, since it counts on one forward pass for each backward pass. A sum and not a mean: a
-    mean over one process's batch would weigh its tokens by what the batch happens to hold.
+    mean over one process's batch would weigh its tokens by what the batch happens to hold. In training,
+    `simcut_alpha` adds as many times SimCut's divergence.
     """
 
-    def __init__(self, model: Any, loss: nn.Module, precision: Precision, pieces: Pieces = REFERENCE) -> None:
+    def __init__(
+        self,
+        model: Any,
+        loss: Any,
+        precision: Precision,
+        pieces: Pieces = REFERENCE,
+        simcut_alpha: float = 0.0,
+        simcut_p: float = 0.05,
+    ) -> None:
         super().__init__()
         # Any: a student's modules have no type that says what they offer.
         self.model: Any = model
         self.loss: Any = loss
         self.precision: Precision = precision
         self.pieces = pieces
+        self.simcut_alpha = simcut_alpha
+        self.simcut_p = simcut_p
 
-    def forward(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
-        """Sum the loss over the real tokens of the target."""
+    def forward(
+        self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"], places: Int[Tensor, "N"] | None = None
+    ) -> Float[Tensor, ""]:
+        """Sum the loss over the real tokens of the target.
+
+        `places` is what `real_places` gives. Who has it from the CPU spares a GPU the wait for their number.
+        """
+        if places is None:
+            places = real_places(target, self.loss.pad_id, self.pieces)
+        with arithmetic(self.precision, source.device):
+            if self.training and self.simcut_alpha:
+                return self._with_simcut(source, target, places)
+            hidden, labels = self._decoded(source, target, places)
+            if self._is_reference and not torch.compiler.is_compiling():
+                generator = self.model.generator
+                return smoothed_loss_sum(
+                    hidden, generator.weight, generator.bias, labels, self.loss.smoothing, self._dtype(hidden)
+                )
+            return self._loss_sum(self.model.generator(hidden), labels)
+
+    def _with_simcut(self, source: Tensor, target: Tensor, places: Tensor) -> Tensor:
+        places_of_both = torch.cat([places, places + target[:, 1:].numel()])
+        with second_half_cut(self.model, self.simcut_p):
+            hidden, labels = self._decoded(source.repeat(2, 1), target.repeat(2, 1), places_of_both)
+        whole, cut = _exact(self.model.generator(hidden)).chunk(2)
+        return self._loss_sum(whole, labels.chunk(2)[0]) + self.simcut_alpha * divergence_sum(whole, cut)
+
+    def _decoded(self, source: Tensor, target: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the decoder's output and the label at each of these places.
+
+        The generator is the widest layer by far: padding need not pass through it.
+        """
         pieces, pad_id = self.pieces, self.loss.pad_id
         decoder_input, labels = pieces.shift_target(target)
-        real = labels != pad_id
-        with arithmetic(self.precision, source.device):
-            source_mask = pieces.padding_mask(source, pad_id)
-            memory = self.model.encode(source, source_mask)
-            hidden = self.model.decode(
-                memory, source_mask, decoder_input, pieces.decoder_mask(decoder_input, pad_id)
+        source_mask = pieces.padding_mask(source, pad_id)
+        memory = self.model.encode(source, source_mask)
+        mask = pieces.decoder_mask(decoder_input, pad_id)
+        hidden = self.model.decode(memory, source_mask, decoder_input, mask)
+        return hidden.flatten(0, 1).index_select(0, places), labels.flatten().index_select(0, places)
+
+    def _loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if self._is_reference:
+            return F.cross_entropy(
+                _exact(logits), labels, label_smoothing=self.loss.smoothing, reduction="sum"
             )
-            # The generator is the widest layer by far: padding need not pass through it.
-            logits = self.model.generator(hidden[real])
-        # Out of bfloat16 before the loss: a smoothed target such as 0.9 has no exact place there.
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return self.loss(logits, labels[real]) * real.sum()
+        return self.loss(_exact(logits), labels) * len(labels)
+
+    @property
+    def _is_reference(self) -> bool:
+        """Whether loss and generator are those whose sum is known to be had for less."""
+        return type(self.loss) is LabelSmoothingLoss and type(self.model.generator) is nn.Linear
+
+    def _dtype(self, hidden: Tensor) -> torch.dtype:
+        bfloat16 = settled(self.precision, hidden.device) == "bfloat16"
+        return torch.bfloat16 if bfloat16 else self.model.generator.weight.dtype
+
+
+def _exact(logits: Tensor) -> Tensor:
+    """Take logits out of bfloat16 before the loss: a smoothed target such as 0.9 has no exact place there."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -12,18 +12,25 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Adam, AdamW, Optimizer
 
 from course_lib.translation.batches import IdPair, collate, epoch_plan
+from course_lib.translation.compiled import compiled_or_not
 from course_lib.translation.config import RunConfig, TrainingConfig
+from course_lib.translation.device_batch import DeviceBatch, move_batch
 from course_lib.translation.distributed import Place, global_sum
+from course_lib.translation.kernels import use_kernels
 from course_lib.translation.metrics import Window
-from course_lib.translation.model import LossSum, build_transformer
+from course_lib.translation.model import LossSum, build_transformer, real_places
 from course_lib.translation.pieces import REFERENCE, Pieces
-from course_lib.translation.subwords import Subwords
+from course_lib.translation.schedules import build_scheduler
+from course_lib.translation.token_pairs import pair_lengths
+from course_lib.translation.vocabularies import Vocabularies
+from course_lib.translation.work import matrix_rate
 
 # The one buffer holds the sinusoids, which every process has. The switch has a new name since torch 2.13.
 _BUFFERS_STAY: dict[str, Any] = (
@@ -44,7 +51,7 @@ class Trainer:
         self,
         config: RunConfig,
         pairs: Sequence[IdPair],
-        subwords: Subwords,
+        vocabularies: Vocabularies,
         place: Place,
         device: torch.device,
         pieces: Pieces = REFERENCE,
@@ -52,32 +59,41 @@ class Trainer:
         self._pieces = pieces
         self._config = config
         self._pairs = pairs
-        self._subwords = subwords
+        self._vocabularies = vocabularies
         self._place = place
         self._device = device
         training = config.training
 
+        #: What the user should know, a line each.
+        self.notes: list[str] = []
+
         torch.manual_seed(config.seed)
-        self.model = build_transformer(config.model, len(subwords), len(subwords), pieces).to(device)
+        target_size = len(vocabularies.target)
+        self.model = build_transformer(config.model, len(vocabularies.source), target_size, pieces)
+        self.model.to(device)
         if training.precision == "float64":
             self.model.double()
-        loss = pieces.loss(len(subwords), subwords.pad_id, training.label_smoothing)
-        self._loss_sum: nn.Module = LossSum(self.model, loss, training.precision, pieces)
+        loss = pieces.loss(target_size, vocabularies.pad_id, training.label_smoothing)
+        self._loss_sum: nn.Module = LossSum(
+            self.model, loss, training.precision, pieces, training.simcut_alpha, training.simcut_p
+        )
+        if training.compile:
+            self._compile()
+        else:
+            use_kernels(self.model)
         if place.world_size > 1:
             self._loss_sum = DistributedDataParallel(
                 self._loss_sum, gradient_as_bucket_view=True, **_BUFFERS_STAY
             )
         self._optimizer = make_optimizer(self.model, training)
-        self._scheduler = pieces.make_scheduler(
-            self._optimizer, config.model.d_model, training.warmup, training.factor
-        )
+        self._scheduler = build_scheduler(self._optimizer, training, config.model.d_model, pieces)
         self.window = Window(place)
         self.step = self.epochs_done = self.updates_done = 0
 
     def plan(self) -> list[list[list[int]]]:
         """Plan the current epoch: updates of batches of indices of pairs."""
         longest, training = self._config.data.max_length, self._config.training
-        lengths = [(min(len(a) + 2, longest), min(len(b) + 2, longest)) for a, b in self._pairs]
+        lengths = np.minimum(pair_lengths(self._pairs) + 2, longest)
         return epoch_plan(
             lengths,
             training.tokens_per_batch,
@@ -89,24 +105,26 @@ class Trainer:
     def update(self, batches: Sequence[Sequence[int]]) -> float:
         """Make one update from these batches, dealt to the processes, and give the rate it was made at."""
         mine = self._pieces.shard(list(enumerate(batches)), self._place.rank, self._place.world_size)
-        matrices = [self._collate(batch) for _, batch in mine]
-        tokens = [self._real(target[:, 1:]) for _, target in matrices]
-        all_tokens = global_sum(self._place, torch.tensor(sum(tokens), device=self._device))
+        moved = [(number, self._on_device(batch)) for number, batch in mine]
+        tokens = sum(batch.target_tokens for _, batch in moved)
+        all_tokens = global_sum(self._place, torch.tensor(tokens, device=self._device))
         # DDP averages the gradients over the processes: times their number, that is the sum.
         scale = self._place.world_size / all_tokens.double()
 
         self._loss_sum.train()
         self._optimizer.zero_grad()
-        if not mine:
+        if not moved:
             self._join_in()
-        for (number, _), (source, target), count in zip(mine, matrices, tokens, strict=True):
+        for number, batch in moved:
             torch.manual_seed(_dropout_seed(self._config.seed, self.step, number))
             # Gradients travel once an update, with the last batch.
-            with self._keep_gradients_here(number != mine[-1][0]):
-                loss_sum = self._loss_sum(source.to(self._device), target.to(self._device))
+            with self._keep_gradients_here(number != moved[-1][0]):
+                loss_sum = self._loss_sum(batch.source, batch.target, batch.places)
                 (loss_sum * scale).backward()
-            real_places = self._real(source) + self._real(target)
-            self.window.add(loss_sum, count, real_places, source.numel() + target.numel())
+            self.window.add(loss_sum, batch)
+        if self._config.training.clip_norm is not None:
+            # Each process holds the gradients of all by now, so all find the same norm.
+            nn.utils.clip_grad_norm_(self.model.parameters(), self._config.training.clip_norm)
         rate = float(self._scheduler.get_last_lr()[0])
         self._optimizer.step()
         self._scheduler.step()
@@ -141,18 +159,41 @@ class Trainer:
         self.epochs_done = state["epochs_done"]
         self.updates_done = state["updates_done"]
 
-    def _collate(self, batch: Sequence[int]) -> tuple[Tensor, Tensor]:
-        ids = self._subwords
-        pairs = [self._pairs[index] for index in batch]
-        return collate(pairs, ids.pad_id, ids.start_id, ids.end_id, self._config.data.max_length)
+    def measure_machine(self) -> None:
+        """Measure what MFU is a share of, in a third of a second. All processes call it together."""
+        rate = matrix_rate(self._device, self._config.training.precision)
+        total = global_sum(self._place, torch.tensor(rate, dtype=torch.float64, device=self._device))
+        self.window.matrix_rate = float(total)
 
-    def _real(self, tokens: Tensor) -> int:
-        return int((tokens != self._subwords.pad_id).sum())
+    def _on_device(self, batch: Sequence[int]) -> DeviceBatch:
+        ids, config = self._vocabularies, self._config
+        pairs = [self._pairs[index] for index in batch]
+        source, target = collate(pairs, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
+        return move_batch(
+            source, target, self._device, config.model, len(ids.target), ids.pad_id, self._pieces
+        )
+
+    def _nothing_said(self) -> Tensor:
+        """Make a batch of one sentence with no words."""
+        return torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
 
     def _join_in(self) -> None:
         """Hand in gradients of zero, which the other processes wait for: this one has no batch."""
-        nothing_said = torch.tensor([[self._subwords.start_id, self._subwords.end_id]], device=self._device)
-        (self._loss_sum(nothing_said, nothing_said) * 0.0).backward()
+        nothing_said = self._nothing_said()
+        place = torch.zeros(1, dtype=torch.int64, device=self._device)
+        (self._loss_sum(nothing_said, nothing_said, place) * 0.0).backward()
+
+    def _compile(self) -> None:
+        nothing_said = self._nothing_said().repeat(3, 2)
+        places = real_places(nothing_said, self._vocabularies.pad_id, self._pieces)
+        compiled, why_not = compiled_or_not(self._loss_sum, (nothing_said, nothing_said, places))
+        # All or none: processes that compute differently would give another run.
+        failed = global_sum(self._place, torch.tensor(int(why_not is not None), device=self._device))
+        if int(failed):
+            use_kernels(self.model)
+            self.notes.append(why_not or "torch.compile does not work for another process; training without")
+        else:
+            self._loss_sum = compiled
 
     def _keep_gradients_here(self, keep: bool) -> contextlib.AbstractContextManager[None]:
         if keep and isinstance(self._loss_sum, DistributedDataParallel):

@@ -98,11 +98,30 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
         ("model.tied=0.5", "model.tied: expected a valid boolean, came 0.5"),
         (
             "training.precision=float8",
-            'training.precision: expected "float32", "bfloat16" or "float64", came float8',
+            'training.precision: expected "auto", "float32", "bfloat16" or "float64", came float8',
         ),
         ("model=big", '"model" is a section: expected keys with values, came big'),
         ("model.heads=7", "model: d_model must be a multiple of heads: 512 is no multiple of 7"),
         ("training.weight_decay=0.1", "training: weight_decay needs optimizer: adamw"),
+        (
+            "training.schedule=cosine",
+            "training: peak_rate goes with every schedule but the paper's, whose height is factor",
+        ),
+        ("training.peak_rate=0.001", "training: peak_rate goes with every schedule but the paper's"),
+        (
+            "training={epochs: 1, schedule: constant, peak_rate: 0.001, factor: 2.0}",
+            "training: factor goes with schedule: paper; for the others, set peak_rate",
+        ),
+        (
+            "training={epochs: 1, schedule: linear, peak_rate: 0.001}",
+            "training: schedule_updates goes with schedule: linear and schedule: cosine",
+        ),
+        (
+            "training={epochs: 1, schedule: linear, peak_rate: 0.001, schedule_updates: 4000}",
+            "training: schedule_updates must be more than warmup: 4000 is no more than 4000",
+        ),
+        ("training.clip_norm=0", "training.clip_norm: expected greater than 0, came 0"),
+        ("training.simcut_p=1", "training.simcut_p: expected less than 1, came 1"),
         ("data.folder=here", 'data: corpus: folder and the key "folder" go together: give both or neither'),
         (
             "training.tokens_per_batch=100",

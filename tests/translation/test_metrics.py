@@ -3,14 +3,21 @@
 import json
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from real_processes import in_processes
 
+from course_lib.translation.device_batch import DeviceBatch
 from course_lib.translation.distributed import Place
-from course_lib.translation.metrics import MetricsLog, Window
+from course_lib.translation.metrics import MetricsLog, Window, peak_memory
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+
+
+def batch(target_tokens: int, real_slots: int, slots: int, work: float = 0.0) -> DeviceBatch:
+    nothing = torch.empty(0, 0, dtype=torch.int64)
+    return DeviceBatch(nothing, nothing, nothing, target_tokens, real_slots, slots, work)
 
 
 def test_rows_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
@@ -39,44 +46,64 @@ def test_a_new_run_begins_with_no_rows(tmp_path: Path) -> None:
 
 def test_a_window_gives_means_and_begins_anew() -> None:
     window = Window(ALONE)
-    window.add(torch.tensor(6.0), target_tokens=2, real_places=5, places=10)
-    window.add(torch.tensor(4.0), target_tokens=3, real_places=10, places=10)
+    window.add(torch.tensor(6.0), batch(target_tokens=2, real_slots=5, slots=10))
+    window.add(torch.tensor(4.0), batch(target_tokens=3, real_slots=10, slots=10))
     row = window.close()
     assert row["loss"] == 2.0
     assert row["padded"] == 0.25
     assert row["tokens_per_second"] > 0
-    window.add(torch.tensor(8.0), target_tokens=2, real_places=4, places=4)
+    window.add(torch.tensor(8.0), batch(target_tokens=2, real_slots=4, slots=4))
     assert window.close()["loss"] == 4.0
 
 
 def test_the_clock_counts_updates_only() -> None:
     window = Window(ALONE)
     window.restart_clock()
-    window.add(torch.tensor(1.0), 1000, 1, 1)
+    window.add(torch.tensor(1.0), batch(1000, 1, 1))
     state = window.state()
     later = Window(ALONE)
     later.load({**state, "seconds": 10.0})
     assert later.close()["tokens_per_second"] == pytest.approx(100, rel=0.01)
 
 
+def test_mfu_is_work_done_over_work_possible() -> None:
+    window = Window(ALONE)
+    window.add(torch.tensor(1.0), batch(1, 1, 1, work=3e9))
+    later = Window(ALONE)
+    later.load({**window.state(), "seconds": 10.0})
+    assert "mfu" not in window.close()
+    later.matrix_rate = 1e9
+    assert later.close()["mfu"] == pytest.approx(0.3, rel=0.01)
+
+
+def test_memory_is_the_most_that_was_held() -> None:
+    held, more = peak_memory(), 64 * 2**20
+    # What was free again by now, and 64 MiB on top.
+    block = torch.ones(held - psutil.Process().memory_info().rss + more, dtype=torch.uint8)
+    peak = peak_memory()
+    assert peak >= held + more // 2
+    del block
+    assert peak_memory() >= peak
+
+
 def two_halves(place: Place) -> tuple[list[dict[str, float]], float]:
     window = Window(place)
-    window.add(torch.tensor(float(place.rank + 1)), 1, 2, 4)
+    window.add(torch.tensor(float(place.rank + 1)), batch(1, 2, 4))
     states = [window.state()]
     states.append(window.state())  # Asked twice, nothing is counted twice.
     later = Window(place)
     later.load(states[-1])
-    later.add(torch.tensor(10.0), 1, 4, 4)
+    later.add(torch.tensor(10.0), batch(1, 4, 4))
     return states, later.close()["loss"]
 
 
 def test_a_window_adds_up_over_processes_and_goes_on_from_its_state() -> None:
     for states, loss in in_processes(2, two_halves):
         for state in states:
-            assert {name: state[name] for name in ("loss_sum", "target_tokens", "real_places", "places")} == {
+            assert {name: state[name] for name in ("loss_sum", "target_tokens", "real_slots", "slots")} == {
                 "loss_sum": 3.0,
                 "target_tokens": 2.0,
-                "real_places": 4.0,
-                "places": 8.0,
+                "real_slots": 4.0,
+                "slots": 8.0,
             }
         assert loss == (1 + 2 + 10 + 10) / 4

@@ -5,92 +5,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from real_processes import in_processes
+from micro_training import assert_equal_weights, material, new_trainer, weights
 
 from course_lib.transformer import LabelSmoothingLoss, make_scheduler, train_step
 from course_lib.translation.batches import IdPair, collate
 from course_lib.translation.config import RunConfig
-from course_lib.translation.corpora import load_corpus
-from course_lib.translation.distributed import Place
 from course_lib.translation.model import build_transformer
 from course_lib.translation.subwords import Subwords
-from course_lib.translation.training import Trainer, make_optimizer
-
-ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
-
-
-def material(config: RunConfig) -> tuple[list[IdPair], Subwords]:
-    train = load_corpus(config.data).train
-    subwords = Subwords.learn([*train.german, *train.english], config.data.vocabulary_size)
-    return list(zip(subwords.encode(train.german), subwords.encode(train.english), strict=True)), subwords
-
-
-def new_trainer(config: RunConfig, place: Place = ALONE) -> Trainer:
-    pairs, subwords = material(config)
-    return Trainer(config, pairs, subwords, place, torch.device("cpu"))
-
-
-def weights(trainer: Trainer) -> dict[str, list[float]]:
-    return {name: value.flatten().tolist() for name, value in trainer.model.state_dict().items()}
-
-
-def weights_after(
-    place: Place, config: RunConfig, updates: int
-) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Weights, and the window's sums, after some updates of the first epoch."""
-    trainer = new_trainer(config, place)
-    for batches in trainer.plan()[:updates]:
-        trainer.update(batches)
-    return weights(trainer), trainer.window.state()
-
-
-def assert_equal_weights(
-    got: dict[str, list[float]], expected: dict[str, list[float]], within: float
-) -> None:
-    assert got.keys() == expected.keys()
-    for name, values in expected.items():
-        torch.testing.assert_close(
-            torch.tensor(got[name], dtype=torch.float64),
-            torch.tensor(values, dtype=torch.float64),
-            rtol=within,
-            atol=within,
-            msg=lambda message, name=name: f"{name}: {message}",
-        )
-
-
-@pytest.mark.parametrize("world_size", [2, 4])
-@pytest.mark.parametrize("tied", ["true", "false"])
-def test_any_number_of_processes_gives_the_same_weights(
-    tiny_config: Callable[..., RunConfig], world_size: int, tied: str
-) -> None:
-    # Three batches an update, with uneven tokens: two processes get 2 and 1, four get 1, 1, 1 and none.
-    config = tiny_config("training.precision=float64", f"model.tied={tied}")
-    tokens = {sum(len(pair[1]) for pair in batch) for batch in first_update(config)}
-    assert len(tokens) > 1
-    expected, expected_sums = weights_after(ALONE, config, 6)
-    outcomes = in_processes(world_size, weights_after, config, 6)
-    for got, sums in outcomes:
-        assert_equal_weights(got, expected, within=1e-9)
-        for name in ("loss_sum", "target_tokens", "real_places", "places"):
-            assert sums[name] == pytest.approx(expected_sums[name], rel=1e-12)
-
-
-def test_float32_over_two_processes_stays_close(tiny_config: Callable[..., RunConfig]) -> None:
-    config = tiny_config()
-    expected, _ = weights_after(ALONE, config, 6)
-    # A bias of the keys moves all scores of a query alike: its gradient is noise, which Adam scales up.
-    counted = {name: values for name, values in expected.items() if not name.endswith("key_projection.bias")}
-    for got, _ in in_processes(2, weights_after, config, 6):
-        assert_equal_weights({name: got[name] for name in counted}, counted, within=1e-4)
-
-
-def test_more_micro_batches_give_the_same_weights(tiny_config: Callable[..., RunConfig]) -> None:
-    config = tiny_config("training.precision=float64", "model.dropout=0")
-    split, whole = new_trainer(config), new_trainer(config)
-    for batches in split.plan()[:4]:
-        split.update(batches)
-        whole.update([[index for batch in batches for index in batch]])
-    assert_equal_weights(weights(split), weights(whole), within=1e-9)
+from course_lib.translation.training import make_optimizer
 
 
 def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) -> None:
@@ -161,11 +83,6 @@ def test_the_loss_falls_under_every_setting(
         losses.append(trainer.window.close()["loss"])
         trainer.end_epoch()
     assert losses[0] > losses[1] > losses[2]
-
-
-def first_update(config: RunConfig) -> list[list[IdPair]]:
-    pairs, _ = material(config)
-    return [[pairs[index] for index in batch] for batch in new_trainer(config).plan()[0]]
 
 
 def as_matrices(pairs: Sequence[IdPair], config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,0 +1,41 @@
+"""Trainers of a model so small that many can be trained and compared."""
+
+import torch
+
+from course_lib.translation.batches import IdPair
+from course_lib.translation.config import RunConfig
+from course_lib.translation.corpora import load_corpus
+from course_lib.translation.distributed import Place
+from course_lib.translation.subwords import Subwords
+from course_lib.translation.training import Trainer
+
+ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+
+
+def material(config: RunConfig) -> tuple[list[IdPair], Subwords]:
+    train = load_corpus(config.data).train
+    subwords = Subwords.learn([*train.german, *train.english], config.data.vocabulary_size)
+    return list(zip(subwords.encode(train.german), subwords.encode(train.english), strict=True)), subwords
+
+
+def new_trainer(config: RunConfig, place: Place = ALONE) -> Trainer:
+    pairs, subwords = material(config)
+    return Trainer(config, pairs, subwords, place, torch.device("cpu"))
+
+
+def weights(trainer: Trainer) -> dict[str, list[float]]:
+    return {name: value.flatten().tolist() for name, value in trainer.model.state_dict().items()}
+
+
+def assert_equal_weights(
+    got: dict[str, list[float]], expected: dict[str, list[float]], within: float
+) -> None:
+    assert got.keys() == expected.keys()
+    for name, values in expected.items():
+        torch.testing.assert_close(
+            torch.tensor(got[name], dtype=torch.float64),
+            torch.tensor(values, dtype=torch.float64),
+            rtol=within,
+            atol=within,
+            msg=lambda message, name=name: f"{name}: {message}",
+        )

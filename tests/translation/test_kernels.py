@@ -1,0 +1,157 @@
+"""The faster modules compute what the reference's compute, and dropout what dropout should."""
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.transformer import (
+    LabelSmoothingLoss,
+    LayerNorm,
+    Transformer,
+    TransformerConfig,
+    tie_embeddings,
+)
+from course_lib.translation.kernels import smoothed_loss as smoothed_loss_file
+from course_lib.translation.kernels import use_kernels
+from course_lib.translation.kernels.dropout import BlockDropout
+from course_lib.translation.kernels.layer_norm import FusedLayerNorm
+from course_lib.translation.kernels.smoothed_loss import smoothed_loss_sum
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_and_its_gradients_are_lesson_08_s(
+    monkeypatch: pytest.MonkeyPatch, rows: int, smoothing: float
+) -> None:
+    monkeypatch.setitem(smoothed_loss_file._LOGITS, "cpu", rows * 11)
+    torch.manual_seed(0)
+    hidden = (3 * torch.randn(7, 5, dtype=torch.float64)).requires_grad_()
+    generator = nn.Linear(5, 11).double()
+    labels = torch.tensor([1, 10, 3, 3, 7, 2, 5])
+    inputs = (hidden, generator.weight, generator.bias)
+    expected = LabelSmoothingLoss(11, 0, smoothing).double()(generator(hidden), labels) * 7
+    found = smoothed_loss_sum(*inputs, labels, smoothing, torch.float64)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)  # lesson 08's targets are in float32
+    for theirs, ours in zip(
+        torch.autograd.grad(3 * expected, inputs), torch.autograd.grad(3 * found, inputs), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_the_loss_has_the_gradient_that_finite_differences_have() -> None:
+    torch.manual_seed(0)
+    inputs = [
+        torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 4), (6, 4), (6,))
+    ]
+    labels = torch.tensor([2, 5, 1])
+    assert torch.autograd.gradcheck(
+        lambda *given: smoothed_loss_sum(*given, labels, 0.2, torch.float64), inputs
+    )
+
+
+def test_in_bfloat16_the_loss_is_near() -> None:
+    torch.manual_seed(0)
+    hidden, generator = torch.randn(50, 32, requires_grad=True), nn.Linear(32, 40)
+    labels = torch.randint(40, (50,))
+    inputs = (hidden, generator.weight, generator.bias)
+    exact, rough = (
+        smoothed_loss_sum(*inputs, labels, 0.1, dtype) for dtype in (torch.float32, torch.bfloat16)
+    )
+    assert rough.dtype == torch.float32
+    assert rough.item() == pytest.approx(exact.item(), rel=2e-3)
+    for near, right in zip(
+        torch.autograd.grad(rough, inputs), torch.autograd.grad(exact, inputs), strict=True
+    ):
+        assert near.dtype == torch.float32
+        assert (near - right).norm() < 0.02 * right.norm()
+
+
+def test_the_loss_can_be_had_without_gradients() -> None:
+    hidden, generator = torch.randn(4, 3), nn.Linear(3, 5)
+    with torch.no_grad():
+        total = smoothed_loss_sum(
+            hidden, generator.weight, generator.bias, torch.tensor([1, 2, 3, 4]), 0.0, torch.float32
+        )
+        expected = nn.functional.cross_entropy(generator(hidden), torch.tensor([1, 2, 3, 4]), reduction="sum")
+    torch.testing.assert_close(total, expected)
+    assert not total.requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.999])
+def test_dropout_drops_so_many_and_keeps_the_mean(dtype: torch.dtype, p: float) -> None:
+    torch.manual_seed(0)
+    x = torch.ones(211, 1001, dtype=dtype, requires_grad=True)  # no multiple of four
+    y = BlockDropout(p)(x)
+    assert (y.dtype, y.shape) == (dtype, x.shape)
+    share = (y == 0).double().mean().item()
+    spread = (p * (1 - p) / x.numel()) ** 0.5
+    assert share == pytest.approx(p, abs=5 * spread + 2**-17)
+    kept = y[y != 0]
+    assert kept.unique().numel() == 1
+    assert kept[0].item() == pytest.approx(1 / (1 - p), rel=0.02 if dtype == torch.bfloat16 else 0.01)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(gradient, y.detach())
+
+
+def test_what_dropout_drops_is_random_in_every_place() -> None:
+    """Neighbours, and places four apart that come of one block's next, drop independently."""
+    torch.manual_seed(1)
+    dropped = BlockDropout(0.5)(torch.ones(400_000)) == 0
+    for apart in (1, 2, 3, 4, 8):
+        both = (dropped[apart:] & dropped[:-apart]).double().mean().item()
+        assert both == pytest.approx(0.25, abs=0.005), apart
+    for place in range(4):
+        assert dropped[place::4].double().mean().item() == pytest.approx(0.5, abs=0.01), place
+
+
+def test_dropout_is_decided_by_torch_s_seed_and_off_in_evaluation() -> None:
+    dropout, x = BlockDropout(0.3), torch.rand(5, 7)
+    torch.manual_seed(3)
+    first, second = dropout(x), dropout(x)
+    torch.manual_seed(3)
+    assert torch.equal(dropout(x), first)
+    assert not torch.equal(first, second)
+    assert dropout.eval()(x) is x
+    assert BlockDropout(0.0)(x) is x
+    assert BlockDropout(0.3)(torch.empty(0, 4)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_model_with_kernels_is_the_same_model(norm_first: bool) -> None:
+    def build() -> Transformer:
+        torch.manual_seed(0)
+        model = Transformer(9, 9, TransformerConfig(2, 8, 2, 16, 0.1, norm_first))
+        for parameter in model.parameters():  # scales and shifts that are not one and zero
+            nn.init.normal_(parameter)
+        return tie_embeddings(model).double()
+
+    plain, fast = build(), build()
+    use_kernels(fast)
+    assert {type(module) for module in fast.modules()}.isdisjoint({nn.Dropout, LayerNorm})
+    assert [name for name, _ in fast.named_parameters()] == [name for name, _ in plain.named_parameters()]
+    assert fast.state_dict().keys() == plain.state_dict().keys()
+    assert fast.generator.weight is fast.source_embedding.table.weight
+    source, target = torch.tensor([[1, 5, 3], [1, 2, 0]]), torch.tensor([[4, 4], [6, 1]])
+    masks = (source != 0).unsqueeze(1), None
+    expected = plain.eval()(source, masks[0], target, masks[1])
+    found = fast.eval()(source, masks[0], target, masks[1])
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    for ours, theirs in zip(
+        torch.autograd.grad(found.square().sum(), list(fast.parameters()), allow_unused=True),
+        torch.autograd.grad(expected.square().sum(), list(plain.parameters()), allow_unused=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_a_student_s_own_modules_stay() -> None:
+    class OwnNorm(LayerNorm):
+        pass
+
+    class OwnDropout(nn.Dropout):
+        pass
+
+    model = nn.Sequential(OwnNorm(4), OwnDropout(0.1), LayerNorm(4), nn.Dropout(0.1))
+    use_kernels(model)
+    assert [type(module) for module in model] == [OwnNorm, OwnDropout, FusedLayerNorm, BlockDropout]

@@ -1,0 +1,44 @@
+"""The schedules rise, peak and fall where the config says."""
+
+import pytest
+import torch
+
+from course_lib.transformer import learning_rate
+from course_lib.translation.config import TrainingConfig
+from course_lib.translation.pieces import REFERENCE
+from course_lib.translation.schedules import build_scheduler
+
+
+def rates(updates: int, **keys: object) -> list[float]:
+    """The rates at which an optimiser makes its updates."""
+    config = TrainingConfig.model_validate({"epochs": 1, "warmup": 4, **keys})
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 1.0)
+    scheduler = build_scheduler(optimizer, config, 16, REFERENCE)
+    found = []
+    for _ in range(updates):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return found
+
+
+def test_the_paper_s() -> None:
+    assert rates(9, factor=3.0) == pytest.approx([learning_rate(step, 16, 4, 3.0) for step in range(1, 10)])
+
+
+@pytest.mark.parametrize(
+    ("keys", "shares"),
+    [
+        ({"schedule": "inverse-sqrt"}, {8: 0.5**0.5, 16: 0.5, 100: 0.2}),
+        ({"schedule": "constant"}, {5: 1.0, 100: 1.0}),
+        ({"schedule": "linear", "schedule_updates": 24}, {9: 0.75, 14: 0.5, 24: 0.0, 30: 0.0}),
+        ({"schedule": "cosine", "schedule_updates": 24}, {14: 0.5, 24: 0.0, 30: 0.0}),
+        ({"schedule": "cosine", "schedule_updates": 16}, {7: (1 + 0.5**0.5) / 2}),
+    ],
+)
+def test_the_others(keys: dict[str, object], shares: dict[int, float]) -> None:
+    found = rates(max(shares), peak_rate=0.01, **keys)
+    assert found[:4] == pytest.approx([0.0025, 0.005, 0.0075, 0.01])
+    for step, share in shares.items():
+        assert found[step - 1] == pytest.approx(0.01 * share, abs=1e-12)
+    assert found[3:] == sorted(found[3:], reverse=True)
