@@ -23,6 +23,9 @@ from course_lib.progress.page import PAGE
 #: The course that this file belongs to.
 COURSE = Path(__file__).resolve().parents[1]
 
+#: Where the final lab's runs are kept, beside the lessons.
+RUNS = "runs"
+
 #: What `nbgrader generate_assignment --no-db` sets.
 WITHOUT_GRADEBOOK = {"GenerateAssignment": {"no_database": True}, "SaveCells": {"enabled": False}}
 
@@ -77,9 +80,9 @@ def released(course: Path) -> Iterator[Path]:
 def files_in(folder: Path) -> dict[str, Path]:
     """Find the files in a folder, by their paths inside it; what Jupyter and Python leave behind is none.
 
-    Nor is the page that `make lab` writes for one student.
+    Nor is the page that `make lab` writes for one student, nor what lesson 12 trains.
     """
-    left_behind = {".ipynb_checkpoints", "__pycache__", PAGE}
+    left_behind = {".ipynb_checkpoints", "__pycache__", PAGE, RUNS}
     return {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))

@@ -2,14 +2,15 @@
 
 import copy
 import re
-from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_solution
 
+from autograder.example_files import example_files
 from autograder.manifest import LESSONS, SOURCES, Exercise, Lesson, Manifest
 from course_lib.atomic_files import atomic_write_text
 from course_lib.checks import catalogue
@@ -27,6 +28,8 @@ class Submission:
     did: str
     """In a few words, for a person who looks at the scores."""
     notebook: NotebookNode
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """What lies beside it, by name."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +61,21 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
     }
     last = lesson.exercise[-1].name
     slip = last_slip(lesson)
+    files = example_files(lesson)
 
-    yield Submission("amara", "everything right", _with(released, answers))
+    yield Submission("amara", "everything right", _with(released, answers), files)
     yield Submission(
         "bruno",
         f"one slip: {slip.misconception.says}",
         _with(released, answers | {slip.exercise.name: slip.code}),
+        files,
     )
     yield Submission("chiyo", "handed it in as it was", released)
     yield Submission(
         "daria",
         f"right, but {last} is in a cell that fails on its first line",
         _with(released, answers | {last: f"import a_package_of_my_own\n\n{answers[last]}"}),
+        files,
     )
     yield Submission(
         "emeka",
@@ -101,6 +107,8 @@ def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) ->
         folder = course / "autograder" / "submitted" / submission.student / lesson.name
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write_text(folder / f"{lesson.name}.ipynb", nbformat.writes(submission.notebook) + "\n")
+        for name, content in submission.files.items():
+            (folder / name).write_bytes(content)
     return submissions
 
 

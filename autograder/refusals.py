@@ -4,6 +4,7 @@ import copy
 import os
 import pkgutil
 import re
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from nbgrader.utils import determine_grade, has_failed, is_grade, is_solution
 
 from autograder.build import files_in, released
 from autograder.errors import CourseError
+from autograder.example_files import example_files
 from autograder.judge.needed import needed
 from autograder.manifest import LESSONS, SOURCES, Exercise, Lesson, Manifest, load_manifest
 from course_lib.checks import catalogue
@@ -194,7 +196,7 @@ def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
     place = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
     notebook = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
     notebook.cells = list(_with_practice(notebook.cells))
-    _run(notebook, folder / lesson.name)
+    _run(notebook, _with_files(folder / lesson.name, lesson))
     problems: list[str] = []
     for cell in notebook.cells:
         if has_failed(cell):
@@ -204,6 +206,18 @@ def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
             if score != most:
                 problems.append(f"{place}, cell {cell.id}: the solution gets {score:g} of {most:g} points")
     return problems
+
+
+def _with_files(released: Path, lesson: Lesson) -> Path:
+    """Where files are to be handed in beside the notebook, give a folder that has them."""
+    files = example_files(lesson)
+    if not files:
+        return released
+    folder = released.with_name(f"{released.name}-handed-in")
+    shutil.copytree(released, folder)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
 
 
 def _with_practice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:

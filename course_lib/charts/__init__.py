@@ -19,11 +19,12 @@ from course_lib.charts.costs import layer_costs
 from course_lib.charts.decoding import decoding_steps
 from course_lib.charts.fields import number_field
 from course_lib.charts.head_costs import cost_of_heads
+from course_lib.charts.layers_and_heads import layers_and_heads
 from course_lib.charts.leak_probe import leak_probe
 from course_lib.charts.learning import learning_curve
 from course_lib.charts.lengths import length_histograms
 from course_lib.charts.lines import named_lines
-from course_lib.charts.live import watched
+from course_lib.charts.live import followed, watched
 from course_lib.charts.mask_panels import mask_panels
 from course_lib.charts.masking import mask_effect
 from course_lib.charts.merging import merge_steps
@@ -31,6 +32,7 @@ from course_lib.charts.normalising import normalisation_effect
 from course_lib.charts.padding import padded_share
 from course_lib.charts.parameters import parameters_by_part
 from course_lib.charts.pieces import sentence_pieces
+from course_lib.charts.run_progress import run_progress
 from course_lib.charts.saturation import softmax_saturation
 from course_lib.charts.schedules import schedule_curves
 from course_lib.charts.sentence import attention_over_sentence
@@ -61,8 +63,10 @@ __all__ = [
     "decoding_steps",
     "exercises_through",
     "features_in_heads",
+    "followed",
     "found_beside_expected",
     "layer_costs",
+    "layers_and_heads",
     "leak_probe",
     "learning_curve",
     "length_histograms",
@@ -76,6 +80,7 @@ __all__ = [
     "padded_share",
     "parameters_by_part",
     "position_waves",
+    "run_progress",
     "schedule_curves",
     "score_spread",
     "sentence_pieces",

@@ -1,7 +1,9 @@
-"""A picture that moves while something runs, under a bar that says how far it is."""
+"""A picture that moves while something runs: here, under a bar that says how far it is, or elsewhere."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from html import escape
 
 from course_lib.charts.theme import Picture, as_svg
 
@@ -43,3 +45,50 @@ def _counted(steps: int, picture: Callable[[], Picture], every: int) -> Iterator
         yield step
         if step % every == 0 or step == steps:
             place.update(Frame(step, steps, as_svg(picture())))
+
+
+@dataclass(frozen=True)
+class Still:
+    """One state of something that runs elsewhere: a line about it, and the picture of that moment."""
+
+    says: str
+    svg: str = ""
+
+    def __repr__(self) -> str:
+        return self.says
+
+    def _repr_html_(self) -> str:
+        return f"<div>{escape(self.says)}</div>{self.svg}"
+
+
+def followed(
+    picture: Callable[[], Picture],
+    goes_on: Callable[[], bool],
+    *,
+    says: Callable[[], str] = lambda: "",
+    every: float = 1.0,
+) -> None:
+    """Draw a picture anew, `every` so many seconds, as long as something goes on, and once when it has ended.
+
+    `says` gives a line to stand above it. Where there is no notebook, that line is printed when it changes.
+    The notebook's stop button ends the watching, not what is watched. Raises ValueError for a negative time.
+    """
+    if every < 0:
+        raise ValueError(f"every: expected seconds, 0 or more, got {every:g}.")
+    from IPython.display import DisplayHandle
+
+    place = DisplayHandle()
+    place.display(Still(says()))
+    drawn = ""
+    try:
+        while True:
+            more = goes_on()  # asked first, so that the last picture shows the end
+            svg = as_svg(picture())
+            if svg != drawn or not more:
+                place.update(Still(says(), svg))
+                drawn = svg
+            if not more:
+                return
+            time.sleep(every)
+    except KeyboardInterrupt:
+        place.update(Still(f"{says()} (no longer watched)", drawn))

@@ -46,7 +46,11 @@ def scores(execute: SandboxedExecute, lesson: Lesson, tmp_path: Path) -> dict[st
         for cell in notebook.cells:
             cell.source = locked.get(cell.id, cell.source)
         names = {"assignment": lesson.name, "notebook": lesson.name, "student": submission.student}
-        execute.preprocess(notebook, {"nbgrader": names, "metadata": {"path": str(tmp_path)}})
+        folder = tmp_path / submission.student
+        folder.mkdir()
+        for name, content in submission.files.items():
+            (folder / name).write_bytes(content)
+        execute.preprocess(notebook, {"nbgrader": names, "metadata": {"path": str(folder)}})
         found[submission.student] = points(notebook)
     return found
 
@@ -57,6 +61,6 @@ def points(notebook: NotebookNode) -> dict[str, float]:
 
 @pytest.mark.parametrize("lesson", MANIFEST.lesson, ids=lambda lesson: lesson.name)
 def test_solutions_earn_all_and_stubs_nothing(lesson: Lesson, scores: dict[str, dict[str, float]]) -> None:
-    checks = {f"check_{name}": float(entry.points) for name, entry in lesson.checked.items()}
+    checks = {name: float(points) for name, points in lesson.points.items() if name.startswith("check_")}
     assert scores[RIGHT] == checks
     assert scores[AS_IT_WAS] == dict.fromkeys(checks, 0.0)

@@ -95,6 +95,9 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
         pd.DataFrame({"schedule": "base", "step": [1, 2, 3], "rate": [0.1, 0.2, 0.15]})
     ),
     "layer_costs": lambda: charts.layer_costs({"network": 2, "attention": 1}, _work()),
+    "layers_and_heads": lambda: charts.layers_and_heads(
+        _weights(2, 3, 4, 5), WORDS[:4], WORDS, title="Where does each word look?"
+    ),
     "length_histograms": lambda: charts.length_histograms({"words": [3, 4, 4, 9], "subwords": [6, 8]}),
     "merge_steps": lambda: charts.merge_steps(
         ["hut"], [[["h", "u", "t"]], [["h", "ut"]], [["hut"]]], [("u", "t"), ("h", "ut")]
@@ -113,6 +116,13 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     ),
     "parameters_by_part": lambda: charts.parameters_by_part(
         pd.DataFrame({"model": "base", "part": ["attention", "words"], "parameters": [5_000_000, 9_000]})
+    ),
+    "run_progress": lambda: charts.run_progress(
+        [
+            {"step": 10, "loss": 5.0, "rate": 1e-4, "tokens_per_second": 4000.0, "padded": 0.1},
+            {"step": 20, "loss": 4.0, "rate": 2e-4, "tokens_per_second": 4100.0, "padded": 0.0},
+            {"step": 20, "validation_loss": 3.5},
+        ]
     ),
     "score_spread": lambda: charts.score_spread({1: torch.arange(9.0), 64: 8 * torch.arange(9.0)}),
     "sentence_pieces": lambda: charts.sentence_pieces(

@@ -1,0 +1,658 @@
+# %% [markdown]
+# # Lesson 12: the final lab
+#
+# All parts are there. In this lesson they learn German: you train a translator, on whatever machine you have, from a
+# laptop to a cluster, watch it while it learns, ask it for sentences of your own, look into its head while it answers,
+# and hand in what it makes of a test set that it has never seen.
+#
+# Two functions are still missing, and they are what makes many processors one: who works on what, and what the loss
+# of all of them is.
+#
+# At the end of it you can
+#
+# - share one update out over any number of processes, and get the same model,
+# - choose sizes for the machine that you have, and say beforehand how long a run will take,
+# - start a run that can be killed at any moment, and read what it says of itself,
+# - look at the attention of a trained translator, head by head,
+# - say how good it is, in a number that others can compare with theirs.
+#
+# **Time:** about three hours of yours, and the run's own. **In the paper:** sections 5.1 to 5.4 and 6.1 of
+# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+
+# %% tags=["see"]
+from course_lib.charts import (
+    architecture_map,
+    exercises_through,
+    followed,
+    layers_and_heads,
+    run_progress,
+    show_offline,
+)
+
+show_offline()
+architecture_map(built=exercises_through(11), current=["shard", "global_token_mean"])
+
+# %% [markdown]
+# Run the next cell once.
+
+# %% given="setup"
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
+import torch
+import torch.distributed as dist
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from course_lib.checks import check
+
+Item = TypeVar("Item")
+
+# %% [markdown]
+# ## 1. Who works on what?
+#
+# The paper's base model was trained on eight GPUs. The usual way is **data parallelism**: every process has the whole
+# model, all of them with the same weights, and each works on other sentences. After the backward pass they add up their
+# gradients, and all make the same update. So they stay the same for ever, and nobody has to send weights around.
+#
+# | word | in code | what it is |
+# |---|---|---|
+# | world size | `world_size` | how many processes there are |
+# | rank | `rank` | the number of a process, from 0 to `world_size` - 1 |
+# | process group | `dist` | those who talk to each other: `torch.distributed` |
+# | all-reduce | `dist.all_reduce(t)` | every process puts a tensor in, and has the sum of all in its place afterwards |
+#
+# There are three rules, and they hold for this whole lesson. **Each batch is one process's**: if it were two's, it
+# would count twice. **Each batch is somebody's**: what nobody gets, nobody learns. And **the result must not depend on
+# the number of processes**: an update on eight GPUs has to be the one that you would have made alone, only sooner.
+#
+# How do we deal the batches? A plan is often sorted by length, as in lesson 10, and a long batch takes longer than a
+# short one. All processes wait for the slowest. So deal them like cards: the first to rank 0, the next to rank 1,
+# round and round.
+
+# %% predict="predict_batches"
+# Ten batches, numbered from 0, are dealt like cards to four processes. How many does process 2 get?
+
+# %% check="predict_batches"
+
+# %% [markdown]
+# ### Build it
+#
+# Some processes may have one batch more than others, or one may have none at all: a sentence is neither repeated to
+# fill up, nor left out. (PyTorch's own `DistributedSampler` repeats by default. In an evaluation that makes the score a
+# little wrong, and nobody notices.) Hand back a sequence with a length, in the order of the plan, and leave the list
+# that you were given as it is.
+
+# %% build="shard"
+### BEGIN SOLUTION course_lib.translation.distributed:shard
+
+# %% [markdown] hints="shard"
+
+# %% check="shard"
+
+# %% [markdown]
+# ### See it: who waits for whom?
+#
+# The captions that come with the course, in batches of like length, as in lesson 10, for four processes. Dealt with
+# your `shard`, and, for comparison, cut into four runs of neighbours. How many places does each process work on, and how
+# long do the others wait for the one that has most?
+#
+# **Change something:** eight processes. Batches of 4,000 tokens. A shuffled plan: `random.shuffle(plan)`.
+
+# %% tags=["see"]
+from course_lib.translation.batches import token_batches
+from course_lib.translation.captions import splits
+
+WORLD_SIZE = 4
+lengths = [len(pair.english.split()) + 2 for pair in splits()["train"]]
+plan = sorted(token_batches(lengths, 900), key=lambda batch: max(lengths[index] for index in batch))
+
+
+def places(batches):
+    return sum(len(batch) * max(lengths[index] for index in batch) ** 2 for batch in batches)
+
+
+chunk = -(-len(plan) // WORLD_SIZE)
+ways = {
+    "dealt like cards": [places(shard(plan, rank, WORLD_SIZE)) for rank in range(WORLD_SIZE)],
+    "cut into runs": [places(plan[rank * chunk : (rank + 1) * chunk]) for rank in range(WORLD_SIZE)],
+}
+pd.DataFrame(
+    {
+        "way": way,
+        **{f"process {rank}": f"{work / sum(works):.1%}" for rank, work in enumerate(works)},
+        "time lost by waiting": f"{1 - sum(works) / (WORLD_SIZE * max(works)):.1%}",
+    }
+    for way, works in ways.items()
+).set_index("way")
+
+# %% [markdown]
+# (The work of a batch is taken as the number of its sentences times the square of its longest: what attention costs.)
+# Cut into runs, the last process gets all the long sentences. Dealt like cards, nobody waits for long.
+#
+# ## 2. What is the loss of all of them?
+#
+# In lesson 09 one process cut its batch into pieces, and a mean of means was wrong. Here the pieces lie on different
+# machines, and the same mistake is made more often, since the libraries make it for you if you let them. Each process
+# $r$ has a loss *sum* $S_r$ over its $N_r$ real tokens. What we want is
+#
+# $$L = \frac{\sum_r S_r}{\sum_r N_r} \qquad\text{and not}\qquad \frac{1}{R} \sum_r \frac{S_r}{N_r}$$
+#
+# where $R$ is the world size.
+
+# %% predict="predict_global_mean"
+# Three processes. The first has 300 real tokens that cost 600 nats together, the second 100 tokens that cost
+# 300 nats, the third 100 tokens that cost 400 nats. What is the mean loss of a token over all processes?
+
+# %% check="predict_global_mean"
+
+# %% [markdown]
+# ### Build it
+#
+# Sums and counts have to meet, so two numbers travel. An all-reduce costs about as much for two numbers as for one, so
+# put them into **one tensor**. Some things to think of:
+#
+# - **There may be no process group.** On a laptop you are alone, and nothing has been set up. `dist.is_initialized()`
+#   says so, and then your own numbers are all there is.
+# - **A process may have no batch**: a sum of 0 over 0 tokens. Whoever divides too early gets NaN from it.
+# - **All-reduce works in place.** The caller still needs the numbers that you were given.
+# - **Sums get large.** Add up in float64, and hand back the dtype of the loss sum.
+# - **It is for reading, not for training.** No graph should hang on what you hand back.
+#
+# The check runs your function in several processes at a time, which talk to each other through a process group of its
+# own. It notices when one of them would wait for the others for ever.
+
+# %% build="global_token_mean"
+### BEGIN SOLUTION course_lib.translation.distributed:global_token_mean
+
+# %% [markdown] hints="global_token_mean"
+
+# %% check="global_token_mean"
+
+# %% [markdown]
+# ### From a mean to a gradient
+#
+# The gradient has to be that of $L$ as well. PyTorch's `DistributedDataParallel` adds up the gradients for you, while
+# the backward pass is still running, and then divides by the world size: it gives the **mean** over the processes. So each
+# process divides its own loss sum by the number of tokens of *all* processes, and multiplies by something, so that
+# that mean becomes the right sum.
+
+# %% predict="predict_scale"
+# Four processes. Each divides its loss sum by the tokens of all four together. DistributedDataParallel takes
+# the mean of the four gradients. By what does each process have to multiply its loss, so that the gradient is that of
+# the global mean?
+
+# %% check="predict_scale"
+
+# %% [markdown]
+# ### See it: the same gradient for every split
+#
+# A linear layer, 24 tokens with their losses, and three ways to share them out. Each "process" is a slice of the tokens
+# here; the slices have different sizes, as batches of sentences do. For each split: the gradient as above, and what
+# comes out if each process takes the mean of its own tokens.
+#
+# **Change something:** slices of equal size. Then both are right, which is why the mistake is so rarely found.
+
+# %% tags=["see"]
+torch.manual_seed(0)
+layer = torch.nn.Linear(8, 5).double()
+features, labels = torch.randn(24, 8, dtype=torch.float64), torch.randint(5, (24,))
+
+
+def gradient(loss):
+    return torch.autograd.grad(loss, layer.weight)[0]
+
+
+def loss_sum(tokens):
+    return torch.nn.functional.cross_entropy(layer(features[tokens]), labels[tokens], reduction="sum")
+
+
+whole = gradient(loss_sum(slice(0, 24)) / 24)
+rows = []
+for cuts in [[0, 24], [0, 18, 24], [0, 2, 5, 24], [0, 1, 3, 10, 24]]:
+    slices = [slice(first, last) for first, last in pairwise(cuts)]
+    count = len(slices)
+    by_tokens = sum(gradient(count * loss_sum(one) / 24) for one in slices) / count
+    by_means = sum(gradient(loss_sum(one) / (one.stop - one.start)) for one in slices) / count
+    rows.append(
+        {
+            "tokens of each process": ", ".join(str(one.stop - one.start) for one in slices),
+            "off by": f"{(by_tokens - whole).norm() / whole.norm():.0e}",
+            "off by, mean of means": f"{(by_means - whole).norm() / whole.norm():.0%}",
+        }
+    )
+pd.DataFrame(rows).set_index("tokens of each process")
+
+# %% [markdown]
+# ### Explain it
+#
+# The lab promises that one process, eight processes, or eight processes with three micro-batches each make the *same*
+# update. You have seen why the gradient is the same. What else has to be the same in all processes, or must not depend
+# on how many there are, so that the models are still the same after a thousand updates? Name at least three things, and
+# say for each what would go wrong.
+
+# %% [markdown] explain="explain_same_model"
+# All processes have to begin with the same weights (same seed, or sent around once), or they add up gradients of
+# different models. The plan of the batches, and which of them belong to one update, has to come from the seed and the epoch
+# alone: if each process shuffled for itself, sentences would be repeated and left out, and with another world size other
+# batches would meet in an update. Dropout has to be drawn from the number of the update and of the batch and not from a
+# generator that each process uses up at its own pace, or a batch is dropped otherwise when another process works on it.
+# The schedule and the optimiser's state have to count updates, not batches of the own process. Also the vocabulary and
+# the data: learnt or read differently, the ids mean something else. (And sums of floating numbers depend on their
+# order, so "the same" means up to rounding.)
+#
+# ### BEGIN MARK SCHEME
+# - 1 point for each of three of these, with what goes wrong: initial weights; the plan of batches (seed and epoch, not
+#   world size); randomness of dropout; schedule and optimiser count updates; same data and vocabulary; the global token
+#   count as the divisor; the clipping of the whole gradient, not of each process's.
+# - 1 more point for a consequence that is thought through (for example: repeated sentences weigh double; the processes'
+#   weights drift apart and the mean of their gradients is no model's).
+# ### END MARK SCHEME
+
+# %% [markdown]
+# ## 3. Your run
+#
+# What you have built in twelve lessons is also a program, `course_lib.translation`. It reads a corpus, learns subwords,
+# cuts it into batches, trains, keeps checkpoints, and scores. It takes one YAML file:
+
+# %% tags=["see"]
+print(Path("my_run.yaml").read_text())
+
+# %% [markdown]
+# ### Which machine, which config?
+#
+# Two corpora count here: the **captions** that come with the course, and **Multi30k**, 29,000 captions of photographs. The
+# others are for those who have a GPU and patience.
+#
+# | you have | begin with | it takes about |
+# |---|---|---|
+# | a laptop, two cores | `captions` (as in `my_run.yaml`) | some minutes |
+# | a desktop, or a laptop and an evening | `multi30k-tiny` | an hour on two cores |
+# | a GPU | `multi30k-tiny`, then `multi30k-base` | minutes |
+# | a GPU for a night | `iwslt17`: 206,000 sentences of talks | hours |
+# | a node with eight GPUs | `wmt14-base`, the paper's own (4.5 million pairs) | a day or less |
+#
+# **Small data wants a small model.** On Multi30k a model of 3 million weights beats the paper's base model, which
+# learns 29,000 captions by heart. `multi30k-tiny` is no toy, but the right size.
+#
+# Compute nodes often have no internet. Download on the login node, or name a folder that holds the files:
+# `export COURSE_DATA=/path/to/corpora`.
+
+# %% predict="predict_minutes"
+# Multi30k has 29,000 pairs, of 15 target tokens on average. A machine learns from 5,800 target tokens a second.
+# How many minutes do 12 epochs take? (Round as you like.)
+
+# %% check="predict_minutes"
+
+# %% [markdown]
+# ### How to start it
+#
+# In a terminal (File, New, Terminal), in this lesson's folder. One process:
+#
+# ```bash
+# python -m course_lib.translation.train my_run.yaml
+# ```
+#
+# Two processes on this machine, each with half of the cores or a GPU of its own:
+#
+# ```bash
+# torchrun --nproc-per-node=2 -m course_lib.translation.train my_run.yaml
+# ```
+#
+# On a cluster with SLURM, one node or several; the scripts beside this notebook say which lines to adapt:
+#
+# ```bash
+# sbatch one_node.sbatch my_run.yaml
+# sbatch several_nodes.sbatch my_run.yaml
+# ```
+#
+# A provided config goes by its name, and any key can be replaced on the command line:
+#
+# ```bash
+# python -m course_lib.translation.train multi30k-tiny run_folder=../runs/multi30k training.epochs=20
+# ```
+#
+# A run may be killed at any moment: **the same command goes on where it was**, and ends with the same weights as if
+# nothing had happened. (How? Everything that decides about an update comes from the seed, the epoch and the update's number, and
+# a checkpoint holds the rest.)
+#
+# And with your own code in it, from the notebooks beside this one, as it was last saved:
+#
+# ```bash
+# python -m course_lib.translation.train my_run.yaml run_folder=../runs/my-own-parts --parts ..
+# ```
+#
+# It prints a table of what is yours, and compares each part with the reference's first.
+#
+# ### See it: a small run, live
+#
+# Before the real one, a run that takes half a minute: a single layer of 64 features, three epochs over the
+# captions. It is started in a process of its own, and this cell reads its `metrics.jsonl` while it is being written.
+# Four curves: the loss, the learning rate, the speed, and how much of the work is padding.
+#
+# What happens to the validation loss, and why does it lie *below* the training loss? (Two reasons. One is lesson
+# 08's.) Why does the speed jump at the beginning?
+#
+# **Change something:** `training.warmup=400`; `training.factor=4`; `model.dropout=0.3`.
+
+# %% tags=["see"]
+from course_lib.translation.watching import BackgroundRun, rows_so_far
+
+small = BackgroundRun(
+    "captions",
+    "../runs/small",
+    "data.vocabulary_size=1000",
+    "model.layers=1",
+    "model.d_model=64",
+    "model.heads=2",
+    "model.d_ff=128",
+    "model.dropout=0.0",
+    "model.norm_first=true",
+    "training.epochs=3",
+    "training.warmup=60",
+    "training.factor=1.0",
+    "training.log_every=10",
+    "training.average_last=5",
+    "training.average_every=10",
+    "training.threads=1",
+    "evaluation.bleu_every=0",
+    "evaluation.alpha=1.0",
+    anew=True,
+)
+followed(lambda: run_progress(small.rows()), lambda: small.running, says=small.says)
+
+# %% [markdown]
+# ### See it: your run, live
+#
+# Start your own run in a terminal now. This cell draws what it has written so far; set `WATCH = True` to have it drawn
+# anew every few seconds, until the run has ended or you press the stop button above (which stops the watching,
+# not the run).
+#
+# Things that a curve tells: a loss that stays at the logarithm of the vocabulary means that nothing is learned; one that
+# falls and then leaps up, that the learning rate is too high; a validation loss that rises while the training loss
+# falls, that sentences are learned by heart.
+
+# %% tags=["see"]
+RUN = Path("../runs/my-run")
+WATCH = False
+
+
+def finished():
+    return any("test_bleu" in row for row in rows_so_far(RUN))
+
+
+followed(
+    lambda: run_progress(rows_so_far(RUN), title=f"The run in {RUN}"),
+    lambda: WATCH and not finished(),
+    says=lambda: "finished" if finished() else "not finished yet",
+    every=3.0,
+)
+
+# %% [markdown]
+# ## 4. What has it learned?
+#
+# From here on everything works with your run as soon as it has ended, and with the small one until then.
+#
+# ### See it: your own sentences
+#
+# **Change something:** write sentences of your own. Words that the model has never seen, a sentence without a verb, a
+# long one. The corpus is about captions: what happens outside of it?
+
+# %% tags=["see"]
+from course_lib.translation.translator import load_translator
+
+chosen = RUN if finished() else small.folder
+translator = load_translator(chosen)
+sentences = [
+    "Ein Mann mit einem roten Hut liest ein Buch.",
+    "Zwei Kinder spielen im Park.",
+    "Die Frau, die am Fenster steht, winkt einem Hund zu.",
+]
+print(f"the translator of {chosen}\n")
+for sentence, translation in zip(sentences, translator.translate(sentences), strict=True):
+    print(f"reads:  {sentence}\nwrites: {translation}\n")
+
+# %% [markdown]
+# ### See it: all of its attention
+#
+# Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence is
+# translated. There are three kinds. In the **encoder's self-attention** German words look at each other. In the
+# **decoder's self-attention** each English word looks at those before it, and the rest is masked. In
+# **cross-attention** English looks at German. Choose the layer and the head in the lists below each picture.
+#
+# Look for: a head that always looks at the word before; one that looks at the end symbol when it has nothing to do;
+# verbs that find their subjects. In cross-attention: does the order of the words cross where German and English order
+# them differently? Which words does `writes` look at when it *writes* a word: mind that row $i$ belongs to the word that
+# is **read** there, and the word that is written is the next.
+#
+# **Change something:** your own sentence. Then give an English one, too, even a wrong one:
+# `translator.attention(sentence, "A dog is sleeping.")`. What does cross-attention do with a translation that does not
+# belong to its source?
+
+# %% tags=["see"]
+sentence = "Ein kleiner Hund schläft, weil er müde ist."
+maps = translator.attention(sentence)
+print("writes:", " ".join(maps.predicted_tokens))
+layers_and_heads(
+    maps.encoder_self,
+    maps.source_tokens,
+    maps.source_tokens,
+    title="Encoder self-attention: German looks at German",
+)
+
+# %% tags=["see"]
+layers_and_heads(
+    maps.decoder_self,
+    maps.target_tokens,
+    maps.target_tokens,
+    title="Decoder self-attention: English looks at the English before it",
+)
+
+# %% tags=["see"]
+reads_and_writes = [
+    f"{read} → {written}" for read, written in zip(maps.target_tokens, maps.predicted_tokens, strict=True)
+]
+layers_and_heads(
+    maps.cross,
+    reads_and_writes,
+    maps.source_tokens,
+    title="Cross-attention: English looks at German",
+)
+
+# %% [markdown]
+# ## 5. How good is it?
+#
+# **BLEU** (Papineni et al. 2002) compares translations with a person's. It counts which share of their words, of their pairs
+# of words, of triples and of groups of four also stand in the reference, takes the geometric mean of the four shares,
+# and multiplies by a penalty if the translations are too short altogether. It is counted over a whole test set; for
+# a single sentence it says little. 100 would be the reference, word for word, which no person reaches either.
+#
+# BLEU depends on how text is cut into words, and whether small and capital letters differ: by several points! So a
+# score without these is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes
+# plain text, cuts it itself, and prints a **signature**. Scores with the same signature compare.
+#
+# ### See it: greedy, beam, averaged
+#
+# The same run, decoded in different ways: greedy; with beams of 4, which lesson 11 built; and both with the average of
+# the last snapshots, which a run keeps if `training.average_last` asks for it.
+#
+# The first 100 sentences of the validation split, since the test split is for the end. How large are the
+# differences? How long does each way take?
+#
+# **Change something:** beams of 2 and 8. An alpha of 0, and of 2. All of the validation split.
+
+# %% tags=["see"]
+import time
+
+from course_lib.translation.config import load_config
+from course_lib.translation.corpora import load_corpus
+from course_lib.translation.errors import BadInputError
+from course_lib.translation.scoring import score
+
+some = 100
+validation = load_corpus(load_config(str(chosen / "config.yaml")).data).validation
+rows = []
+for weights in ["last", "best", "averaged"]:
+    try:
+        model = load_translator(chosen, weights)
+    except BadInputError:
+        continue  # this run keeps none
+    for beam in [1, 4]:
+        start = time.perf_counter()
+        texts = model.translate(validation.german[:some], beam=beam)
+        seconds = time.perf_counter() - start
+        bleu = score(texts, validation.english[:some])
+        rows.append(
+            {
+                "weights": weights,
+                "beam": beam,
+                "BLEU": round(bleu.bleu, 1),
+                "sentences a second": round(some / seconds),
+            }
+        )
+print(bleu.signature)
+pd.DataFrame(rows)
+
+# %% [markdown]
+# On the captions, beam search gains little once a model is sure of itself. On real sentences it is usually worth
+# about one point, and averaging about another half. Both cost nothing in training.
+#
+# ### See it: where does it go wrong?
+#
+# A number says how good a translator is, and not what it does wrong. The ten validation sentences with the most
+# different translations, by the sentence-wise chrF of `sacrebleu` (which looks at letters and so also says something
+# about single sentences).
+
+# %% tags=["see"]
+from sacrebleu import sentence_chrf
+
+texts = translator.translate(validation.german[:some])
+worst = sorted(
+    zip(validation.german, texts, validation.english, strict=False),
+    key=lambda one: sentence_chrf(one[1], [one[2]]).score,
+)
+for german, written, right in worst[:10]:
+    print(f"reads:  {german}\nwrites: {written}\nright:  {right}\n")
+
+# %% [markdown]
+# ## 6. Hand it in
+#
+# Two files of your run go beside this notebook, and are handed in with it: `metrics.jsonl`, what the run said of
+# itself, and `translations.txt`, its translations of the **test split**, one a line. The cell below fetches them. When
+# your lesson is graded, the translations are scored against references that the grader holds.
+#
+# | BLEU on the captions | BLEU on Multi30k (test 2016) | points |
+# |---|---|---|
+# | 30 | 15 | 2 |
+# | 60 | 25 | 4 |
+# | 80 | 33 | 6 |
+# | 86 | 37 | 8 |
+#
+# The provided configs `captions` and `multi30k-tiny` reach the last row. If you have done better, so much the better; it
+# gives no more points, but your instructor may want to know how.
+
+# %% tags=["see"]
+for name in ["metrics.jsonl", "translations.txt"]:
+    if finished() and (RUN / name).is_file():
+        Path(name).write_bytes((RUN / name).read_bytes())
+        print(f"{name} is here now.")
+    else:
+        print(f"{name}: the run in {RUN} has not come to its end; until then there is nothing to fetch.")
+
+# %% [markdown]
+# Is it what a run writes, with a loss that falls, up to the end?
+
+# %% check="hand_in_metrics"
+
+# %% [markdown]
+# And how good are the translations? In your own notebook this says the score where the references are on this machine: for
+# the captions always, for Multi30k where you have its files.
+
+# %% check="hand_in_translations"
+
+# %% [markdown]
+# ### Explain it
+#
+# Describe your run, as you would in a report, in ten lines or so. Which config, on what machine, and why this one? What
+# did the curves show? What is the score, with its signature, and what would you compare it with? Then take one
+# sentence that your translator gets wrong: what is wrong, what does its cross-attention look like there, and what
+# would you try?
+
+# %% [markdown] explain="explain_run"
+# (An example.) I trained `captions` as it was, on a laptop with two cores: 2 layers, 128 features, 8 epochs, about three
+# minutes. The loss fell quickly in the first epoch while the rate warmed up over 200 updates, then slowly; the validation loss
+# fell until the end, so a few more epochs might still help. It lies below the training loss, since it is measured
+# without dropout and without smoothing. About 6,000 target tokens a second, 5 % padding. BLEU 90 on the 300 test
+# captions, cased, tokenised by 13a, which compares only with other runs on these captions: the sentences come from a
+# grammar, so they are far easier than Multi30k. Wrong: "carrying a cap" for "wearing a wool cap". "Wollmütze" is rare
+# and cut into three subwords; cross-attention looks at the first of them when it writes "cap" and hardly at "trägt", which
+# means carry or wear. More examples of the word, or a model with more layers, would help; I would look first
+# whether the beam holds the right one in second place.
+#
+# ### BEGIN MARK SCHEME
+# - 1 point: config and machine, with a reason for the choice.
+# - 1 point: the curves are read and not only named (warm-up, gap between training and validation, where it levels off).
+# - 1 point: a score with what is needed to compare it (corpus, split, cased or not, signature), and a sensible comparison.
+# - 1 point: one mistake, with what the attention shows and an idea that fits it.
+# ### END MARK SCHEME
+
+# %% [markdown]
+# ## Common questions
+#
+# <details><summary>My run says that it goes on, and I wanted it to begin anew.</summary>
+#
+# A run folder that has checkpoints is gone on with. Give another `run_folder`, or delete the old one. If you changed
+# a key that the weights depend on, it refuses to mix the two and says which key it is.
+#
+# </details>
+#
+# <details><summary>Are two processes on my laptop faster than one?</summary>
+#
+# Mostly not: one process already uses all cores, and two share them. Try it all the same, and compare tokens a second. It is
+# the way to test on a laptop what will run on a cluster.
+#
+# </details>
+#
+# <details><summary>Why is the update not larger with more processes?</summary>
+#
+# Because then it would be another update, with another best learning rate, and two runs could not be compared. How many
+# batches make an update is `training.batches_per_update`, and the processes share them. If you have more processes,
+# you may want larger updates, and then you say so.
+#
+# </details>
+#
+# <details><summary>What is padded, if batches hold sentences of like length?</summary>
+#
+# Like, not equal; and a sentence's two sides differ. A few per cent remain. In the 2018 notebooks that pad everything to 72
+# tokens, four fifths of the work on captions is padding.
+#
+# </details>
+#
+# <details><summary>A head looks at the full stop all the time. Is it broken?</summary>
+#
+# No. The weights have to sum to one, also when a head has nothing to look for; many put them on a token that is always
+# there and whose value does no harm.
+#
+# </details>
+#
+# <details><summary>Is attention an explanation of what the model does?</summary>
+#
+# It says from where a head takes something, not what it takes nor what becomes of it. With a second layer, a place holds
+# more than its own word. Take it as a hint, and test it: change the word and see what happens.
+#
+# </details>
+#
+# ## Where you are
+
+# %% tags=["see"]
+architecture_map(built=exercises_through(12))
+
+# %% [markdown]
+# The map is full. You have built a Transformer from the root of $d_k$ up, and it speaks English. Before you hand
+# the lesson in, press **Validate** in the toolbar.
+#
+# Where to go from here? Your own corpus (`corpus: folder`), another language, the paper's big model. Or read the
+# reference in `course_lib/`: there is nothing in it any more that you have not built yourself.

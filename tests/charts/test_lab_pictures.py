@@ -1,0 +1,165 @@
+"""The final lab's pictures: a run's curves while it is written, and attention of any layer and head."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pytest
+import torch
+
+from course_lib.charts import Picture, as_svg, followed, layers_and_heads, run_progress
+from course_lib.charts.layers_and_heads import HEAD, LAYER
+
+TextsOf = Callable[[Picture], list[str]]
+
+KEYS = ["<start>", "ein", "Hund", "schläft", "<end>"]
+QUERIES = ["<start>", "a", 'dog"s', "it's"]
+
+
+def maps() -> torch.Tensor:
+    scores = 2 * torch.randn(3, 2, 4, 5, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    return torch.softmax(scores, dim=-1)
+
+
+def turned(chart: Picture, **values: int) -> Picture:
+    """The chart as it looks when the student has chosen from the lists."""
+    spec = copy.deepcopy(chart.to_dict())
+    for param in spec["params"]:
+        if param["name"] in values:
+            param["value"] = values[param["name"]]
+    return alt.Chart.from_dict(spec)
+
+
+def weights_in(texts: list[str]) -> list[str]:
+    return [text for text in texts if len(text) == 4 and text.startswith(("0.", "1."))]
+
+
+def written(table: torch.Tensor) -> list[str]:
+    return [f"{weight:.2f}" for weight in table.flatten().tolist() if weight >= 0.005]
+
+
+@pytest.mark.parametrize("layer", [1, 2, 3])
+@pytest.mark.parametrize("head", [1, 2])
+def test_the_chosen_layer_and_head_are_shown(layer: int, head: int, texts_of: TextsOf) -> None:
+    expected = written(maps()[layer - 1, head - 1])
+    for chart in (
+        layers_and_heads(maps(), QUERIES, KEYS, layer=layer, head=head),
+        turned(layers_and_heads(maps(), QUERIES, KEYS), **{LAYER: layer, HEAD: head}),
+    ):
+        assert weights_in(texts_of(chart)) == expected
+
+
+def test_without_a_head_it_is_the_mean(texts_of: TextsOf) -> None:
+    assert weights_in(texts_of(layers_and_heads(maps(), QUERIES, KEYS, layer=2))) == written(
+        maps()[1].mean(dim=0)
+    )
+
+
+def test_words_of_all_kinds_stand_beside_the_cells(texts_of: TextsOf) -> None:
+    texts = texts_of(layers_and_heads(maps(), QUERIES, KEYS))
+    assert {*QUERIES, *KEYS} <= set(texts)
+
+
+def test_a_model_of_the_papers_size_is_small_enough_for_a_notebook() -> None:
+    weights = torch.softmax(torch.randn(6, 8, 40, 40), dim=-1)
+    chart = layers_and_heads(weights, ["word"] * 40, ["Wort"] * 40)
+    assert len(str(chart.to_dict())) < 1_500_000
+    assert "svg" in as_svg(chart)
+
+
+@pytest.mark.parametrize(
+    ("weights", "settings", "message"),
+    [
+        (torch.full((2, 2, 3, 3), 1.5), {}, "expected numbers from 0 to 1"),
+        (torch.full((2, 3, 3), 0.3), {}, "weights: expected 4 axes"),
+        (torch.full((2, 2, 2, 3), 0.3), {}, "queries: expected 2 words"),
+        (torch.full((2, 2, 3, 3), 0.3), {"layer": 3}, "layer: expected 1 to 2, got 3"),
+        (torch.full((2, 2, 3, 3), 0.3), {"layer": 0}, "layer: expected 1 to 2, got 0"),
+        (torch.full((2, 2, 3, 3), 0.3), {"head": 3}, "head: expected 0 to 2, got 3"),
+    ],
+)
+def test_bad_attention(weights: torch.Tensor, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        layers_and_heads(weights, ["a", "b", "c"], ["d", "e", "f"], **settings)
+
+
+ROWS: list[dict[str, Any]] = [
+    {"step": 50, "epoch": 1, "loss": 6.25, "rate": 1e-4, "tokens_per_second": 4000.0, "padded": 0.125},
+    {"step": 100, "epoch": 1, "loss": 3.5, "rate": 2e-4, "tokens_per_second": 5000.0, "padded": 0.25},
+    {"step": 100, "epoch": 1, "validation_loss": 4.125, "bleu": 12.0},
+    {"step": 100, "epoch": 1, "test_bleu": 11.0, "signature": "nrefs:1"},
+]
+
+
+def test_the_newest_numbers_stand_in_the_curves(texts_of: TextsOf) -> None:
+    texts = texts_of(run_progress(ROWS))
+    assert {"3.500", "0.0002", "5,000", "25.0%"} <= set(texts)
+    assert "After update 100. Blue: training. Vermilion dots: validation." in texts
+
+
+def test_curves_are_told_in_words() -> None:
+    told = str(run_progress(ROWS).description)
+    assert "loss (training): 6.25 to 3.5" in told
+    assert "loss (validation): 4.12 to 4.12" in told
+
+
+def test_before_the_first_row_there_are_empty_panels(texts_of: TextsOf) -> None:
+    texts = texts_of(run_progress([]))
+    assert "Nothing is written yet. Blue: training. Vermilion dots: validation." in texts
+    assert {"Learning rate", "Target tokens a second"} <= set(texts)
+
+
+def test_numbers_that_are_none_are_left_out(texts_of: TextsOf) -> None:
+    broken = {"step": 150, "loss": math.nan, "rate": None, "tokens_per_second": math.inf, "padded": "much"}
+    assert "3.500" in texts_of(run_progress([*ROWS, broken]))
+
+
+def test_a_row_without_a_step_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a step in each row, got one with loss"):
+        run_progress([{"loss": 1.0}])
+
+
+def test_a_run_is_drawn_until_it_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, Any]] = []
+    drawn: list[int] = []
+
+    def picture() -> Picture:
+        drawn.append(len(rows))
+        return run_progress(rows)
+
+    def goes_on() -> bool:
+        rows.extend(ROWS[len(rows) : len(rows) + 1])
+        return len(rows) < 3
+
+    followed(picture, goes_on, says=lambda: f"{len(rows)} rows", every=0.0)
+    assert drawn == [1, 2, 3]
+    assert capsys.readouterr().out.splitlines()[-1] == "3 rows"
+
+
+def test_the_stop_button_ends_the_watching(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = iter([True, True])
+
+    def goes_on() -> bool:
+        try:
+            return next(asked)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    followed(lambda: run_progress(ROWS), goes_on, says=lambda: "at work", every=0.0)
+    assert "at work (no longer watched)" in capsys.readouterr().out
+
+
+def test_a_negative_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="every: expected seconds, 0 or more, got -1"):
+        followed(lambda: run_progress([]), lambda: False, every=-1.0)
+
+
+def test_the_mean_of_heads_keeps_rows_that_sum_to_one() -> None:
+    chart = layers_and_heads(maps(), QUERIES, KEYS)
+    table = next(iter(chart.to_dict()["datasets"].values()))
+    assert [(row["layer"], row["head"]) for row in table] == [(n, h) for n in (1, 2, 3) for h in (0, 1, 2)]
+    for row in table:
+        np.testing.assert_allclose(np.reshape(row["weight"], (4, 5)).sum(axis=1), 1, atol=1e-3)
