@@ -15,6 +15,7 @@ _LAB = Path(__file__).parents[1] / "course_lib" / "translation"
 CHECKED = (
     "course_lib.transformer",
     *(f"course_lib.translation.{path.stem}" for path in _LAB.glob("[!_]*.py")),
+    "course_lib.translation.decoding",
 )
 
 # pytest reads this file before any test, in each worker of pytest-xdist too.

@@ -13,8 +13,10 @@ from course_lib.translation.batches import IdPair, collate, token_batches
 from course_lib.translation.config import RunConfig
 from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings
 from course_lib.translation.decoding.tuning import Candidate, Tuned, tune_alpha
-from course_lib.translation.distributed import Place, gather, global_token_mean, shard
-from course_lib.translation.model import LossSum, Precision
+from course_lib.translation.distributed import Place, gather
+from course_lib.translation.model import LossSum
+from course_lib.translation.pieces import REFERENCE, Pieces
+from course_lib.translation.precision import Precision
 from course_lib.translation.vocabularies import Vocabularies
 
 #: Fast and nearly as good: what the epochs of a run are compared by.
@@ -25,8 +27,14 @@ class Evaluator:
     """Looks at sentences in batches, together with the evaluators of the other processes."""
 
     def __init__(
-        self, config: RunConfig, vocabularies: Vocabularies, place: Place, device: torch.device
+        self,
+        config: RunConfig,
+        vocabularies: Vocabularies,
+        place: Place,
+        device: torch.device,
+        pieces: Pieces = REFERENCE,
     ) -> None:
+        self._pieces = pieces
         self._vocabularies = vocabularies
         self._config = config.evaluation
         self._max_length = config.data.max_length
@@ -50,14 +58,14 @@ class Evaluator:
         lengths = [min(max(len(source), len(target)) + 2, self._max_length) for source, target in pairs]
         batches = token_batches(lengths, self._config.tokens_per_batch)
         with evaluating(model):
-            for batch in shard(batches, self._place.rank, self._place.world_size):
+            for batch in self._pieces.shard(batches, self._place.rank, self._place.world_size):
                 source, target = collate(
                     [pairs[index] for index in batch], ids.pad_id, ids.start_id, ids.end_id, self._max_length
                 )
                 source, target = source.to(self._device), target.to(self._device)
                 total += loss_sum(source, target)
                 count += (target[:, 1:] != ids.pad_id).sum()
-        return global_token_mean(total, count).item()
+        return self._pieces.global_token_mean(total, count).item()
 
     def translate(
         self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings = GREEDY
@@ -91,7 +99,7 @@ class Evaluator:
     ) -> list[list[Candidate]]:
         batches = self._decoder.batches(sentences, settings.beam)
         mine: list[tuple[int, list[Hypothesis]]] = []
-        for batch in shard(batches, self._place.rank, self._place.world_size):
+        for batch in self._pieces.shard(batches, self._place.rank, self._place.world_size):
             some = self._decoder.decode(model, [sentences[index] for index in batch], settings)
             mine += zip(batch, some, strict=True)
         found: list[list[Candidate]] = [[] for _ in sentences]

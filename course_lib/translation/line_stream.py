@@ -14,8 +14,8 @@ def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
 
     Whoever reads waits for the first line only, never for a full list: so someone at a keyboard is answered
     line by line, and a slow reader of a fast pipe gets many lines at once. Only a line feed ends a line, and
-    the spaces around it are left out. Raises BadInputError, naming the line, for bytes that aren't UTF-8, once
-    the lines before have been taken.
+    the spaces around it are left out. Raises BadInputError for bytes that aren't UTF-8, naming the line, once
+    those before it have been taken.
     """
     number, rest = 1, b""
     while True:
@@ -29,7 +29,8 @@ def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
                 # Some editors mark the beginning of a file.
                 lines.append(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
             except UnicodeDecodeError:
-                yield lines
+                if lines:
+                    yield lines
                 raise BadInputError(
                     f"{origin}, line {number}: expected text in UTF-8, came other bytes"
                 ) from None

@@ -13,10 +13,12 @@ from course_lib.translation.config import RunConfig, load_config
 from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings
 from course_lib.translation.decoding.attention_maps import attention_maps
 from course_lib.translation.decoding.kept_settings import read_search
+from course_lib.translation.directed import Towards
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.model import build_transformer
+from course_lib.translation.precision import has_bfloat16
 from course_lib.translation.run_folder import RunFolder
-from course_lib.translation.subwords import END, PAD, START, UNKNOWN
+from course_lib.translation.subwords import END, PAD, START, TO_ENGLISH, UNKNOWN
 from course_lib.translation.trained import Use, load_trained, trained_path
 from course_lib.translation.vocabularies import Vocabularies, Vocabulary, load_vocabularies
 
@@ -74,12 +76,14 @@ class Translator:
         self.settings = settings
         """How to search where nothing else is asked for."""
         self.device = device
+        precision = config.training.precision
         self._decoder = BatchDecoder(
             vocabularies,
             device,
             config.data.max_length,
             config.evaluation.tokens_per_batch,
-            config.training.precision,
+            # What was trained in bfloat16 may be asked to translate where the hardware has none.
+            precision if precision != "bfloat16" or has_bfloat16(device) else "float32",
         )
 
     @overload
@@ -171,6 +175,8 @@ def token_texts(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
         vocabulary.end_id: END,
         vocabulary.unknown_id: UNKNOWN,
     }
+    if isinstance(vocabulary, Towards):
+        special[vocabulary.language] = TO_ENGLISH
     texts = vocabulary.decode([[number] for number in ids])
     return [special.get(number, text) for number, text in zip(ids, texts, strict=True)]
 

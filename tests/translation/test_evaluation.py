@@ -5,13 +5,22 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from course_lib.transformer import Transformer, decoder_mask, greedy_decode, padding_mask, shift_target
+from course_lib.transformer import (
+    Transformer,
+    beam_search,
+    decoder_mask,
+    greedy_decode,
+    padding_mask,
+    shift_target,
+)
 from course_lib.translation.batches import IdPair, collate
 from course_lib.translation.config import RunConfig
 from course_lib.translation.corpora import load_corpus
+from course_lib.translation.decoding import SearchSettings, greatest_length
 from course_lib.translation.distributed import Place
 from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.model import build_transformer
+from course_lib.translation.scoring import score
 from course_lib.translation.subwords import Subwords
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
@@ -20,7 +29,12 @@ PAD, START, END = Subwords.pad_id, Subwords.start_id, Subwords.end_id
 
 @pytest.fixture
 def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transformer, Subwords, list[IdPair]]:
-    config = tiny_config("training.precision=float64", "evaluation.tokens_per_batch=90", "model.dropout=0.5")
+    config = tiny_config(
+        "training.precision=float64",
+        "evaluation.tokens_per_batch=90",
+        "evaluation.beam=2",
+        "model.dropout=0.5",
+    )
     validation = load_corpus(config.data).validation
     subwords = Subwords.learn([*validation.german, *validation.english], config.data.vocabulary_size)
     torch.manual_seed(3)
@@ -28,7 +42,7 @@ def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transform
     for parameter in model.parameters():
         parameter.data *= 1.5  # Livelier than a fresh model, so that translations end and differ.
     pairs = list(zip(subwords.encode(validation.german), subwords.encode(validation.english), strict=True))
-    return Evaluator(config, subwords, ALONE, torch.device("cpu")), model, subwords, pairs[:8]
+    return Evaluator(config, subwords, ALONE, torch.device("cpu")), model, subwords, pairs[:6]
 
 
 def test_the_loss_is_the_mean_over_tokens(
@@ -54,15 +68,67 @@ def test_translations_are_those_of_single_sentences(
     setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]],
 ) -> None:
     evaluator, model, subwords, pairs = setting
-    expected = []
-    for ids, _ in pairs:
-        source, _ = collate([(ids, [])], PAD, START, END, 40)
-        longest = int(1.2 * source.shape[1]) + 10
-        expected += subwords.decode(
-            greedy_decode(model, source, padding_mask(source, PAD), longest, START, END).tolist()
-        )
-    got = evaluator.translate(model, [ids for ids, _ in pairs])
-    # A batch allows all its sentences the length of its longest one; a cut may fall amid a letter's bytes.
-    assert all(text.startswith(alone.rstrip("\ufffd")) for text, alone in zip(got, expected, strict=True))
-    assert len(set(got)) > 3
+    sources = [source for source, _ in pairs]
+    for beam, alpha in ((1, 0.0), (3, 0.6)):
+        expected = []
+        for ids in sources:
+            source, _ = collate([(ids, [])], PAD, START, END, 40)
+            mask, longest = padding_mask(source, PAD), greatest_length(source.shape[1])
+            target = (
+                greedy_decode(model, source, mask, longest, START, END)
+                if beam == 1
+                else beam_search(model, source, mask, beam, longest, START, END, alpha)
+            )
+            expected += subwords.decode(target.tolist())
+        got = evaluator.translate(model, sources, SearchSettings(beam, alpha))
+        assert got == expected
+        assert len(set(got)) > 3
     assert model.training
+
+
+def test_a_sentence_without_a_token_has_an_empty_translation(
+    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]],
+) -> None:
+    evaluator, model, _, pairs = setting
+    source, _ = pairs[0]
+    assert evaluator.translate(model, [[], source, []]) == ["", *evaluator.translate(model, [source]), ""]
+
+
+def test_the_tuned_penalty_is_the_one_whose_translations_score_best(
+    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]],
+) -> None:
+    evaluator, model, _, pairs = setting
+    sources = [source for source, _ in pairs]
+    # References that one penalty meets, so that there is something to find.
+    references = evaluator.translate(model, sources, SearchSettings(3, 1.0))
+    tuned = evaluator.tune(model, sources, references, beam=3)
+    assert tuned.bleu[1.0] == pytest.approx(100)
+    assert tuned.bleu[tuned.alpha] == max(tuned.bleu.values())
+    for alpha in (0.0, 2.0):
+        anew = evaluator.translate(model, sources, SearchSettings(3, alpha))
+        assert score(anew, references).bleu == pytest.approx(tuned.bleu[alpha]), "searched anew"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["evaluation.beam=1"], SearchSettings()),
+        (["evaluation.beam=2", "evaluation.alpha=0.3"], SearchSettings(2, 0.3)),
+    ],
+)
+def test_the_config_says_how_to_search(
+    overrides: list[str], expected: SearchSettings, tiny_config: Callable[..., RunConfig]
+) -> None:
+    subwords = Subwords.learn(["ein Hund"], 300)
+    evaluator = Evaluator(tiny_config(*overrides), subwords, ALONE, torch.device("cpu"))
+    assert evaluator.settings(None, [], []) == expected, "without looking at a model"
+
+
+def test_left_open_it_is_tuned(
+    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]],
+) -> None:
+    evaluator, model, _, pairs = setting
+    sources = [source for source, _ in pairs]
+    references = evaluator.translate(model, sources, SearchSettings(2, 2.0))
+    tuned = evaluator.tune(model, sources, references, 2)
+    assert evaluator.settings(model, sources, references) == SearchSettings(2, tuned.alpha)

@@ -1,5 +1,6 @@
 """What a search is asked for, and what it finds."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -17,8 +18,8 @@ class SearchSettings:
     def __post_init__(self) -> None:
         if self.beam < 1:
             raise ValueError(f"beam must be at least 1, and is {self.beam}")
-        if not self.alpha >= 0:
-            raise ValueError(f"alpha must be 0 or more, and is {self.alpha}")
+        if not 0 <= self.alpha < math.inf:
+            raise ValueError(f"alpha must be a number that is 0 or more, and is {self.alpha}")
         if not 1 <= self.n_best <= self.beam:
             raise ValueError(
                 f"n_best must be between 1 and the beam, which is {self.beam}, and is {self.n_best}: "

@@ -1,28 +1,18 @@
-"""What a search needs of a decoder, and which decoder suits which model."""
+"""Which decoder suits which model."""
 
-from typing import Any, Protocol, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib import transformer as reference
 from course_lib.translation.decoding.cached_steps import CachedSteps
 from course_lib.translation.decoding.uncached_steps import UncachedSteps
 from course_lib.translation.fused_attention import fused_attention
-from course_lib.translation.model import Precision
+from course_lib.translation.precision import Precision, settled
 
-
-class Steps(Protocol):
-    """A decoder that reads the beams of a batch of sentences token by token."""
-
-    def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Read one more token of every beam, and give the logits for the one that follows it."""
-
-    def follow(self, parent: Int[Tensor, "B K"]) -> None:
-        """Let beam k of each sentence go on from its beam `parent[k]`."""
-
-    def keep(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Drop all sentences but these."""
+#: A decoder that reads the beams of a batch of sentences token by token.
+Steps: TypeAlias = CachedSteps | UncachedSteps
 
 
 def steps_of(
@@ -35,7 +25,7 @@ def steps_of(
 ) -> Steps:
     """Begin to decode: with a cache where the model's insides are known, else without."""
     if has_reference_insides(model):
-        if precision == "bfloat16":
+        if settled(precision, memory.device) == "bfloat16":
             memory = memory.bfloat16()
         return CachedSteps(model, memory, source_mask, beam, steps)
     return UncachedSteps(model, memory, source_mask, precision)

@@ -1,0 +1,95 @@
+"""Small models for the tests of decoding, with random enlarged weights or taught for a second.
+
+Freshly made weights hide mistakes of a search: every sentence gets the same short translation. A model that
+has learnt to copy with mistakes is unsure in many places, looks at the right words and ends in time.
+"""
+
+import copy
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from course_lib.transformer import (
+    LabelSmoothingLoss,
+    Transformer,
+    TransformerConfig,
+    decoder_mask,
+    padding_mask,
+    shift_target,
+    tie_embeddings,
+)
+from course_lib.translation.fused_attention import fused_attention
+
+PAD, START, END = 0, 1, 2
+WORDS = 11
+
+
+def enlarged(
+    seed: int, words: int = WORDS, norm_first: bool = False, tied: bool = False, end_bias: float = 1.0
+) -> Transformer:
+    """Build a model of random, enlarged weights in float64."""
+    torch.manual_seed(seed)
+    model = Transformer(words if tied else WORDS, words, TransformerConfig(2, 16, 4, 24, 0.3, norm_first))
+    with torch.no_grad():
+        if tied:
+            tie_embeddings(model)
+        model.source_embedding.table.weight.mul_(3.0)
+        for layer in (*model.encoder_layers, *model.decoder_layers):
+            for parameter in layer.parameters():
+                if parameter.dim() == 2:
+                    parameter.mul_(2.0)
+                else:
+                    parameter.add_(torch.randn_like(parameter), alpha=0.2)
+        model.generator.bias.normal_()
+        model.generator.bias[END] += end_bias
+    return model.double()
+
+
+def taught(norm_first: bool = False, tied: bool = False, fused: bool = False) -> Transformer:
+    """Give a model, in float64, that copies sentences with words left out or replaced."""
+    model = copy.deepcopy(_taught(norm_first, tied))
+    if fused:
+        for module in model.modules():
+            if hasattr(module, "attention"):
+                module.attention = fused_attention
+    return model
+
+
+@cache
+def _taught(norm_first: bool, tied: bool) -> Transformer:
+    torch.manual_seed(5)
+    model = Transformer(WORDS, WORDS, TransformerConfig(2, 16, 4, 24, 0.0, norm_first))
+    if tied:
+        tie_embeddings(model)
+    loss = LabelSmoothingLoss(WORDS, PAD, smoothing=0.1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(90):
+        sources = [torch.randint(3, WORDS, (int(length),)) for length in torch.randint(1, 8, (32,))]
+        source = padded(sources)
+        target = padded([_miscopied(row) for row in sources])
+        decoder_input, labels = shift_target(target)
+        logits = model(source, padding_mask(source, PAD), decoder_input, decoder_mask(decoder_input, PAD))
+        optimizer.zero_grad()
+        loss(logits, labels).backward()
+        optimizer.step()
+    return model.double().eval()
+
+
+def _miscopied(row: Tensor) -> Tensor:
+    kept = row[torch.rand(len(row)) > 0.15]
+    wrong = torch.randint(3, WORDS, (len(kept),))
+    words = torch.where(torch.rand(len(kept)) < 0.25, wrong, kept)
+    return torch.cat([torch.tensor([START]), words, torch.tensor([END])])
+
+
+def sentences(seed: int, lengths: Sequence[int]) -> list[Tensor]:
+    """Draw sentences of these lengths, of the words that every such model knows."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(3, 9, (length,), generator=generator) for length in lengths]
+
+
+def padded(rows: Sequence[Tensor]) -> Tensor:
+    """Put sentences into one matrix."""
+    return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=PAD)
