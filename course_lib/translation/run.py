@@ -22,6 +22,9 @@ from course_lib.translation.errors import BadInputError
 from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.interruption import Interruption
 from course_lib.translation.metrics import MetricsLog
+from course_lib.translation.own_code import naming_the_cell
+from course_lib.translation.own_parts import OwnParts, PartsChoice, own_parts, refuse_other_parts
+from course_lib.translation.pieces import REFERENCE
 from course_lib.translation.precision import settled_by_all
 from course_lib.translation.prepared import PreparedData, open_prepared, prepare
 from course_lib.translation.progress import RunDisplay
@@ -44,9 +47,15 @@ class Result:
     folder: RunFolder
 
 
-def train(config: RunConfig, place: Place, interruption: Interruption | None = None) -> Result:
+def train(
+    config: RunConfig,
+    place: Place,
+    interruption: Interruption | None = None,
+    choice: PartsChoice | None = None,
+) -> Result:
     """Train, score and translate as the config says; a run that was stopped goes on from its checkpoint.
 
+    With a `choice`, the model and its training are made of a student's own parts.
     Every process of the run calls it. Raises BadInputError before anything is written where the config cannot
     be met, and Interrupted where `interruption`, if given, has been told to stop.
     """
@@ -55,15 +64,28 @@ def train(config: RunConfig, place: Place, interruption: Interruption | None = N
     share_cores(config.training, place)
     config = _with_settled_precision(config, device, place)
     refuse_differences(place, _what_must_agree(config))
+    parts = own_parts(choice, config, place, device) if choice else None
+    with naming_the_cell(parts.parts if parts else None):
+        return _train(config, place, device, interruption or Interruption(), parts)
+
+
+def _train(
+    config: RunConfig,
+    place: Place,
+    device: torch.device,
+    interruption: Interruption,
+    parts: OwnParts | None,
+) -> Result:
     folder = RunFolder(Path(config.run_folder))
     found = first_decides(place, lambda: Checkpoints(folder.checkpoints, config.checkpoints.keep_last).find())
-    data, state = first_then_rest(place, lambda: _open(folder, config, place, found))
+    data, state = first_then_rest(place, lambda: _open(folder, config, place, found, parts))
     vocabularies = data.vocabularies
     refuse_differences(
         place, {"the vocabulary": vocabularies.fingerprint, "the prepared data": data.fingerprint}
     )
 
-    trainer = Trainer(config, data.train, vocabularies, place, device)
+    pieces = parts.pieces() if parts else REFERENCE
+    trainer = Trainer(config, data.train, vocabularies, place, device, pieces)
     trainer.measure_machine()
     if state is not None:
         trainer.load(state["trainer"])
@@ -75,12 +97,14 @@ def train(config: RunConfig, place: Place, interruption: Interruption | None = N
     ):
         for path in found.damaged:
             display.say(f"{path} is damaged: left out.")
+        if parts is not None:
+            display.say(parts.table())
         display.say(_opening(config, data, trainer, place, device))
         for note in data.notes:
             display.say(f"Data: {note}.")
         for note in trainer.notes:
             display.say(f"{note}.")
-        evaluator = Evaluator(config, vocabularies, place, device)
+        evaluator = Evaluator(config, vocabularies, place, device, pieces)
         session = Session(
             config,
             place,
@@ -90,7 +114,8 @@ def train(config: RunConfig, place: Place, interruption: Interruption | None = N
             evaluator,
             display,
             log,
-            interruption or Interruption(),
+            interruption,
+            parts,
         )
         if state is not None:
             session.load(state)
@@ -159,12 +184,13 @@ def _open_log(folder: RunFolder, state: dict[str, Any] | None, place: Place) -> 
 
 
 def _open(
-    folder: RunFolder, config: RunConfig, place: Place, found: Found
+    folder: RunFolder, config: RunConfig, place: Place, found: Found, parts: OwnParts | None
 ) -> tuple[PreparedData, dict[str, Any] | None]:
     state = None
     if found.path is not None:
         state = load_checkpoint(found.path)
         refuse_other_config(found.path, state["config"], config)
+        refuse_other_parts(found.path, folder.parts, state.get("parts"), parts)
         if load_vocabularies(folder.vocabulary).fingerprint != state["vocabulary"]:
             raise BadInputError(
                 f"{folder.vocabulary}: expected the vocabulary of {found.path}, came another one"
@@ -179,13 +205,15 @@ def _open(
             f"{found.path}: the corpus is no longer what that run has learnt from; bring it back to go on "
             "with the run, or choose another run_folder for a new one"
         )
-    _write(folder, config)
+    _write(folder, config, parts if state is None else None)
     return data, state
 
 
-def _write(folder: RunFolder, config: RunConfig) -> None:
+def _write(folder: RunFolder, config: RunConfig, parts: OwnParts | None) -> None:
     try:
         atomic_write_text(folder.config, documented_yaml(config))
+        if parts is not None:
+            parts.keep(folder.parts)
     except OSError as error:
         raise BadInputError(f"{folder.path}: the run cannot be kept there ({error.strerror})") from None
 

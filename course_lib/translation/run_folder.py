@@ -46,6 +46,11 @@ class RunFolder:
         return self.path / "models"
 
     @property
+    def parts(self) -> Path:
+        """A copy of the code of a student's own that is trained; there is none without `--parts`."""
+        return self.path / "parts.json"
+
+    @property
     def search(self) -> Path:
         """How translations are searched for, the tuned length penalty among it."""
         return self.path / "search.json"

@@ -17,8 +17,10 @@ from course_lib.translation.errors import BadInputError
 from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.interruption import Interrupted, Interruption
 from course_lib.translation.metrics import MetricsLog
+from course_lib.translation.own_parts import OwnParts
 from course_lib.translation.prepared import PreparedData
 from course_lib.translation.progress import RunDisplay
+from course_lib.translation.reference_view import reference_view
 from course_lib.translation.run_folder import RunFolder
 from course_lib.translation.scoring import Score, score
 from course_lib.translation.selection import Selection
@@ -41,6 +43,7 @@ class Session:
         display: RunDisplay,
         log: MetricsLog | None,
         interruption: Interruption,
+        parts: OwnParts | None = None,
     ) -> None:
         self._config = config
         self._place = place
@@ -51,6 +54,12 @@ class Session:
         self._display = display
         self._log = log
         self._interruption = interruption
+        self._parts = None if parts is None else parts.fingerprint
+        # What is measured, kept and translated with. It has the trainer's weights, and not a copy of them.
+        self._model: Any = trainer.model
+        if parts is not None:
+            sizes = len(data.vocabularies.source), len(data.vocabularies.target)
+            self._model = reference_view(trainer.model, config.model, *sizes)
         self._checkpoints = Checkpoints(folder.checkpoints, config.checkpoints.keep_last)
         self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
         self._selection = Selection(config.selection)
@@ -84,8 +93,8 @@ class Session:
         self._average()
         if use != "last":
             chosen = first_then_rest(self._place, lambda: self._load(use))
-            self._trainer.model.load_state_dict(chosen.weights)
-        model, validation = self._trainer.model, self._data.validation
+            self._model.load_state_dict(chosen.weights)
+        model, validation = self._model, self._data.validation
         settings = self._evaluator.settings(
             model, [source for source, _ in validation.pairs], validation.text.english
         )
@@ -142,7 +151,7 @@ class Session:
 
     def _validate(self) -> None:
         """Measure the weights after an epoch, of which a checkpoint is kept already."""
-        model, epochs = self._trainer.model, self._trainer.epochs_done
+        model, epochs = self._model, self._trainer.epochs_done
         self._stop_if_asked()
         with self._interruption.at_once():
             row: dict[str, Any] = {
@@ -185,6 +194,7 @@ class Session:
                 "metrics_bytes": self._log.position(),
                 "selection": self._selection.state(),
                 "epochs_validated": self._epochs_validated,
+                "parts": self._parts,
             },
         )
 
@@ -199,7 +209,7 @@ class Session:
 
     def _snapshot(self) -> None:
         if self._snapshots.wanted:
-            self._keep("A snapshot", lambda: self._snapshots.save(self._model()))
+            self._keep("A snapshot", lambda: self._snapshots.save(self._trained()))
 
     def _average(self) -> None:
         if self._log is None or not self._snapshots.wanted:
@@ -210,16 +220,17 @@ class Session:
         if averaged is not None:
             self._keep("The averaged weights", lambda: save_trained(path, averaged))
 
-    def _model(self) -> TrainedModel:
+    def _trained(self) -> TrainedModel:
         return TrainedModel(
             self._config,
             self._data.vocabularies.fingerprint,
-            self._trainer.model.state_dict(),
+            self._model.state_dict(),
             self._trainer.step,
+            self._parts,
         )
 
     def _save_model(self, use: Use) -> None:
-        save_trained(trained_path(self._folder.path, use), self._model())
+        save_trained(trained_path(self._folder.path, use), self._trained())
 
     def _load(self, use: Use) -> TrainedModel:
         path = trained_path(self._folder.path, use)

@@ -3,7 +3,8 @@
     python -m course_lib.translation.train CONFIG [section.key=value ...]
     torchrun --nproc-per-node=2 -m course_lib.translation.train CONFIG [section.key=value ...]
 
-A run that was stopped goes on where it was: give the same command again.
+A run that was stopped goes on where it was: give the same command again. With `--parts lessons/` it trains
+with the code that a student wrote in the lessons.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from course_lib.translation.distributed import (
 )
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.interruption import Interrupted, Interruption
+from course_lib.translation.own_parts import UNEQUAL, PartsChoice
 from course_lib.translation.run import Result, train
 
 BAD_INPUT = 2
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done; 2 bad input, and one line says what; 75 told to stop by SIGTERM or SIGUSR1, to be started again;
     130 stopped from the keyboard.
     """
-    given = _parser().parse_args(arguments)
+    given = _parser().parse_intermixed_args(arguments)
     with Interruption() as interruption:
         try:
             with process_group() as place:
@@ -47,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(given: argparse.Namespace, place: Place, interruption: Interruption) -> int:
     try:
         config = first_then_rest(place, lambda: load_config(given.config, given.overrides))
-        result = train(config, place, interruption)
+        choice = PartsChoice(given.parts, given.parts_unequal) if given.parts else None
+        result = train(config, place, interruption, choice)
     except BadInputError as error:
         _refuse(error, place)
         return BAD_INPUT
@@ -78,6 +81,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "overrides", metavar="section.key=value", nargs="*", help="values that replace those of the config"
+    )
+    parser.add_argument(
+        "--parts",
+        metavar="FOLDER",
+        help="train with the parts that you wrote: the folder that holds the lessons, or the parts.json that "
+        "a run has kept",
+    )
+    parser.add_argument(
+        "--parts-unequal",
+        choices=UNEQUAL,
+        default=UNEQUAL[0],
+        help="where a part does not compute what the reference does: refuse the run (the default), or take "
+        "the reference's in its place",
     )
     return parser
 
