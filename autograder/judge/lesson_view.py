@@ -33,29 +33,30 @@ SHOWN = (
     "parts",
     "time_limit.py",
     "transformer",
-    "translation",
     "unwritten.py",
 )
 
-#: What else there is in these. It is the lab's engine, which no graded notebook needs, and where much stands
-#: again that students write: an update of the weights (training, model), attention and tied embeddings
-#: (fused_attention, model), decoding (evaluation). All that is shown was read, and repeats no exercise.
-NOT_SHOWN = tuple(
+#: What else it holds: of the lab's engine, what lessons read their sentences and batches with. The rest isn't
+#: there, since much stands again in it that students write: updates of the weights, attention, decoding. All
+#: that is shown was read, and repeats no exercise.
+SHOWN_OF_THE_LAB = tuple(
     f"translation/{name}"
     for name in (
-        "checkpoint.py",
-        "configs",
-        "distributed.py",
-        "evaluation.py",
-        "fused_attention.py",
-        "metrics.py",
-        "model.py",
-        "progress.py",
-        "run.py",
-        "scoring.py",
-        "subwords.py",
-        "train.py",
-        "training.py",
+        "__init__.py",
+        "archives.py",
+        "batches.py",
+        "captions",
+        "config.py",
+        "corpora.py",
+        "downloads.py",
+        "errors.py",
+        "iwslt17.py",
+        "merges.py",
+        "multi30k.py",
+        "parallel_text.py",
+        "published.py",
+        "vocabulary.py",
+        "wmt14.py",
     )
 )
 
@@ -126,13 +127,11 @@ def _fixtures(lesson: Lesson) -> set[str]:
 
 
 def _shown(names: set[str]) -> Iterator[Path]:
-    roots = [*SHOWN, *(f"checks/fixtures/{name}.py" for name in sorted(names))]
-    left_out = [PACKAGE / name for name in NOT_SHOWN]
+    roots = [*SHOWN, *SHOWN_OF_THE_LAB, *(f"checks/fixtures/{name}.py" for name in sorted(names))]
     for root in roots:
         path = PACKAGE / root
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            hidden = any(file == one or one in file.parents for one in left_out)
-            if file.is_file() and "__pycache__" not in file.parts and not hidden:
+            if file.is_file() and "__pycache__" not in file.parts:
                 yield file
 
 

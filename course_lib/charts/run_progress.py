@@ -38,7 +38,7 @@ def run_progress(rows: Iterable[Mapping[str, Any]], *, title: str = "How the run
     table = _table(rows)
     last = int(table["step"].max()) if len(table) else 0
     across = alt.Scale(domain=[0, max(last, 1)], nice=False)
-    panels = [_panel(table[table["panel"] == name], across, *about) for name, *about in PANELS]
+    panels = [_panel(table[table["panel"] == name], across, head, form) for name, head, form, _ in PANELS]
     count = f"After update {last:,}." if len(table) else "Nothing is written yet."
     return (
         alt.concat(*panels, columns=2, spacing=18)
@@ -67,7 +67,7 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(points, columns=["panel", "line", "step", "value"])
 
 
-def _panel(table: pd.DataFrame, across: alt.Scale, title: str, written: str, keys: object) -> alt.LayerChart:
+def _panel(table: pd.DataFrame, across: alt.Scale, title: str, written: str) -> alt.LayerChart:
     base = alt.Chart(table if len(table) else pd.DataFrame({"line": [], "step": [], "value": []})).encode(
         x=alt.X(
             "step:Q", title="update", scale=across, axis=alt.Axis(format=",d", tickCount=5, tickMinStep=1)

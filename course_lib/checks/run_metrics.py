@@ -1,13 +1,17 @@
 """Is a `metrics.jsonl` what a run writes? Rows well-formed, steps in order, the loss on the way down."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 #: Rows with a training loss that it takes to see whether it falls.
 LEAST_ROWS = 8
+
+
+#: What is looked at in a row, and how large it may be; everything is 0 or more.
+_MOST = {"loss": 1e6, "validation_loss": 1e6, "rate": 1e6, "tokens_per_second": 1e12, "padded": 1.0}
+_MOST |= {"bleu": 100.1, "test_bleu": 100.1}
 
 
 class MetricsError(ValueError):
@@ -37,7 +41,7 @@ def read_metrics(content: bytes) -> Metrics:
     step = 0
     for number, row in enumerate(rows, start=1):
         here = row.get("step")
-        if not isinstance(here, int) or isinstance(here, bool) or here < 0:
+        if not isinstance(here, int) or isinstance(here, bool) or not 0 <= here <= 1e12:
             raise MetricsError(f'line {number}: expected a whole number called "step", found {_shown(here)}')
         if here < step:
             raise MetricsError(f"line {number}: expected steps that rise, and {here} follows {step}")
@@ -91,17 +95,12 @@ def _rows(content: bytes) -> list[dict[str, Any]]:
 
 def _check_numbers(number: int, row: dict[str, Any]) -> None:
     """Refuse a number that cannot be: NaN, a negative loss, a share beyond one."""
-    most = {"loss": math.inf, "validation_loss": math.inf, "rate": math.inf, "tokens_per_second": math.inf}
-    most |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
-    for name, limit in most.items():
-        if name not in row:
-            continue
-        value = row[name]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= limit:
-            fits = "0 or more" if limit == math.inf else f"from 0 to {limit:.0f}"
-            raise MetricsError(f'line {number}: expected "{name}" to be {fits}, found {_shown(value)}')
-        if value == math.inf:
-            raise MetricsError(f'line {number}: "{name}" is infinite')
+    for name, most in _MOST.items():
+        value = row.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise MetricsError(
+                f'line {number}: expected "{name}" to be from 0 to {most:g}, found {_shown(value)}'
+            )
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,237 @@
+"""Files that are handed in: what they are worth, and what is said of those that are worth nothing."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course_lib.checks import check, grading, translated
+from course_lib.checks.findings import Finding, watching
+from course_lib.checks.hand_in import METRICS, MOST_BYTES, TRANSLATIONS, Handed, handed_in, look
+from course_lib.checks.notebook import CheckError
+from course_lib.checks.translated import SENTENCES, references
+from course_lib.translation import captions
+from course_lib.translation.scoring import score
+
+LEVELS = {"captions": [[30, 2], [60, 4], [80, 8]], "multi30k": [[15, 2], [33, 8]]}
+ENGLISH = [pair.english for pair in captions.splits()["test"]]
+
+
+def rows(count: int = 20, **changes: Any) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = [
+        {"step": 10 * number, "epoch": 1, "loss": 5.0 / number, "rate": 0.001, "padded": 0.1}
+        for number in range(1, count + 1)
+    ]
+    return [*made, {"step": 10 * count, "test_bleu": 50.0, "signature": "nrefs:1"} | changes]
+
+
+def written(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def lines(sentences: list[str]) -> bytes:
+    return "".join(f"{sentence}\n" for sentence in sentences).encode()
+
+
+def metrics(content: bytes) -> Handed:
+    with handed_in({METRICS.file: content}):
+        return look(METRICS, {})
+
+
+def translations(content: bytes, **others: bytes) -> Handed:
+    with handed_in(
+        {TRANSLATIONS.file: content, **{name.replace("_", "."): it for name, it in others.items()}}
+    ):
+        return look(TRANSLATIONS, LEVELS)
+
+
+def worse(share: float) -> list[str]:
+    """Translations in which a share of the sentences has its words backwards."""
+    turned = int(share * len(ENGLISH))
+    return [" ".join(line.split()[::-1]) for line in ENGLISH[:turned]] + ENGLISH[turned:]
+
+
+@pytest.fixture
+def fresh_references() -> Iterator[None]:
+    references.cache_clear()
+    yield
+    references.cache_clear()
+
+
+def test_what_a_run_writes_is_worth_everything() -> None:
+    found = metrics(written(rows()))
+    assert found.share == 1
+    assert found.says == "200 updates, a loss that falls from 5.00 to 0.25, and a test score of 50.0"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "expected at least 8 rows with a loss, found 0"),
+        (b"\xff\xfe", "expected UTF-8, and byte 0 is none"),
+        (b"not json\n", "line 1: expected one JSON object, found 'not json'"),
+        (b"[1, 2]\n", "line 1: expected one JSON object, found [1, 2]"),
+        (b"[" * 100_000, "line 1: expected one JSON object"),
+        (b'{"loss": 1}\n', 'line 1: expected a whole number called "step", found None'),
+        (b'{"step": true}\n', 'expected a whole number called "step", found True'),
+        (b'{"step": 1' + b"0" * 400 + b"}\n", 'expected a whole number called "step"'),
+        (b'{"step": 1, "loss": NaN}\n', 'line 1: expected "loss" to be from 0 to 1e+06, found nan'),
+        (b'{"step": 1, "loss": 1e999}\n', 'line 1: expected "loss" to be from 0 to 1e+06, found inf'),
+        (b'{"step": 1, "loss": "low"}\n', "found 'low'"),
+        (b'{"step": 1, "padded": 1.5}\n', 'expected "padded" to be from 0 to 1, found 1.5'),
+        (b'{"step": 1, "rate": -0.1}\n', 'expected "rate" to be from 0 to 1e+06, found -0.1'),
+        (b'{"step": 9}\n{"step": 8}\n', "line 2: expected steps that rise, and 8 follows 9"),
+        (written(rows(5)), "expected at least 8 rows with a loss, found 5. Train longer"),
+        (written(rows()[:-1]), "the run has not come to its end"),
+        (written(rows(test_bleu=101)), 'expected "test_bleu" to be from 0 to 100.1, found 101'),
+        (
+            written([{**row, "loss": row["step"] / 100} for row in rows()[:-1]]),
+            "expected a loss that falls, and it goes from 0.25 to 1.85",
+        ),
+    ],
+)
+def test_what_no_run_has_written_is_worth_nothing(content: bytes, says: str) -> None:
+    found = metrics(content)
+    assert found.share == 0
+    assert says in found.says
+
+
+def test_translations_are_worth_what_their_score_is() -> None:
+    shares = {share: translations(lines(worse(share))) for share in (0.05, 0.3, 0.6, 0.95)}
+    for share, found in shares.items():
+        bleu = score(worse(share), ENGLISH).bleu
+        reached = max([points for least, points in LEVELS["captions"] if bleu >= least], default=0)
+        assert found.share == reached / 8
+        assert f"BLEU {bleu:.1f} on captions" in found.says
+        assert f"{reached} of 8 points" in found.says
+    assert len({found.share for found in shares.values()}) >= 3
+    assert "There would be: BLEU" in shares[0.6].says
+    assert "There would be" not in shares[0.05].says
+
+
+def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
+    plain = translations(lines(worse(0.05)))
+    assert translations(b"\xef\xbb\xbf" + lines(worse(0.05)).replace(b"\n", b"\r\n")) == plain
+    assert translations(lines(worse(0.05)).removesuffix(b"\n")) == plain
+    # Characters at which Python's splitlines would cut a line, and a file has none.
+    strange = [line.replace(" ", "\u2028", 1) for line in worse(0.05)]
+    assert "on captions" in translations(lines(strange)).says
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "that is 300 (captions) or 1,000 (multi30k), found 0"),
+        (lines(ENGLISH[:299]), "found 299"),
+        (lines([*ENGLISH, "one more"]), "found 301"),
+        (lines(ENGLISH[:7]) + b"caf\xe9\n", "expected UTF-8, and line 8 holds bytes that are none"),
+        (b"x" * (MOST_BYTES + 1), "translations.txt has 4.2 MB, and more than 4.2 MB is not read"),
+    ],
+)
+def test_what_cannot_be_scored_says_why(content: bytes, says: str) -> None:
+    found = translations(content)
+    assert (found.share, found.kind) == (0, "wrong")
+    assert says in found.says
+
+
+def test_empty_lines_are_translations_too() -> None:
+    assert "BLEU 0.0 on captions" in translations(b"\n" * 300).says
+
+
+def test_a_file_that_is_not_there_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with handed_in({"notes.txt": b""}):
+        found = look(METRICS, {})
+        assert (found.share, found.kind) == (0, "missing")
+    monkeypatch.chdir(tmp_path)
+    assert look(METRICS, {}).says == "There is no file metrics.jsonl beside this notebook yet."
+    (tmp_path / METRICS.file).mkdir()
+    assert look(METRICS, {}).kind == "missing"
+
+
+def test_a_students_own_file_lies_beside_the_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / METRICS.file).write_bytes(written(rows()))
+    assert look(METRICS, {}).share == 1
+    (tmp_path / METRICS.file).write_bytes(b"x" * (MOST_BYTES + 1))
+    assert "is not read" in look(METRICS, {}).says
+
+
+def test_the_references_themselves_are_for_a_person_to_look_at() -> None:
+    copied = translations(lines(ENGLISH))
+    assert copied.share == 1
+    assert copied.look_at.startswith("translations.txt is the reference, word for word (BLEU 100.0)")
+    assert translations(lines(worse(0.05))).look_at == ""
+
+
+def test_translations_far_better_than_their_run_are_for_a_person_to_look_at() -> None:
+    good = lines(worse(0.05))
+    assert translations(good, metrics_jsonl=written(rows(test_bleu=20))).look_at.endswith(
+        "and its run says of itself 20.0 in metrics.jsonl"
+    )
+    assert translations(good, metrics_jsonl=written(rows(test_bleu=90))).look_at == ""
+    assert translations(good, metrics_jsonl=b"not json").look_at == ""
+
+
+def test_where_the_references_are_not_there_the_score_has_to_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_references: None
+) -> None:
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    found = translations(b"a translation\n" * 1000)
+    assert (found.share, found.kind) == (0, "error")
+    assert "the references of multi30k are not on this machine, so the score has to wait" in found.says
+    assert "set COURSE_DATA, and grade again" in found.look_at
+
+
+def test_the_sentences_are_counted_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SENTENCES["captions"] == len(ENGLISH)
+    right = references("multi30k")
+    if isinstance(right, str):
+        pytest.skip("the published files of Multi30k are not at hand")
+    assert SENTENCES["multi30k"] == len(right)
+    assert "on multi30k" in translations(lines(right)).says
+
+
+def checked(name: str, content: bytes, points: float | None) -> tuple[float | None, Finding]:
+    if points is not None:
+        grading(points=points, seed=1)
+    with handed_in({METRICS.file: content, TRANSLATIONS.file: content}), watching() as findings:
+        given = check(name, {}, levels=LEVELS)
+    return given, findings[0]
+
+
+def test_a_graded_check_gives_points(capsys: pytest.CaptureFixture[str]) -> None:
+    given, finding = checked(METRICS.name, written(rows()), points=2)
+    assert given is None  # nbgrader takes that for all points
+    assert (finding.verdict, finding.points, finding.most) == ("right", 2, 2)
+    given, finding = checked(TRANSLATIONS.name, lines(worse(0.3)), points=8)
+    assert given == finding.points == 4
+    assert finding.verdict == "wrong"
+    assert finding.says[0].startswith("BLEU ")
+    said = capsys.readouterr().out
+    assert "✓ hand_in_metrics: 200 updates" in said
+    assert "◐ hand_in_translations: BLEU" in said
+
+
+def test_a_check_in_a_students_notebook_says_it_without_points(capsys: pytest.CaptureFixture[str]) -> None:
+    given, finding = checked(TRANSLATIONS.name, lines(worse(0.3)), points=None)
+    assert given is None
+    assert (finding.points, finding.most) == (None, None)
+    assert "4 of 8 points" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_file_that_is_worth_nothing_fails_the_check() -> None:
+    with pytest.raises(CheckError, match=r"✗ hand_in_metrics: metrics\.jsonl: line 1"):
+        checked(METRICS.name, b"what?", points=2)
+
+
+def test_references_are_read_once(monkeypatch: pytest.MonkeyPatch, fresh_references: None) -> None:
+    asked: list[str] = []
+    load = translated.load_corpus
+    monkeypatch.setattr(translated, "load_corpus", lambda config: asked.append(config.corpus) or load(config))
+    for _ in range(3):
+        translations(lines(ENGLISH))
+    assert asked == ["captions"]
