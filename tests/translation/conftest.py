@@ -8,6 +8,9 @@ import torch
 from phrases import phrase_pairs
 
 from course_lib.translation.config import RunConfig, load_config
+from course_lib.translation.distributed import Place
+from course_lib.translation.run import train
+from course_lib.translation.translator import Translator, load_translator
 
 # The tests start processes of their own; more threads would only wait for each other.
 torch.set_num_threads(1)
@@ -29,12 +32,16 @@ def write_split(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
     (folder / f"{name}.en").write_text("".join(f"{english}\n" for _, english in pairs), "utf-8")
 
 
+def write_corpus(folder: Path) -> None:
+    for seed, (name, count) in enumerate({"train": 240, "validation": 31, "test": 23}.items()):
+        write_split(folder, name, phrase_pairs(count, seed))
+
+
 @pytest.fixture
 def corpus_folder(tmp_path: Path) -> Path:
     """A folder with train, validation and test in German and English."""
     folder = tmp_path / "corpus"
-    for seed, (name, count) in enumerate({"train": 240, "validation": 31, "test": 23}.items()):
-        write_split(folder, name, phrase_pairs(count, seed))
+    write_corpus(folder)
     return folder
 
 
@@ -54,3 +61,22 @@ def tiny_config(config_file: Path) -> Callable[..., RunConfig]:
         return load_config(str(config_file), overrides)
 
     return read
+
+
+@pytest.fixture(scope="session")
+def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run that has learnt a little; the corpus lies beside it."""
+    place = tmp_path_factory.mktemp("lab")
+    write_corpus(place / "corpus")
+    config = place / "tiny.yaml"
+    config.write_text(CONFIG.format(run=place / "run", corpus=place / "corpus"), "utf-8")
+    overrides = ["training.epochs=3", "training.batches_per_update=1", "model.d_model=32"]
+    overrides += ["training.average_last=2", "evaluation.beam=3", "evaluation.bleu_every=0"]
+    train(load_config(str(config), overrides), Place(0, 1, 0, 1))
+    return place / "run"
+
+
+@pytest.fixture(scope="session")
+def translator(trained_folder: Path) -> Translator:
+    """The translator of that run."""
+    return load_translator(trained_folder)

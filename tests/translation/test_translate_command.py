@@ -1,0 +1,182 @@
+"""`python -m course_lib.translation.translate`: what it reads, writes and refuses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from course_lib.translation import translate as command
+from course_lib.translation.decoding.kept_settings import read_search, write_search
+from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.translate import main
+from course_lib.translation.translator import Translator
+
+GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
+
+
+@pytest.fixture
+def german(tmp_path: Path) -> Path:
+    path = tmp_path / "some.de"
+    path.write_text(f"{GERMAN[0]}\n\n{GERMAN[1]}\n", "utf-8")
+    return path
+
+
+def test_one_line_in_one_line_out(
+    trained_folder: Path, translator: Translator, german: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = translator.translate(GERMAN)
+    assert main([str(trained_folder), str(german)]) == 0
+    assert capsys.readouterr().out == f"{first}\n\n{second}\n"
+
+
+def test_options_reach_the_search(
+    trained_folder: Path, translator: Translator, german: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options, expected in (
+        (["--beam", "1"], translator.translate(GERMAN, beam=1)),
+        (["--alpha", "0", "--beam=4"], translator.translate(GERMAN, beam=4, alpha=0.0)),
+    ):
+        assert main([str(trained_folder), *options, str(german)]) == 0
+        assert capsys.readouterr().out.split("\n") == [expected[0], "", expected[1], ""]
+
+
+def test_n_best_are_rows(
+    trained_folder: Path, translator: Translator, german: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(trained_folder), str(german), "--n-best", "2"]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
+    expected = [each for found in translator.translate(GERMAN, n_best=2) for each in found]
+    assert [row[3] for row in rows if row[0] != "2"] == [each.text for each in expected]
+    assert [row[1] for row in rows if row[0] != "2"] == [f"{each.score:.4f}" for each in expected]
+    assert rows[2][1:] == ["0.0000", "0.0000", ""]
+
+
+def test_the_output_is_whole_or_not_there(
+    trained_folder: Path, german: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "some.en"
+    assert main([str(trained_folder), str(german), "--output", str(output)]) == 0
+    assert len(output.read_text("utf-8").splitlines()) == 3
+    assert capsys.readouterr().out == ""
+    output.unlink()
+    german.write_bytes(b"ein Hund\n\xff\n")
+    assert main([str(trained_folder), str(german), "--output", str(output)]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["some.de"]
+
+
+def test_a_cut_line_is_told_of_and_not_lost(
+    trained_folder: Path, german: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    german.write_text(f"{GERMAN[0]}\n{'Hunde ' * 10_000}\n{GERMAN[0]}\n", "utf-8")
+    assert main([str(trained_folder), str(german)]) == 0
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert len(lines) == 3
+    assert lines[0] == lines[2]
+    assert "translate: line 2 has " in printed.err
+    assert "and the model reads 40: the rest of it is not translated" in printed.err
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".json"])
+def test_attention_is_written(
+    suffix: str, trained_folder: Path, translator: Translator, german: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / f"attention{suffix}"
+    assert main([str(trained_folder), str(german), "--attention", str(path)]) == 0
+    maps = translator.attention(GERMAN[1])
+    if suffix == ".npz":
+        with np.load(path) as arrays:
+            assert len(arrays.files) == 3 * 6
+            found = {name.partition(".")[2]: arrays[name] for name in arrays.files if name.startswith("2.")}
+    else:
+        found = json.loads(path.read_text("utf-8"))[2]
+    assert list(found["target_tokens"]) == maps.target_tokens
+    np.testing.assert_allclose(np.array(found["cross"]), maps.cross.numpy(), atol=1e-6)
+    np.testing.assert_allclose(np.array(found["encoder_self"]), maps.encoder_self.numpy(), atol=1e-6)
+
+
+def test_tuning_keeps_what_it_finds(trained_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = RunFolder(trained_folder).search
+    before = read_search(kept)
+    assert before is not None
+    try:
+        kept.unlink()
+        assert main([str(trained_folder), "--tune", "--beam", "3"]) == 0
+        # The run tuned on the same sentences with the same model.
+        assert read_search(kept) == before
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert f"alpha {before.alpha:.1f}" in next(row for row in printed.err.splitlines() if "chosen" in row)
+    finally:
+        write_search(kept, before)
+    assert main([str(trained_folder), "--tune", "--beam", "1"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["nowhere.de"], "nowhere.de: expected sentences, one a line, but it cannot be read"),
+        (["--beam", "0"], "beam must be at least 1, and is 0"),
+        (["--alpha", "nan"], "alpha must be a number that is 0 or more, and is nan"),
+        (["--beam", "2", "--n-best", "3"], "n_best must be between 1 and the beam, which is 2, and is 3"),
+        (["--n-best", "0"], "n_best must be between 1 and the beam"),
+        (["--checkpoint", "best.pt"], "best.pt: expected a trained model, but it cannot be read"),
+        (["--attention", "picture.png"], "--attention: expected a name that ends on .npz or .json"),
+        (["--device", "abacus"], "device: expected cpu, cuda or auto, came abacus"),
+    ],
+)
+def test_bad_input_ends_with_one_line(
+    options: list[str],
+    message: str,
+    trained_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([str(trained_folder), *options]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"translate: {message}")
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+def test_output_that_cannot_be_kept_and_too_many_pictures_are_refused(
+    trained_folder: Path, german: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main([str(trained_folder), str(german), "--output", str(german / "x")]) == 2
+    assert "the translations cannot be kept there (Not a directory)" in capsys.readouterr().err
+    monkeypatch.setattr(command, "MOST_PICTURED", 2)
+    assert main([str(trained_folder), str(german), "--attention", str(german.with_suffix(".npz"))]) == 2
+    assert "--attention: expected at most 2 lines, came more" in capsys.readouterr().err
+    assert not german.with_suffix(".npz").exists()
+
+
+def test_from_a_pipe_to_a_reader_who_has_seen_enough(trained_folder: Path, translator: Translator) -> None:
+    """The real command, answered line by line; then the reader goes away."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "course_lib.translation.translate", str(trained_folder), "--device", "cpu"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    for sentence, expected in zip(GERMAN, translator.translate(GERMAN), strict=True):
+        process.stdin.write(f"{sentence}\n".encode())
+        process.stdin.flush()
+        assert process.stdout.readline().decode() == f"{expected}\n"
+    process.stdout.close()
+    process.stdin.write(f"{GERMAN[0]}\n".encode())
+    process.stdin.close()
+    assert process.wait(timeout=60) == 1
+    assert process.stderr.read() == b""
+    process.stderr.close()

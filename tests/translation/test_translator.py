@@ -1,0 +1,138 @@
+"""A run's folder is all that it takes to translate as the run did."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib.translation.decoding import SearchSettings
+from course_lib.translation.decoding.kept_settings import read_search, write_search
+from course_lib.translation.errors import BadInputError
+from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.trained import load_trained, save_trained, trained_path
+from course_lib.translation.translator import Translator, load_translator
+
+GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
+
+
+def test_it_translates_the_test_split_as_the_run_did(trained_folder: Path, translator: Translator) -> None:
+    run = RunFolder(trained_folder)
+    german = (trained_folder.parent / "corpus" / "test.de").read_text("utf-8").splitlines()
+    assert translator.translate(german) == run.translations.read_text("utf-8").splitlines()
+    last = json.loads(run.metrics.read_text("utf-8").splitlines()[-1])
+    assert translator.settings == SearchSettings(last["beam"], last["alpha"]) == read_search(run.search)
+    assert last["signature_lowercased"].startswith("nrefs:1|case:lc|")
+
+
+def test_each_sentence_keeps_its_place(translator: Translator) -> None:
+    alone = [translator.translate([sentence])[0] for sentence in GERMAN]
+    assert alone[0] != alone[1]
+    mixed = ["", GERMAN[1], " \t", GERMAN[0], GERMAN[1], ""]
+    assert translator.translate(mixed) == ["", alone[1], "", alone[0], alone[1], ""]
+    assert translator.translate([]) == []
+
+
+def test_n_best_come_with_scores_and_tokens(translator: Translator) -> None:
+    for sentence, found in zip(GERMAN, translator.translate(GERMAN, beam=4, n_best=3), strict=True):
+        assert len(found) == 3
+        assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+        assert found[0].text == translator.translate([sentence], beam=4)[0]
+        for each in found:
+            assert each.log_probability <= each.score < 0
+            words = each.tokens[:-1] if each.tokens[-1] == "<end>" else each.tokens
+            assert "".join(words) == each.text.replace(" ", "")
+    ((only,),) = translator.translate([""], n_best=1)
+    assert (only.text, only.score, only.tokens) == ("", 0.0, [])
+
+
+def test_more_are_asked_for_than_the_run_has_beams(translator: Translator) -> None:
+    (found,) = translator.translate(GERMAN[:1], n_best=6)
+    assert len({tuple(each.tokens) for each in found}) == 6
+    with pytest.raises(ValueError, match="n_best must be between 1 and the beam, which is 2, and is 3"):
+        translator.translate(GERMAN, beam=2, n_best=3)
+
+
+def test_long_sentences_and_strange_letters_are_no_harm(translator: Translator) -> None:
+    long, strange = "Hunde " * 10_000, "\U0001f600 \u4f60\u597d \x00 <pad>"
+    translations = translator.translate([long, strange, GERMAN[0]])
+    assert translations[2] == translator.translate(GERMAN[:1])[0]
+    ((place, length),) = translator.too_long([strange[:4], long]).items()
+    assert place == 1
+    assert length >= 10_000
+    # Of a long sentence its beginning is translated: the rest makes no difference.
+    assert translator.translate([long + "Züge."])[0] == translations[0]
+
+
+def test_attention_of_a_sentence_and_its_translation(translator: Translator) -> None:
+    maps = translator.attention(GERMAN[0])
+    source, target = len(maps.source_tokens), len(maps.target_tokens)
+    assert maps.source_tokens[0] == maps.target_tokens[0] == "<start>"
+    assert maps.source_tokens[-1] == maps.predicted_tokens[-1] == "<end>"
+    assert maps.target_tokens[1:] == maps.predicted_tokens[:-1]
+    assert "".join(maps.source_tokens[1:-1]) == GERMAN[0].replace(" ", "")
+    assert "".join(maps.predicted_tokens[:-1]) == translator.translate(GERMAN[:1])[0].replace(" ", "")
+    assert maps.encoder_self.shape == (1, 2, source, source)
+    assert maps.decoder_self.shape == (1, 2, target, target)
+    assert maps.cross.shape == (1, 2, target, source)
+    torch.testing.assert_close(maps.cross.sum(-1), torch.ones(1, 2, target))
+
+
+def test_attention_of_a_translation_that_is_given(translator: Translator) -> None:
+    maps = translator.attention(GERMAN[0], "two dogs")
+    assert "".join(maps.predicted_tokens) == "twodogs<end>"
+    empty = translator.attention("", "")
+    assert (empty.source_tokens, empty.target_tokens) == (["<start>", "<end>"], ["<start>"])
+
+
+def test_the_model_that_is_asked_for_is_taken(trained_folder: Path, translator: Translator) -> None:
+    def weight(checkpoint: str | None) -> torch.Tensor:
+        return load_translator(trained_folder, checkpoint).model.generator.weight
+
+    last, averaged = weight("last"), weight("averaged")
+    assert not torch.equal(last, averaged)
+    assert torch.equal(weight(None), last), "the config uses the last"
+    assert torch.equal(weight(str(trained_path(trained_folder, "averaged"))), averaged)
+
+
+def test_without_the_runs_settings_the_configs_hold(trained_folder: Path) -> None:
+    kept = RunFolder(trained_folder).search
+    content = kept.read_text("utf-8")
+    try:
+        kept.unlink()
+        assert load_translator(trained_folder).settings == SearchSettings(3, 0.6)
+        write_search(kept, SearchSettings(2, 1.5))
+        assert load_translator(trained_folder).settings == SearchSettings(2, 1.5)
+        kept.write_text('{"beam": -1}', "utf-8")
+        with pytest.raises(BadInputError, match="expected how to search"):
+            load_translator(trained_folder)
+    finally:
+        kept.write_text(content, "utf-8")
+
+
+def test_what_is_not_there_is_refused(trained_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="expected the folder of a run, but there is none"):
+        load_translator(tmp_path / "nowhere")
+    with pytest.raises(BadInputError, match="its first epoch has to end"):
+        load_translator(tmp_path)
+    with pytest.raises(BadInputError, match="the run has no averaged model; it has none yet"):
+        load_translator(tmp_path, "averaged")
+    with pytest.raises(BadInputError, match="expected a trained model"):
+        load_translator(trained_folder, str(tmp_path / "model.pt"))
+    with pytest.raises(BadInputError, match="device: expected cpu, cuda or auto, came toaster"):
+        load_translator(trained_folder, device="toaster")
+    if not torch.cuda.is_available():
+        with pytest.raises(BadInputError, match="there is no GPU here"):
+            load_translator(trained_folder, device="cuda")
+
+
+def test_weights_that_do_not_belong_are_refused(trained_folder: Path, tmp_path: Path) -> None:
+    model = load_trained(trained_path(trained_folder, "last"))
+    path = tmp_path / "model.pt"
+    save_trained(path, replace(model, vocabulary="of another run"))
+    with pytest.raises(BadInputError, match="expected the vocabulary that the model was trained with"):
+        load_translator(trained_folder, str(path))
+    save_trained(path, replace(model, weights={"a": torch.zeros(1)}))
+    with pytest.raises(BadInputError, match="expected weights by the names"):
+        load_translator(trained_folder, str(path))
