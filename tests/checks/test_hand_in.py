@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from course_lib.checks import check, grading, translated
+from course_lib.checks import check, grading
 from course_lib.checks.findings import Finding, watching
 from course_lib.checks.hand_in import METRICS, MOST_BYTES, TRANSLATIONS, Handed, handed_in, look
 from course_lib.checks.notebook import CheckError
@@ -226,12 +226,3 @@ def test_a_check_in_a_students_notebook_says_it_without_points(capsys: pytest.Ca
 def test_a_file_that_is_worth_nothing_fails_the_check() -> None:
     with pytest.raises(CheckError, match=r"✗ hand_in_metrics: metrics\.jsonl: line 1"):
         checked(METRICS.name, b"what?", points=2)
-
-
-def test_references_are_read_once(monkeypatch: pytest.MonkeyPatch, fresh_references: None) -> None:
-    asked: list[str] = []
-    load = translated.load_corpus
-    monkeypatch.setattr(translated, "load_corpus", lambda config: asked.append(config.corpus) or load(config))
-    for _ in range(3):
-        translations(lines(ENGLISH))
-    assert asked == ["captions"]

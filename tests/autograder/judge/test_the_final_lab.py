@@ -1,0 +1,129 @@
+"""Lesson 12 in a real sandbox: processes that talk, and files that were handed in.
+
+Where bubblewrap does not work, there is no network of one's own. `test_every_lesson` has the other sandbox.
+"""
+
+import inspect
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from autograder.build import COURSE
+from autograder.example_files import example_files
+from autograder.grading.pool import Pool
+from autograder.judge.job import Cell, Job, Result
+from autograder.manifest import load_manifest
+from autograder.sandbox.confinement import probe
+from autograder.sandbox.limits import Limits
+from course_lib.translation.distributed import global_token_mean, shard
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
+
+LESSON = load_manifest(COURSE).lesson[-1]
+FILES = example_files(LESSON)
+SETUP = """
+from collections.abc import Sequence
+from typing import TypeVar
+import torch
+import torch.distributed as dist
+from jaxtyping import Float, Int
+from torch import Tensor
+from course_lib.checks import check
+Item = TypeVar("Item")
+"""
+#: What a kernel sees of the course must not hold the answers.
+LOOKS = """
+try:
+    from course_lib.translation.distributed import shard
+except ImportError as error:
+    print(type(error).__name__)
+"""
+#: What a student's code writes while it is graded must not count.
+REWRITES = """
+import os
+for name in ("metrics.jsonl", "translations.txt"):
+    with open(name, "w") as file:
+        file.write("{}")
+"""
+
+
+def judged(name: str, points: float, **options: object) -> str:
+    given = "".join(f", {key}={value!r}" for key, value in options.items())
+    return (
+        f"# judged\nfrom course_lib.checks import check, grading\ngrading(points={points}, seed=7)\n"
+        f'check("{name}", globals(){given})'
+    )
+
+
+class Desk:
+    """Has the lesson's cells run by a worker in one of the sandboxes."""
+
+    def __init__(self, without: tuple[str, ...]) -> None:
+        self.pool = Pool(COURSE, 1, probe(without))
+
+    def run(self, *sources: str, files: dict[str, bytes]) -> Result:
+        cells = tuple(
+            Cell(f"cell-{place}", source, source.startswith("# judged"), False)
+            for place, source in enumerate(sources)
+        )
+        return self.pool.result(Job(LESSON.name, cells, tuple(sorted(files.items())), Limits()))
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    left_out = ("bubblewrap",)
+    if not probe(left_out).sufficient:
+        pytest.skip("Landlock and seccomp cannot confine code here")
+    made = Desk(left_out)
+    yield made
+    made.pool.close()
+
+
+def verdicts(result: Result) -> list[tuple[str, float | None]]:
+    return [(finding["verdict"], finding["points"]) for finding in result.findings.values()]
+
+
+def test_right_answers_and_a_good_run_get_all_points(desk: Desk) -> None:
+    result = desk.run(
+        SETUP,
+        LOOKS,
+        inspect.getsource(shard),
+        judged("shard", 3),
+        inspect.getsource(global_token_mean),
+        judged("global_token_mean", 5),
+        REWRITES,
+        judged("hand_in_metrics", 2),
+        judged("hand_in_translations", 8, levels=LESSON.hand_in[1].levels),
+        files=FILES,
+    )
+    assert result.outputs[1][0]["text"] == "ModuleNotFoundError\n"
+    assert verdicts(result) == [("right", 3), ("right", 5), ("right", 2), ("right", 8)]
+    assert result.violations == []
+
+
+def test_what_the_code_writes_is_no_hand_in(desk: Desk) -> None:
+    forges = f"open('translations.txt', 'wb').write({FILES['translations.txt']!r})"
+    result = desk.run(
+        SETUP,
+        forges,
+        judged("hand_in_translations", 8, levels=LESSON.hand_in[1].levels),
+        "def shard(batches, rank, world_size):\n    return batches[rank:]",
+        judged("shard", 3),
+        files={},
+    )
+    assert verdicts(result) == [("missing", 0), ("wrong", 0)]
+    assert result.findings["cell-4"]["misconceptions"] == ("from_rank_on",)
+
+
+def test_copied_references_are_for_a_person_to_look_at(desk: Desk) -> None:
+    from course_lib.translation import captions
+
+    copied = "".join(f"{pair.english}\n" for pair in captions.splits()["test"]).encode()
+    result = desk.run(
+        judged("hand_in_translations", 8, levels=LESSON.hand_in[1].levels), files={"translations.txt": copied}
+    )
+    assert verdicts(result) == [("right", 8)]
+    assert result.suspicions == [
+        "translations.txt is the reference, word for word (BLEU 100.0): did a model write it?"
+    ]
