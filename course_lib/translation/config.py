@@ -88,6 +88,13 @@ class DataConfig(Section):
         description="Learn from each pair both ways: a token at the source's start says into which language. "
         "A gain where there are few pairs, at twice the updates an epoch. Scored is German to English alone.",
     )
+    bpe_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Probability of passing over a merge when the training split becomes subwords, drawn "
+        "anew in each epoch (arXiv 1910.13267). A gain where there are few pairs; 0.1 is usual.",
+    )
 
     @model_validator(mode="after")
     def _folder_fits_corpus(self) -> "DataConfig":
@@ -102,6 +109,12 @@ class DataConfig(Section):
                 f"both_directions needs one vocabulary for both languages: expected tokens: joint-bpe, "
                 f"came {self.tokens}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _dropout_needs_merges(self) -> "DataConfig":
+        if self.bpe_dropout and self.tokens == "words":
+            raise ValueError("bpe_dropout needs subwords: with tokens: words it has to be 0")
         return self
 
     @property

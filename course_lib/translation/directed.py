@@ -12,8 +12,7 @@ class Towards:
     """Shared subwords for sentences that are to become `language`: its token stands before each of them."""
 
     subwords: Subwords
-    language: int
-    """The id of the token."""
+    language: str
     pad_id, start_id, end_id, unknown_id = range(4)
 
     def __len__(self) -> int:
@@ -21,7 +20,13 @@ class Towards:
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Give each sentence its ids, without start and end, after the language's."""
-        return [[self.language, *ids] for ids in self.subwords.encode(sentences)]
+        language = self.subwords.id_of(self.language)
+        assert language is not None, "these subwords were learnt with it"
+        return [[language, *ids] for ids in self.subwords.encode(sentences)]
+
+    def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
+        """Give each sentence its words, after the language's token."""
+        return [[self.language, *words] for words in self.subwords.split_words(sentences)]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Give each list of ids its text; the language leaves no trace."""
@@ -46,22 +51,17 @@ class DirectedSubwords:
     @property
     def source(self) -> Towards:
         """The vocabulary of German that is to become English."""
-        return self._towards(TO_ENGLISH)
+        return Towards(self.subwords, TO_ENGLISH)
 
     @property
     def towards_german(self) -> Towards:
         """The vocabulary of English that is to become German."""
-        return self._towards(TO_GERMAN)
+        return Towards(self.subwords, TO_GERMAN)
 
     @property
     def target(self) -> Subwords:
         """The vocabulary of what is written."""
         return self.subwords
-
-    def _towards(self, language: str) -> Towards:
-        number = self.subwords.id_of(language)
-        assert number is not None, "these subwords were learnt with it"
-        return Towards(self.subwords, number)
 
     @property
     def fingerprint(self) -> str:

@@ -6,33 +6,36 @@ ready and reads no corpus. What is damaged, or was made from other data or optio
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from course_lib.atomic_files import atomic_write_text
-from course_lib.translation.batches import IdPair
+from course_lib.translation.bpe_dropout import ResampledPairs
 from course_lib.translation.config import DataConfig
 from course_lib.translation.corpora import corpus_fingerprint, load_corpus
-from course_lib.translation.directed import DirectedSubwords
+from course_lib.translation.data_writer import DataWriter, digest, some_of
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.parallel_text import ParallelText
-from course_lib.translation.token_pairs import TokenPairs, smallest_type, write_pairs
+from course_lib.translation.token_pairs import WORD_NUMBERS, TokenPairs
 from course_lib.translation.vocabularies import (
     Vocabularies,
-    Vocabulary,
     learn_vocabularies,
     load_vocabularies,
+    subwords_of,
 )
 
 #: How the files are laid out. Older ones are made anew.
 LAYOUT = 1
-#: So many pairs become ids at a time.
-CHUNK = 20_000
 #: What shapes the ids, apart from the corpus.
-SHAPING = ("tokens", "vocabulary_size", "min_count", "max_length", "too_long", "both_directions")
+SHAPING = (
+    "tokens",
+    "vocabulary_size",
+    "min_count",
+    "max_length",
+    "too_long",
+    "both_directions",
+    "bpe_dropout",
+)
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,16 @@ def prepare(config: DataConfig, folder: Path, vocabulary: Path, learn: bool) -> 
         (folder / "contents.json").unlink(missing_ok=True)
         if learn:
             learn_vocabularies(train, config).save(vocabulary)
-        writer = _Writer(folder, load_vocabularies(vocabulary), config)
+        writer = DataWriter(folder, load_vocabularies(vocabulary), config)
         if empty:
-            writer.notes.append(f"dropped {_of(empty, len(corpus.train))} training pairs with an empty side")
+            writer.notes.append(
+                f"dropped {some_of(empty, len(corpus.train))} training pairs with an empty side"
+            )
         writer.train(train)
         writer.scored("validation", corpus.validation)
         writer.scored("test", corpus.test)
-        writer.finish({"key": key, "vocabulary": _digest(vocabulary), "learnt": learn})
+        facts = {"key": key, "learnt": learn, "bpe_dropout": config.bpe_dropout}
+        writer.finish({**facts, "vocabulary": digest(vocabulary)})
     except OSError as error:
         raise BadInputError(f"{folder}: the run cannot be kept there ({error.strerror})") from None
     return open_prepared(folder, vocabulary)
@@ -109,100 +115,19 @@ def _opened(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> Prepare
         text = json.loads((folder / f"{name}.json").read_text("utf-8"))
         return Scored(ParallelText(text["german"], text["english"]), pairs(name))
 
+    vocabularies, train = load_vocabularies(vocabulary), pairs("train")
+    if "train.words.ids" in contents["files"]:
+        numbers = TokenPairs.mapped(folder / "train.words.ids", folder / "train.words.offsets", WORD_NUMBERS)
+        words = [tuple(word) for word in json.loads((folder / "train.words.json").read_text("utf-8"))]
+        train = ResampledPairs(train, numbers, words, subwords_of(vocabularies), contents["bpe_dropout"])
     return PreparedData(
-        vocabularies=load_vocabularies(vocabulary),
-        train=pairs("train"),
+        vocabularies=vocabularies,
+        train=train,
         validation=scored("validation"),
         test=scored("test"),
         notes=contents["notes"],
         fingerprint=hashlib.sha256(json.dumps(contents["files"], sort_keys=True).encode()).hexdigest(),
     )
-
-
-class _Writer:
-    """Writes the splits of one corpus, one by one, and counts what becomes of long sentences."""
-
-    def __init__(self, folder: Path, vocabularies: Vocabularies, config: DataConfig) -> None:
-        self.notes: list[str] = []
-        self._folder = folder
-        self._vocabularies = vocabularies
-        self._config = config
-        self._dtype = smallest_type(max(len(vocabularies.source), len(vocabularies.target)))
-        self._long = 0
-
-    def train(self, text: ParallelText) -> None:
-        drop = self._config.too_long == "drop"
-        chunks, pairs = self._chunks(text, drop), len(text)
-        if self._config.both_directions:
-            chunks, pairs = chain(chunks, self._backwards(text, drop)), 2 * pairs
-        self._write("train", chunks)
-        if drop and self._long == pairs:
-            raise BadInputError(
-                f"no training pair is left: all {pairs} are longer than data.max_length "
-                f"{self._config.max_length}; raise it, or set data.too_long to cut"
-            )
-        if self._long:
-            many = f"{_of(self._long, pairs)} training pairs longer than {self._config.max_length} tokens"
-            ways = ", each counted in both directions" if self._config.both_directions else ""
-            self.notes.append(f"{'dropped' if drop else 'cut'} {many}{ways}")
-
-    def scored(self, name: str, text: ParallelText) -> None:
-        self._write(name, self._chunks(text, drop=False))
-        content = {"german": text.german, "english": text.english}
-        atomic_write_text(self._folder / f"{name}.json", json.dumps(content, ensure_ascii=False))
-        if self._long:
-            many = f"{_of(self._long, len(text))} {name} pairs longer than {self._config.max_length} tokens"
-            self.notes.append(f"cut {many}; none is left out")
-
-    def finish(self, facts: dict[str, Any]) -> None:
-        """Say that all is there, and of what it was made. Only now can it be opened."""
-        names = [f"train.{kind}" for kind in ("ids", "offsets")]
-        names += [
-            f"{split}.{kind}" for split in ("validation", "test") for kind in ("ids", "offsets", "json")
-        ]
-        contents = {
-            **facts,
-            "dtype": self._dtype,
-            "notes": self.notes,
-            "files": {name: _digest(self._folder / name) for name in names},
-        }
-        atomic_write_text(self._folder / "contents.json", json.dumps(contents, indent=1))
-
-    def _write(self, name: str, chunks: Iterable[list[IdPair]]) -> None:
-        self._long = 0
-        ids, offsets = (self._folder / f"{name}.{kind}" for kind in ("ids", "offsets"))
-        write_pairs(chunks, ids, offsets, self._dtype)
-
-    def _chunks(self, text: ParallelText, drop: bool) -> Iterator[list[IdPair]]:
-        source, target = self._vocabularies.source, self._vocabularies.target
-        return self._encoded(source, text.german, target, text.english, drop)
-
-    def _backwards(self, text: ParallelText, drop: bool) -> Iterator[list[IdPair]]:
-        assert isinstance(self._vocabularies, DirectedSubwords)
-        source, target = self._vocabularies.towards_german, self._vocabularies.target
-        return self._encoded(source, text.english, target, text.german, drop)
-
-    def _encoded(
-        self,
-        source_vocabulary: Vocabulary,
-        source_text: list[str],
-        target_vocabulary: Vocabulary,
-        target_text: list[str],
-        drop: bool,
-    ) -> Iterator[list[IdPair]]:
-        # Start and end count too, and the end has to stay: cut before they are there.
-        longest = self._config.max_length - 2
-        for first in range(0, len(source_text), CHUNK):
-            part = slice(first, first + CHUNK)
-            sources = source_vocabulary.encode(source_text[part])
-            targets = target_vocabulary.encode(target_text[part])
-            chunk: list[IdPair] = []
-            for source, target in zip(sources, targets, strict=True):
-                too_long = max(len(source), len(target)) > longest
-                self._long += too_long
-                if not (too_long and drop):
-                    chunk.append((source[:longest], target[:longest]))
-            yield chunk
 
 
 def _without_empty(train: ParallelText) -> tuple[ParallelText, int]:
@@ -226,19 +151,9 @@ def _whole(folder: Path, vocabulary: Path) -> dict[str, Any] | None:
     """Read the contents of a folder in which every file is as it was written; else give None."""
     try:
         contents: dict[str, Any] = json.loads((folder / "contents.json").read_text("utf-8"))
-        if contents["vocabulary"] == _digest(vocabulary) and all(
-            _digest(folder / name) == digest for name, digest in contents["files"].items()
-        ):
-            return contents
+        known = {vocabulary: contents["vocabulary"]}
+        known |= {folder / name: expected for name, expected in contents["files"].items()}
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return None
-    return None
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _of(some: int, all_: int) -> str:
-    return f"{some:,} of {all_:,}"
+        return None  # Not there, or not ours.
+    whole = all(path.is_file() and digest(path) == expected for path, expected in known.items())
+    return contents if whole else None

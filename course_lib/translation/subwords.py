@@ -1,6 +1,7 @@
 """Subwords: byte-pair encoding by `tokenizers`, section 5.1 of the paper."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ class Subwords:
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
+    #: Words that are special symbols, and never split.
+    UNSPLIT = frozenset({TO_ENGLISH, TO_GERMAN})
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -97,6 +100,20 @@ class Subwords:
         """Give the id of a special symbol, None where there is no such symbol."""
         number: int | None = self._tokenizer.token_to_id(special)
         return number
+
+    def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
+        """Give each sentence its words, inside which merges happen: the space before a word belongs to it."""
+        split = self._tokenizer.pre_tokenizer.pre_tokenize_str
+        return [[word for word, _ in split(sentence)] for sentence in sentences]
+
+    def merge_ranks(self) -> dict[tuple[str, str], int]:
+        """Give the pairs of symbols that are merged, each with its place in the order of learning."""
+        merges = json.loads(self._tokenizer.to_str())["model"]["merges"]
+        return {(left, right): rank for rank, (left, right) in enumerate(merges)}
+
+    def numbers(self) -> dict[str, int]:
+        """Give the id of every subword and special symbol."""
+        return dict(self._tokenizer.get_vocab(with_added_tokens=True))
 
     def __len__(self) -> int:
         return self._tokenizer.get_vocab_size()

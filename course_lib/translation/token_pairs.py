@@ -30,6 +30,15 @@ class TokenPairs(Sequence[IdPair]):
         return cls(_mapped(ids, dtype), _mapped(offsets, OFFSETS))
 
     @property
+    def arrays(self) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
+        """The ids and the offsets."""
+        return self._ids, self._offsets
+
+    def of_epoch(self, seed: int, epoch: int) -> "TokenPairs":
+        """Give the pairs as an epoch is to see them: here, always the same."""
+        return self
+
+    @property
     def lengths(self) -> NDArray[np.int64]:
         """The tokens of each pair, source and target: an array of shape (pairs, 2)."""
         return np.diff(self._offsets).reshape(-1, 2)
@@ -50,6 +59,11 @@ class TokenPairs(Sequence[IdPair]):
         return self._ids[source:target].tolist(), self._ids[target:end].tolist()
 
 
+def pairs_of_epoch(pairs: Sequence[IdPair], seed: int, epoch: int) -> Sequence[IdPair]:
+    """Give the pairs as an epoch is to see them: some are split into other subwords each time."""
+    return pairs.of_epoch(seed, epoch) if isinstance(pairs, TokenPairs) else pairs
+
+
 def pair_lengths(pairs: Sequence[IdPair]) -> NDArray[np.int64]:
     """Count the tokens of each pair, source and target: an array of shape (pairs, 2)."""
     if isinstance(pairs, TokenPairs):
@@ -59,6 +73,10 @@ def pair_lengths(pairs: Sequence[IdPair]) -> NDArray[np.int64]:
 
 #: How offsets are written: the same on every machine.
 OFFSETS = "<i8"
+
+
+#: How the numbers of words are written, of which there may be many.
+WORD_NUMBERS = "<u4"
 
 
 def smallest_type(vocabulary_size: int) -> str:

@@ -28,7 +28,7 @@ from course_lib.translation.metrics import Window
 from course_lib.translation.model import LossSum, build_transformer, real_places
 from course_lib.translation.pieces import REFERENCE, Pieces
 from course_lib.translation.schedules import build_scheduler
-from course_lib.translation.token_pairs import pair_lengths
+from course_lib.translation.token_pairs import pair_lengths, pairs_of_epoch
 from course_lib.translation.vocabularies import Vocabularies
 from course_lib.translation.work import matrix_rate
 
@@ -93,7 +93,7 @@ class Trainer:
     def plan(self) -> list[list[list[int]]]:
         """Plan the current epoch: updates of batches of indices of pairs."""
         longest, training = self._config.data.max_length, self._config.training
-        lengths = np.minimum(pair_lengths(self._pairs) + 2, longest)
+        lengths = np.minimum(pair_lengths(self._pairs_now()) + 2, longest)
         return epoch_plan(
             lengths,
             training.tokens_per_batch,
@@ -101,6 +101,10 @@ class Trainer:
             self._config.seed,
             self.epochs_done,
         )
+
+    def _pairs_now(self) -> Sequence[IdPair]:
+        """Give the pairs as the current epoch splits them into subwords."""
+        return pairs_of_epoch(self._pairs, self._config.seed, self.epochs_done)
 
     def update(self, batches: Sequence[Sequence[int]]) -> float:
         """Make one update from these batches, dealt to the processes, and give the rate it was made at."""
@@ -167,7 +171,8 @@ class Trainer:
 
     def _on_device(self, batch: Sequence[int]) -> DeviceBatch:
         ids, config = self._vocabularies, self._config
-        pairs = [self._pairs[index] for index in batch]
+        now = self._pairs_now()
+        pairs = [now[index] for index in batch]
         source, target = collate(pairs, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
         return move_batch(
             source, target, self._device, config.model, len(ids.target), ids.pad_id, self._pieces

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.translation.config import DataConfig
-from course_lib.translation.directed import DirectedSubwords
+from course_lib.translation.directed import DirectedSubwords, Towards
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.parallel_text import ParallelText
 from course_lib.translation.subwords import TO_ENGLISH, TO_GERMAN, Subwords
@@ -107,6 +107,15 @@ def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
     return SeparateVocabularies(
         Words.learn(train.german, "de", config.min_count), Words.learn(train.english, "en", config.min_count)
     )
+
+
+def subwords_of(vocabularies: Vocabularies) -> tuple[Subwords, Subwords]:
+    """Give the subwords of source and target. Raises ValueError where there are words."""
+    source = vocabularies.source
+    sides = source.subwords if isinstance(source, Towards) else source, vocabularies.target
+    if not (isinstance(sides[0], Subwords) and isinstance(sides[1], Subwords)):
+        raise ValueError("these vocabularies hold words, and no subwords")
+    return sides[0], sides[1]
 
 
 def load_vocabularies(path: Path) -> Vocabularies:
