@@ -51,9 +51,9 @@ def test_provided_configs_can_be_read_by_name(name: str) -> None:
     assert config.run_folder == f"runs/{name}"
 
 
-def test_both_corpora_have_a_provided_config() -> None:
+def test_every_corpus_has_a_provided_config() -> None:
     corpora = {load_config(name).data.corpus for name in provided_configs()}
-    assert corpora == {"captions", "multi30k"}
+    assert corpora == {"captions", "multi30k", "iwslt17", "wmt14"}
 
 
 def test_every_key_is_documented() -> None:
