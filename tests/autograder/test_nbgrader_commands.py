@@ -24,6 +24,7 @@ from autograder.example_class import Submission, example_lesson, hand_in, last_s
 from autograder.feedback import CHECK_ERROR
 from autograder.manifest import Lesson, load_manifest
 from course_lib.checks import CheckError
+from tests.made_once import made_once
 
 ATTACK = (
     'I say <script>alert(1)</script><img src="x" onerror="alert(2)"> [this](javascript:alert(3)). **Really.**'
@@ -61,7 +62,10 @@ class GradedClass:
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> GradedClass:
-    root = tmp_path_factory.mktemp("graded") / "course"
+    return made_once(tmp_path_factory, "graded", lambda: grade(tmp_path_factory.mktemp("graded") / "course"))
+
+
+def grade(root: Path) -> GradedClass:
     copy_course(COURSE, root)
     lesson = example_lesson(load_manifest(root))
     run(root, "generate_assignment", lesson.name)
