@@ -15,6 +15,7 @@ from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSett
 from course_lib.translation.decoding.tuning import Candidate, Tuned, tune_alpha
 from course_lib.translation.distributed import Place, gather
 from course_lib.translation.model import LossSum
+from course_lib.translation.own_search import Decode
 from course_lib.translation.pieces import REFERENCE, Pieces
 from course_lib.translation.precision import Precision
 from course_lib.translation.vocabularies import Vocabularies
@@ -68,18 +69,24 @@ class Evaluator:
         return self._pieces.global_token_mean(total, count).item()
 
     def translate(
-        self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings = GREEDY
+        self,
+        model: Any,
+        sentences: Sequence[Sequence[int]],
+        settings: SearchSettings = GREEDY,
+        decode: Decode | None = None,
     ) -> list[str]:
-        """Translate sentences, given as ids. Every process gets all translations, in order."""
-        return [
-            candidates[0].text if candidates else "" for candidates in self._find(model, sentences, settings)
-        ]
+        """Translate sentences, given as ids. Every process gets all translations, in order.
+
+        `decode`, if given, is another search than the lab's.
+        """
+        found = self._find(model, sentences, settings, decode or self._decoder.decode)
+        return [candidates[0].text if candidates else "" for candidates in found]
 
     def tune(
         self, model: Any, sentences: Sequence[Sequence[int]], references: Sequence[str], beam: int
     ) -> Tuned:
         """Choose the length penalty for a beam by BLEU on these sentences."""
-        found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
+        found = self._find(model, sentences, SearchSettings(beam, n_best=beam), self._decoder.decode)
         return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
 
     def settings(
@@ -95,12 +102,12 @@ class Evaluator:
         return SearchSettings(self._config.beam, alpha)
 
     def _find(
-        self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings
+        self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings, decode: Decode
     ) -> list[list[Candidate]]:
         batches = self._decoder.batches(sentences, settings.beam)
         mine: list[tuple[int, list[Hypothesis]]] = []
         for batch in self._pieces.shard(batches, self._place.rank, self._place.world_size):
-            some = self._decoder.decode(model, [sentences[index] for index in batch], settings)
+            some = decode(model, [sentences[index] for index in batch], settings)
             mine += zip(batch, some, strict=True)
         found: list[list[Candidate]] = [[] for _ in sentences]
         for index, hypotheses in gather(self._place, mine):

@@ -30,13 +30,16 @@ from course_lib.translation.errors import BadInputError
 from course_lib.translation.own_code import KeptBack
 from course_lib.translation.own_lesson_12 import unequal_in_lesson_12
 from course_lib.translation.own_schedule import OwnSchedule
+from course_lib.translation.own_search import parts_of_search
 from course_lib.translation.pieces import Pieces
 
 Unequal = Literal["refuse", "reference"]
 UNEQUAL: tuple[Unequal, ...] = ("refuse", "reference")
 
 _LAST_LESSON = 12
-_DECODED = "not used: a run translates by the lab's cached search"
+_WRITES = "writes the test's translations"
+#: Other code of these makes no other weights.
+_AFTER_TRAINING = ("greedy_decode", *LESSONS["11-decoding"])
 _AVERAGED = "not used: a run averages its snapshots file by file"
 
 
@@ -61,7 +64,11 @@ class OwnParts:
     def used(self) -> dict[str, str]:
         """The hashes of the student's cells that shape the weights."""
         hashes = self.parts.fingerprints
-        return {name: hashes[name] for name in hashes if not self.notes.get(name, "").startswith("not used")}
+        return {
+            name: hashes[name]
+            for name in hashes
+            if name not in _AFTER_TRAINING and not self.notes.get(name, "").startswith("not used")
+        }
 
     @property
     def fingerprint(self) -> str:
@@ -70,8 +77,8 @@ class OwnParts:
 
     def table(self) -> str:
         """Say of each part whose it is, and how many of those that a run uses are the student's."""
-        usable = len(list(self.parts)) - sum(note.startswith("not used") for note in self.notes.values())
-        summary = f"{len(self.used)} of the {usable} parts that this run uses are yours."
+        unused = sum(note.startswith("not used") for note in self.notes.values())
+        summary = f"{len(self.parts.yours) - unused} of the {len(list(self.parts))} parts are yours and used."
         return f"{self.parts.table(self.notes)}\n{summary}"
 
     def keep(self, path: Path) -> None:
@@ -139,7 +146,8 @@ def own_parts(choice: PartsChoice, config: RunConfig, place: Place, device: torc
         parts = parts.without({name: f"it is left out: {how}" for name, how in found.items()})
     if faults and choice.unequal == "refuse":
         raise_on_all(place, _refusal(faults))
-    notes = {name: why for name, why in unused.items() if name in parts.yours}
+    notes = dict.fromkeys(parts_of_search(config.evaluation.beam), _WRITES) | unused
+    notes = {name: why for name, why in notes.items() if name in parts.yours}
     for recipe in parts.recipes:
         if recipe.place in printed.cells and recipe.exercise in parts.yours:
             notes.setdefault(recipe.exercise, "what it prints is not shown")
@@ -161,10 +169,8 @@ def refuse_other_parts(path: Path, kept: Path, before: str | None, now: OwnParts
             "another run_folder to train your own"
         )
     try:
-        kept_hashes = load_parts(kept, through=_LAST_LESSON).fingerprints
-        differing = [
-            name for name in {**kept_hashes, **now.used} if kept_hashes.get(name) != now.used.get(name)
-        ]
+        before_used = OwnParts(load_parts(kept, through=_LAST_LESSON), now.notes).used
+        differing = [name for name in before_used | now.used if before_used.get(name) != now.used.get(name)]
     except PartsError:
         differing = []
     raise BadInputError(
@@ -202,8 +208,10 @@ def _of_use(parts: Parts, unused: dict[str, str]) -> Parts:
 
 def _unused(config: RunConfig) -> dict[str, str]:
     """Say of which parts a run makes no use, and why."""
-    unused = dict.fromkeys(("greedy_decode", "length_penalty", "beam_search"), _DECODED)
-    unused["average_checkpoints"] = _AVERAGED
+    beam = config.evaluation.beam
+    unused = {"average_checkpoints": _AVERAGED}
+    for name in parts_of_search(2 if beam == 1 else 1):
+        unused[name] = f"not used: evaluation.beam is {beam}"
     if config.model.attention == "fused":
         for name in LESSONS["01-attention"]:
             unused[name] = "not used: model.attention is fused"

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -28,7 +29,7 @@ class OwnSchedule(LRScheduler):
         self._scheduler.step()
         self._updates += 1
 
-    def get_last_lr(self) -> list[float]:
+    def get_last_lr(self) -> list[float | Tensor]:
         """Give the rates that the next update is made at."""
         return [float(group["lr"]) for group in self._optimizer.param_groups]
 

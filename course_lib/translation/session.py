@@ -18,6 +18,7 @@ from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.interruption import Interrupted, Interruption
 from course_lib.translation.metrics import MetricsLog
 from course_lib.translation.own_parts import OwnParts
+from course_lib.translation.own_search import Decode, own_search
 from course_lib.translation.prepared import PreparedData
 from course_lib.translation.progress import RunDisplay
 from course_lib.translation.reference_view import reference_view
@@ -57,7 +58,10 @@ class Session:
         self._parts = None if parts is None else parts.fingerprint
         # What is measured, kept and translated with. It has the trainer's weights, and not a copy of them.
         self._model: Any = trainer.model
+        self._own_search: Decode | None = None
         if parts is not None:
+            device = trainer.model.generator.weight.device
+            self._own_search = own_search(parts.parts, config, data.vocabularies, device)
             sizes = len(data.vocabularies.source), len(data.vocabularies.target)
             self._model = reference_view(trainer.model, config.model, *sizes)
         self._checkpoints = Checkpoints(folder.checkpoints, config.checkpoints.keep_last)
@@ -98,7 +102,10 @@ class Session:
         settings = self._evaluator.settings(
             model, [source for source, _ in validation.pairs], validation.text.english
         )
-        translations = self._evaluator.translate(model, [source for source, _ in test.pairs], settings)
+        if self._own_search is not None:
+            model = self._trainer.model
+        sources = [source for source, _ in test.pairs]
+        translations = self._evaluator.translate(model, sources, settings, self._own_search)
         result = score(translations, test.text.english)
         lowercased = score(translations, test.text.english, lowercase=True)
         self._record(
