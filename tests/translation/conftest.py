@@ -20,7 +20,7 @@ run_folder: {run}
 data: {{corpus: folder, folder: {corpus}, vocabulary_size: 320, max_length: 40}}
 model: {{layers: 1, d_model: 16, heads: 2, d_ff: 32, dropout: 0.1}}
 training:
-  {{epochs: 2, tokens_per_batch: 400, batches_per_update: 3, warmup: 20, device: cpu,
+  {{epochs: 2, tokens_per_batch: 400, batches_per_update: 3, warmup: 20, device: cpu, threads: 1,
     precision: float32, log_every: 4, checkpoint_every: 3}}
 evaluation: {{tokens_per_batch: 1000}}
 """

@@ -3,13 +3,17 @@
 They are forked from a server that has torch imported, so that starting one takes a fraction of a second.
 """
 
+import itertools
 import multiprocessing
 import os
+import signal
 import socket
+import sys
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +21,8 @@ import torch
 from course_lib.translation.distributed import Place, process_group
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["course_lib.translation.run"])
+# What an optimiser imports when it is made takes longer than a run of the tests.
+CONTEXT.set_forkserver_preload(["course_lib.translation.train", "torch._dynamo"])
 
 SECONDS = 120
 
@@ -58,6 +63,66 @@ def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any)
     return results(start(world_size, function, *arguments))
 
 
+def start_command(
+    world_size: int, arguments: list[str], kill_at: int | None = None, output: Path = Path(os.devnull)
+) -> list[BaseProcess]:
+    """Start the command that trains in each of `world_size` processes; their exit code is its own.
+
+    With `kill_at`, the first process kills itself right before so many file operations have been made. What
+    it says goes to the file `output`.
+    """
+    port = _free_port()
+    started = []
+    for rank in range(world_size):
+        mine = kill_at if rank == 0 else None
+        process = CONTEXT.Process(
+            target=_command, args=(rank, world_size, port, arguments, mine, output), daemon=True
+        )
+        process.start()
+        started.append(process)
+    return started
+
+
+def _command(
+    rank: int, world_size: int, port: int, arguments: list[str], kill_at: int | None, output: Path
+) -> None:
+    from course_lib.translation import train
+
+    torch.set_num_threads(1)
+    if world_size > 1:
+        _name_place(rank, world_size, port)
+    said = os.open(output if rank == 0 else os.devnull, os.O_WRONLY | os.O_CREAT)
+    os.dup2(said, 1)
+    if output != Path(os.devnull):
+        os.dup2(said, 2)
+    if kill_at is not None:
+        _kill_at_file_operation(kill_at)
+    sys.exit(train.main(arguments))
+
+
+def _kill_at_file_operation(number: int) -> None:
+    """SIGKILL this process between writing a file and giving it its name, or before removing one."""
+    operations = itertools.count(1)
+
+    def watch(event: str, _: tuple[Any, ...]) -> None:
+        if event in ("os.rename", "os.remove") and next(operations) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+
+
+def _name_place(rank: int, world_size: int, port: int) -> None:
+    """Say where this process stands, as torchrun does."""
+    os.environ.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        WORLD_SIZE=str(world_size),
+        LOCAL_WORLD_SIZE=str(world_size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+    )
+
+
 def kill(started: list[tuple[BaseProcess, Connection]]) -> None:
     """Kill the processes with SIGKILL."""
     for process, _ in started:
@@ -75,14 +140,7 @@ def _run(
     arguments: tuple[Any, ...],
 ) -> None:
     torch.set_num_threads(1)
-    os.environ.update(
-        RANK=str(rank),
-        LOCAL_RANK=str(rank),
-        WORLD_SIZE=str(world_size),
-        LOCAL_WORLD_SIZE=str(world_size),
-        MASTER_ADDR="127.0.0.1",
-        MASTER_PORT=str(port),
-    )
+    _name_place(rank, world_size, port)
     try:
         with process_group() as place:
             assert place == Place(rank, world_size, rank, world_size)

@@ -1,0 +1,57 @@
+"""What two runs that are the same share, to the last bit."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from course_lib.translation.checkpoint import Checkpoints, load_checkpoint
+from course_lib.translation.metrics import MEASURED
+from course_lib.translation.trained import load_trained
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a run, without how the machine did."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
+    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
+
+
+def newest(folder: Path) -> dict[str, Any]:
+    """What a run would go on from."""
+    path = Checkpoints(folder / "checkpoints", 3).find().path
+    assert path is not None
+    return load_checkpoint(path)
+
+
+def assert_same_tensors(got: Any, expected: Any) -> None:
+    """Nested dictionaries and lists with tensors are the same, bit by bit."""
+    if isinstance(expected, dict):
+        assert got.keys() == expected.keys()
+        for key in expected:
+            assert_same_tensors(got[key], expected[key])
+    elif isinstance(expected, list):
+        assert len(got) == len(expected)
+        for one, other in zip(got, expected, strict=True):
+            assert_same_tensors(one, other)
+    elif isinstance(expected, torch.Tensor):
+        assert got.dtype == expected.dtype
+        assert got.flatten().view(torch.uint8).tolist() == expected.flatten().view(torch.uint8).tolist()
+    else:
+        assert got == expected
+
+
+def assert_same_run(got: Path, expected: Path) -> None:
+    """Two finished runs have the same weights, optimiser, metrics, models and translations."""
+    one, other = newest(got), newest(expected)
+    for state in (one, other):
+        del state["config"]["run_folder"], state["metrics_bytes"], state["trainer"]["window"]
+    assert_same_tensors(one, other)
+    assert metrics(got) == metrics(expected)
+    models = sorted(path.name for path in (expected / "models").iterdir())
+    assert sorted(path.name for path in (got / "models").iterdir()) == models
+    for name in models:
+        model, twin = load_trained(got / "models" / name), load_trained(expected / "models" / name)
+        assert model.step == twin.step
+        assert_same_tensors(model.weights, twin.weights)
+    assert (got / "translations.txt").read_bytes() == (expected / "translations.txt").read_bytes()

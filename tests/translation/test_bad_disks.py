@@ -1,0 +1,119 @@
+"""A disk that is full or that forgets: training goes on, or goes on from what is whole, and says so."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from real_processes import SECONDS, start_command
+from same_run import assert_same_run, metrics
+
+from course_lib.translation.config import RunConfig
+from course_lib.translation.distributed import Place
+from course_lib.translation.errors import BadInputError
+from course_lib.translation.metrics import MetricsLog
+from course_lib.translation.run import train
+from course_lib.translation.train import BAD_INPUT
+
+ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+KIB = 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real disk of three megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mount.returncode:
+        pytest.skip(f"a disk can only be mounted by root: {mount.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Leave no byte free."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (64 * KIB, KIB, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                continue
+    return filler
+
+
+def test_a_full_disk_stops_no_training_and_spoils_no_checkpoint(
+    config_file: Path, small_disk: Path, tmp_path: Path
+) -> None:
+    """It fills up once there is a checkpoint, and room is made once the run has come to its end."""
+    run, said = small_disk / "run", tmp_path / "said"
+    arguments = [str(config_file), "training.epochs=4", "evaluation.beam=1", "evaluation.bleu_every=0"]
+    (process,) = start_command(1, [*arguments, f"run_folder={run}"], output=said)
+    while not list(run.glob("checkpoints/*.pt")):
+        assert process.is_alive()
+    filler = fill(small_disk)
+    process.join(SECONDS)
+    text = said.read_text("utf-8")
+    assert "A checkpoint could not be kept (No space left on device): training goes on" in text
+    assert "step 28  epoch 4  validation_loss" in text
+    assert text.splitlines()[-1] == (
+        f"train: {run}: the results cannot be kept there (No space left on device); make room, and give the "
+        "same command again: it goes on from the latest checkpoint"
+    )
+    assert process.exitcode == BAD_INPUT
+    assert "Traceback" not in text
+
+    filler.unlink()
+    whole = tmp_path / "whole"
+    for folder in (run, whole):
+        (process,) = start_command(1, [*arguments, f"run_folder={folder}"])
+        process.join(SECONDS)
+        assert process.exitcode == 0
+    assert_same_run(run, whole)
+
+
+def test_rows_wait_for_room_and_lose_no_byte(small_disk: Path) -> None:
+    with MetricsLog(small_disk / "metrics.jsonl") as log:
+        log.write({"step": 1})
+        filler = fill(small_disk)
+        rows = [{"step": step, "text": "x" * 1000} for step in range(2, 20)]
+        for row in rows:
+            log.write(row)
+        with pytest.raises(OSError, match="No space left"):
+            log.position()
+        filler.unlink()
+        assert log.position() == (small_disk / "metrics.jsonl").stat().st_size
+    assert metrics(small_disk) == [{"step": 1}, *rows]
+
+
+def test_a_damaged_checkpoint_is_left_out_in_one_line(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    greedy = ("evaluation.beam=1", "evaluation.bleu_every=0")
+    train(tiny_config(*greedy, "training.epochs=1"), ALONE)
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    damaged = bytearray(newest.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    newest.write_bytes(damaged)
+    capsys.readouterr()
+    train(tiny_config(*greedy), ALONE)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"{newest} is damaged: left out."
+    assert "going on after update 6." in said[1]
+    train(tiny_config(*greedy, f"run_folder={tmp_path / 'whole'}"), ALONE)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_only_damaged_checkpoints_are_refused(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
+    train(tiny_config("training.epochs=1", "evaluation.beam=1"), ALONE)
+    for path in (tmp_path / "run" / "checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(BadInputError, match="expected a checkpoint that is whole, came 3 damaged"):
+        train(tiny_config(), ALONE)

@@ -1,0 +1,93 @@
+"""Signals, as a process gets them: noted where that matters, at once where nothing is lost."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from real_processes import CONTEXT, SECONDS, start_command
+from same_run import assert_same_run
+
+from course_lib.translation.interruption import FROM_KEYBOARD, START_AGAIN, Interrupted, Interruption
+
+LONG = [
+    "training.epochs=100000",
+    "training.checkpoint_every=100000",
+    "evaluation.bleu_every=0",
+]
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, START_AGAIN), (signal.SIGUSR1, START_AGAIN), (signal.SIGINT, FROM_KEYBOARD)],
+)
+def test_a_signal_ends_at_once_or_is_noted(number: int, code: int) -> None:
+    before = signal.getsignal(number)
+    with Interruption() as interruption, interruption.deferred():
+        send(number)
+        assert interruption.asked == number
+        with pytest.raises(Interrupted) as noted, interruption.at_once():
+            pass
+        assert noted.value.exit_code == code
+    with Interruption() as interruption, pytest.raises(Interrupted) as stopped:
+        send(number)
+    assert (stopped.value.exit_code, str(stopped.value)) == (code, signal.Signals(number).name)
+    assert signal.getsignal(number) == before
+
+
+def two_signals() -> None:
+    with Interruption() as interruption, interruption.deferred():
+        send(signal.SIGTERM)
+        send(signal.SIGTERM)
+        os._exit(0)
+
+
+def two_signals_by_a_launcher() -> None:
+    os.environ["WORLD_SIZE"] = "2"
+    two_signals()
+
+
+def test_a_second_signal_ends_the_process_and_one_handed_on_does_not() -> None:
+    codes = []
+    for function in (two_signals, two_signals_by_a_launcher):
+        process = CONTEXT.Process(target=function)
+        process.start()
+        process.join(SECONDS)
+        codes.append(process.exitcode)
+    assert codes == [-signal.SIGTERM, 0]
+
+
+def wait_for(path: Path, lines: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not path.exists() or path.read_bytes().count(b"\n") < lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_one_of_two_processes_is_told_both_save_and_the_run_goes_on(
+    config_file: Path, tmp_path: Path, number: int
+) -> None:
+    """No checkpoint falls due on the way: what there is was saved for the signal."""
+    arguments = [str(config_file), *LONG, "checkpoints.listen_every=2", "evaluation.beam=1"]
+    started = start_command(2, arguments)
+    wait_for(tmp_path / "run" / "metrics.jsonl", 1)
+    assert started[1].pid is not None
+    os.kill(started[1].pid, number)
+    for process in started:
+        process.join(SECONDS)
+    assert [process.exitcode for process in started] == [START_AGAIN, START_AGAIN]
+
+    ends = [argument for argument in arguments if "epochs" not in argument]
+    whole = [*ends, f"run_folder={tmp_path / 'whole'}"]
+    epochs = 1 + max(int(path.stem.removeprefix("step-")) for path in (tmp_path / "run").rglob("step-*")) // 7
+    for command in (ends, whole):
+        for process in start_command(2, [*command, f"training.epochs={epochs}"]):
+            process.join(SECONDS)
+            assert process.exitcode == 0
+    assert_same_run(tmp_path / "run", tmp_path / "whole")

@@ -1,0 +1,74 @@
+"""SIGKILL at any moment: the run goes on, and ends as the one that was never killed."""
+
+import random
+import shutil
+import signal
+import time
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+from real_processes import SECONDS, start_command
+from same_run import assert_same_run
+
+#: Everything that writes: snapshots, best weights, a checkpoint after every other update.
+OVERRIDES = [
+    "training.epochs=3",
+    "training.checkpoint_every=2",
+    "training.average_last=3",
+    "training.average_every=5",
+    "evaluation.use=averaged",
+    "evaluation.beam=1",
+    "evaluation.bleu_every=2",
+]
+
+
+def end(started: list[BaseProcess]) -> list[int | None]:
+    for process in started:
+        process.join(SECONDS)
+    return [process.exitcode for process in started]
+
+
+def kill(started: list[BaseProcess]) -> None:
+    for process in started:
+        process.kill()
+    end(started)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    return list(folder.rglob(".*.tmp"))
+
+
+@pytest.mark.parametrize(("world_size", "kills"), [(1, 20), (2, 5)])
+def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
+    config_file: Path, tmp_path: Path, world_size: int, kills: int
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    begin = time.monotonic()
+    arguments = [str(config_file), *OVERRIDES]
+    assert end(start_command(world_size, [*arguments, f"run_folder={whole}"])) == [0] * world_size
+    whole_life = time.monotonic() - begin
+
+    rng = random.Random(0)
+    interrupted_writes = 0
+    for number in range(kills):
+        # One half by the clock, and one in the midst of writing files.
+        at = rng.randrange(1, 25) if number % 2 else None
+        started = start_command(world_size, [*arguments, f"run_folder={killed}"], at)
+        if at is None:
+            time.sleep(rng.uniform(0, whole_life))
+        else:
+            started[0].join(SECONDS)
+        codes = [process.exitcode for process in started]
+        kill(started)
+        interrupted_writes += bool(leftovers(killed))
+        if codes == [0] * world_size:
+            assert_same_run(killed, whole)
+            shutil.rmtree(killed)  # The kills that are left shall hit a run that is not done.
+        else:
+            assert codes[0] in (None, 0, -signal.SIGKILL)
+    assert interrupted_writes, "no kill hit a file that was being written"
+
+    assert end(start_command(world_size, [*arguments, f"run_folder={killed}"])) == [0] * world_size
+    assert_same_run(killed, whole)
+    assert not leftovers(killed)
