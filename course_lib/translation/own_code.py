@@ -17,6 +17,10 @@ _LONGEST = 200
 _CELL = ".ipynb, cell "
 
 
+class EndedAloneError(BadInputError):
+    """BadInputError in the middle of an update: the others wait, and nothing can be agreed on with them."""
+
+
 class KeptBack:
     """Stands in for `print` in every cell of a student's: a thousand updates would print a thousand times."""
 
@@ -40,19 +44,28 @@ class KeptBack:
 def naming_the_cell(parts: Parts | None) -> Iterator[None]:
     """Turn an error on its way out of a student's code into BadInputError: the cell, the line, the error.
 
-    Of the cells that the error came through, the innermost is named. What comes from elsewhere passes.
+    Of the cells that the error came through, the innermost is named. What comes from elsewhere passes; but
+    where a student's code has ended another process, this one ends in a line as well.
     """
     try:
         yield
     except PartsError as error:
         raise BadInputError(str(error)) from None
+    except BadInputError:
+        raise
     except Exception as error:
-        where = None if parts is None or _is_the_groups(error) else _innermost(error.__traceback__, parts)
-        if where is None or isinstance(error, BadInputError):
+        if parts is None:
+            raise
+        if _is_the_groups(error):
+            raise EndedAloneError(
+                "another process has ended, and this one with it; see what it says"
+            ) from None
+        where = _innermost(error.__traceback__, parts)
+        if where is None:
             raise
         # The line goes to a terminal, where the message of an error of torch's may be long.
         message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")[:_LONGEST]
-        raise BadInputError(
+        raise EndedAloneError(
             f"{where}: your code raised {message}; mend it, run the check of its lesson, save the notebook, "
             "and choose another run_folder, since other code makes another run"
         ) from None

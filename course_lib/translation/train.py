@@ -21,6 +21,7 @@ from course_lib.translation.distributed import (
 )
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.interruption import Interrupted, Interruption
+from course_lib.translation.own_code import EndedAloneError
 from course_lib.translation.own_parts import UNEQUAL, PartsChoice
 from course_lib.translation.run import Result, train
 
@@ -102,7 +103,8 @@ def _refuse(error: BadInputError, place: Place) -> None:
     if not isinstance(error, FirstRefusedError):
         speaker = "train" if place.is_first else f"train, process {place.rank}"
         print(f"{speaker}: {error}", file=sys.stderr, flush=True)
-    end_together(place)
+    if not isinstance(error, EndedAloneError):
+        end_together(place)
 
 
 def _summary(result: Result) -> str:

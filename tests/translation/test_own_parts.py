@@ -15,6 +15,7 @@ from course_lib.transformer import Transformer
 from course_lib.translation.config import RunConfig
 from course_lib.translation.distributed import Place
 from course_lib.translation.errors import BadInputError
+from course_lib.translation.own_code import EndedAloneError
 from course_lib.translation.own_parts import OwnParts, PartsChoice, own_parts
 from course_lib.translation.pieces import REFERENCE
 from course_lib.translation.reference_view import reference_view
@@ -27,6 +28,7 @@ from course_lib.translation.translator import load_translator
 from tests.parts.conftest import Student, stub
 
 CPU = torch.device("cpu")
+SHORT = ("training.epochs=1", "evaluation.beam=1", "evaluation.bleu_every=0")
 
 #: Right answers, and each with a habit that a run has to bear.
 WITH_HABITS = {
@@ -186,7 +188,7 @@ def test_a_run_is_trained_kept_and_translated_with(
 def test_a_run_of_the_references_is_not_gone_on_with(
     with_habits: Student, tiny_config: Callable[..., RunConfig]
 ) -> None:
-    train(tiny_config("training.epochs=1"), ALONE)
+    train(tiny_config(*SHORT), ALONE)
     with pytest.raises(BadInputError, match="was made with the reference's parts: leave --parts out"):
         train(tiny_config(), ALONE, choice=PartsChoice(str(with_habits.folder)))
 
@@ -229,10 +231,10 @@ def test_unequal_and_broken_parts_are_refused_or_replaced(
     assert "FeedForward" not in said
     assert not (tmp_path / "run").exists()
 
-    arguments = ("--parts", str(student.folder), "--parts-unequal=reference", "training.epochs=1")
+    arguments = ("--parts", str(student.folder), "--parts-unequal=reference", *SHORT)
     assert main([str(config_file), *arguments]) == 0
     table = capsys.readouterr().out
-    assert "25 of the 30 parts are yours and used." in table
+    assert "24 of the 30 parts are yours and used." in table
     assert re.search(r"split_heads +the reference's \(see \[1\]\)", table)
     assert re.search(r"LayerNorm +the reference's \(see \[2\]\)", table)
     assert re.search(r"FeedForward +the reference's \(not written yet\)", table)
@@ -252,6 +254,29 @@ def test_code_that_raises_in_the_middle_is_named(
     assert re.search(
         r"03-sublayers.ipynb, cell FeedForward, line \d+: your code raised RuntimeError: enough;", said
     )
+
+
+def told_in_a_run(place: Place, config: RunConfig, folder: str) -> str:
+    try:
+        train(config, place, choice=PartsChoice(folder))
+    except EndedAloneError as error:
+        return str(error)
+    return ""
+
+
+def test_code_that_raises_on_one_process_ends_all_in_a_line(
+    student: Student, tiny_config: Callable[..., RunConfig]
+) -> None:
+    student.swap(
+        "FeedForward",
+        "        return self.outer(",
+        "        if x.shape[1] > 9 and torch.distributed.get_rank() == 1:\n"
+        "            raise RuntimeError('enough')\n"
+        "        return self.outer(",
+    )
+    first, second = in_processes(2, told_in_a_run, tiny_config(*SHORT), str(student.write()))
+    assert "cell FeedForward" in second
+    assert first == "another process has ended, and this one with it; see what it says"
 
 
 def test_where_nothing_is_written_the_folder_is_refused(
