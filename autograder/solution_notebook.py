@@ -16,6 +16,9 @@ from autograder.source import SourceCell, read_source
 from course_lib.checks import catalogue
 from course_lib.checks import exercise as checks
 
+#: Letters that the call of a check may have in one line.
+WIDEST_CALL = 140
+
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
@@ -107,13 +110,17 @@ def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:
         grading["costs"] = entry.slips
     if isinstance(entry, Exercise) and entry.may_not_call:
         options["may_not_call"] = entry.may_not_call
+    arguments = [f'"{entry.name}"', "globals()", *filter(None, [_keywords(options)])]
+    call = f"check({', '.join(arguments)})"
+    if len(call) > WIDEST_CALL:
+        call = "\n".join(["check(", *(f"    {argument}," for argument in arguments), ")"])
     return "\n".join(
         [
             "### BEGIN HIDDEN TESTS",
             "from course_lib.checks import grading",
             f"grading({_keywords(grading)})",
             "### END HIDDEN TESTS",
-            f'check("{entry.name}", {", ".join(filter(None, ["globals()", _keywords(options)]))})',
+            call,
         ]
     )
 

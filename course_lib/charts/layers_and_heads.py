@@ -39,7 +39,8 @@ def layers_and_heads(
     """
     maps = from_tensor(weights, "weights", (4,))
     layers, heads, query_count, key_count = maps.shape
-    rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
+    rows = _visible(as_words(queries, query_count, "queries"))
+    columns = _visible(as_words(keys, key_count, "keys"))
     if not ((maps >= 0) & (maps <= 1.001)).all():
         raise ValueError(
             f"weights: expected numbers from 0 to 1, got {maps.min():.4g} to {maps.max():.4g}. "
@@ -67,6 +68,11 @@ def _list(name: str, label: str, numbers: list[int], value: int, words: dict[int
     return alt.param(
         name=name, value=value, bind=alt.binding_select(options=numbers, labels=labels, name=label)
     )
+
+
+def _visible(words: list[str]) -> list[str]:
+    """Give words that can be seen: a subword may be a lone space."""
+    return [word if word.strip() else "␣" for word in words]
 
 
 def _one_row_a_head(maps: Floats) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """A picture that moves while something runs: here, under a bar that says how far it is, or elsewhere."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -67,12 +68,15 @@ def followed(
     *,
     says: Callable[[], str] = lambda: "",
     every: float = 1.0,
+    at_most: float = math.inf,
 ) -> None:
     """Draw a picture anew, `every` so many seconds, as long as something goes on, and once when it has ended.
 
+    After `at_most` so many seconds the watching ends in any case, and the cells below can run.
     `says` gives a line to stand above it. Where there is no notebook, that line is printed when it changes.
     The notebook's stop button ends the watching, not what is watched. Raises ValueError for a negative time.
     """
+    end = time.monotonic() + at_most
     if every < 0:
         raise ValueError(f"every: expected seconds, 0 or more, got {every:g}.")
     from IPython.display import DisplayHandle
@@ -82,7 +86,8 @@ def followed(
     drawn = ""
     try:
         while True:
-            more = goes_on()  # asked first, so that the last picture shows the end
+            # Asked first, so that the last picture shows the end.
+            more = goes_on() and time.monotonic() < end
             svg = as_svg(picture())
             if svg != drawn or not more:
                 place.update(Still(says(), svg))

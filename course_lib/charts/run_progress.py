@@ -37,7 +37,7 @@ def run_progress(rows: Iterable[Mapping[str, Any]], *, title: str = "How the run
     """
     table = _table(rows)
     last = int(table["step"].max()) if len(table) else 0
-    across = alt.Scale(domain=[0, max(last, 1)], nice=False)
+    across = alt.Scale(domain=[0, max(last, 10)], nice=False)
     panels = [_panel(table[table["panel"] == name], across, head, form) for name, head, form, _ in PANELS]
     count = f"After update {last:,}." if len(table) else "Nothing is written yet."
     return (

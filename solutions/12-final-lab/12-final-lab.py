@@ -331,7 +331,8 @@ print(Path("my_run.yaml").read_text())
 #
 # Before the real one, a run that takes half a minute: a single layer of 64 features, three epochs over the
 # captions. It is started in a process of its own, and this cell reads its `metrics.jsonl` while it is being written.
-# Four curves: the loss, the learning rate, the speed, and how much of the work is padding.
+# Four curves: the loss, the learning rate, the speed, and how much of the work is padding. (After twenty seconds the
+# cell goes on, and the run does too; on a busy machine, the cells below wait for it.)
 #
 # What happens to the validation loss, and why does it lie *below* the training loss? (Two reasons. One is lesson
 # 08's.) Why does the speed jump at the beginning?
@@ -362,7 +363,7 @@ small = BackgroundRun(
     "evaluation.alpha=1.0",
     anew=True,
 )
-followed(lambda: run_progress(small.rows()), lambda: small.running, says=small.says)
+followed(lambda: run_progress(small.rows()), lambda: small.running, says=small.says, at_most=20)
 
 # %% [markdown]
 # ### See it: your run, live
@@ -404,6 +405,7 @@ followed(
 # %% tags=["see"]
 from course_lib.translation.translator import load_translator
 
+small.wait()
 chosen = RUN if finished() else small.folder
 translator = load_translator(chosen)
 sentences = [

@@ -63,6 +63,10 @@ def test_words_of_all_kinds_stand_beside_the_cells(texts_of: TextsOf) -> None:
     assert {*QUERIES, *KEYS} <= set(texts)
 
 
+def test_a_subword_that_is_a_lone_space_can_be_seen(texts_of: TextsOf) -> None:
+    assert "␣" in texts_of(layers_and_heads(maps(), QUERIES, ["<start>", " ", "Hund", "schläft", "<end>"]))
+
+
 def test_a_model_of_the_papers_size_is_small_enough_for_a_notebook() -> None:
     weights = torch.softmax(torch.randn(6, 8, 40, 40), dim=-1)
     chart = layers_and_heads(weights, ["word"] * 40, ["Wort"] * 40)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from playwright.sync_api import Page, sync_playwright
 
-from course_lib.charts import Picture, attention_over_sentence, softmax_temperature
+from course_lib.charts import Picture, attention_over_sentence, layers_and_heads, softmax_temperature
 from course_lib.charts.temperature import FACTOR
 
 TextsOf = Callable[[Picture], list[str]]
@@ -157,6 +157,17 @@ def test_a_click_on_a_word_and_the_list_choose_the_query(page: Page, tmp_path: P
     assert page.locator("select").input_value() == "2"
     page.locator("select").select_option("4")
     _wait_for(page, rows[4])
+
+
+def test_the_lists_choose_a_layer_and_a_head(page: Page, tmp_path: Path) -> None:
+    maps = torch.softmax(torch.randn(2, 2, 2, 3, generator=torch.Generator().manual_seed(1)), dim=-1)
+    _open(page, layers_and_heads(maps, ["a", "dog"], ["ein", "Hund", "."]), tmp_path)
+    lists = page.locator("select")
+    chosen = (("2", "1", maps[1, 0]), ("2", "2", maps[1, 1]), ("1", "mean of all", maps[0].mean(dim=0)))
+    for layer, head, shown in chosen:
+        lists.nth(0).select_option(label=layer)
+        lists.nth(1).select_option(label=head)
+        _wait_for(page, [f"{weight:.2f}" for weight in shown.flatten().tolist()])
 
 
 def test_the_slider_moves_the_bars(page: Page, tmp_path: Path) -> None:
