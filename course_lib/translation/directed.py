@@ -22,7 +22,8 @@ class Towards:
         """Give each sentence its ids, without start and end, after the language's."""
         language = self.subwords.id_of(self.language)
         assert language is not None, "these subwords were learnt with it"
-        return [[language, *ids] for ids in self.subwords.encode(sentences)]
+        # Nothing stays nothing: it has an empty translation.
+        return [[language, *ids] if ids else [] for ids in self.subwords.encode(sentences)]
 
     def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
         """Give each sentence its words, after the language's token."""
