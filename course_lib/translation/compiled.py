@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def compiled_or_not(
-    module: nn.Module, trial: tuple[Tensor, ...], backend: str = "inductor"
+    module: nn.Module, trial: tuple[Tensor, ...], backend: str
 ) -> tuple[nn.Module, str | None]:
     """Give a compiled module, or the module as it is with one line that says why.
 

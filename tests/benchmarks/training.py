@@ -1,0 +1,274 @@
+"""How fast the lab trains: `python -m tests.benchmarks.training [--quick] [--threads 2]`.
+
+1. Target tokens a second against the textbook method (`textbook_training`), on the same data and the same
+   model, the paper's base or, with --quick, a small one. Both take turns, so that what else the machine does
+   falls on both alike.
+2. Target tokens a second against the size of a batch, the length of sentences and the number of processes.
+3. The most memory that a process holds, against the size of the vocabulary.
+
+It takes a GPU where there is one, and Multi30k where COURSE_DATA names a folder that has it, or else the
+built-in captions.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from datetime import date
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from course_lib.translation.batches import IdPair
+from course_lib.translation.config import RunConfig
+from course_lib.translation.corpora import load_corpus
+from course_lib.translation.distributed import Place, process_group
+from course_lib.translation.metrics import peak_memory
+from course_lib.translation.precision import settled
+from course_lib.translation.subwords import Subwords
+from course_lib.translation.training import Trainer
+from tests.benchmarks.textbook_training import TextbookTraining, fixed_batches
+
+BASE = {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048}
+SMALL = {"layers": 3, "d_model": 192, "heads": 4, "d_ff": 512}
+ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+VOCABULARY = 8000
+
+
+def device() -> torch.device:
+    """The machine's first GPU, or its CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def config_of(model: dict[str, int], tokens_per_batch: int, batches_per_update: int = 1) -> RunConfig:
+    """Give a run of the paper's kind on the data at hand."""
+    attention = "fused" if device().type == "cuda" else "plain"
+    training = {
+        "epochs": 1,
+        "tokens_per_batch": tokens_per_batch,
+        "batches_per_update": batches_per_update,
+        "precision": settled("auto", device()),
+    }
+    return RunConfig.model_validate(
+        {
+            "run_folder": "unused",
+            "data": {
+                "corpus": "multi30k" if os.environ.get("COURSE_DATA") else "captions",
+                "vocabulary_size": VOCABULARY,
+            },
+            "model": {**model, "attention": attention},
+            "training": training,
+        }
+    )
+
+
+def real_pairs(config: RunConfig) -> tuple[list[IdPair], Subwords]:
+    """Read the corpus and learn its subwords."""
+    text = load_corpus(config.data).train
+    subwords = Subwords.learn([*text.german, *text.english], config.data.vocabulary_size)
+    return list(zip(subwords.encode(text.german), subwords.encode(text.english), strict=True)), subwords
+
+
+class LabTraining:
+    """The lab's trainer, going through its plan."""
+
+    def __init__(self, config: RunConfig, pairs: Sequence[IdPair], subwords: Subwords, place: Place) -> None:
+        self.trainer = Trainer(config, pairs, subwords, place, device())
+        self._plan = self.trainer.plan()
+
+    def update(self) -> None:
+        """Make the next update of the epoch, and after its last the first again."""
+        self.trainer.update(self._plan[self.trainer.updates_done % len(self._plan)])
+
+    def row(self, seconds: float) -> dict[str, float]:
+        """Train for so long and give the row of metrics."""
+        self.update()  # what is done but once
+        self.trainer.window.close()
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            self.update()
+        return self.trainer.window.close()
+
+
+def against_the_textbook(console: Console, quick: bool) -> None:
+    """Print both speeds and their ratio."""
+    model = SMALL if quick else BASE
+    config = config_of(model, 25_000 if device().type == "cuda" else 2048)
+    pairs, subwords = real_pairs(config)
+    lab = LabTraining(config, pairs, subwords, ALONE)
+    lab.trainer.measure_machine()
+    textbook = TextbookTraining(config.model, len(subwords), device())
+    batches = fixed_batches(pairs, seed=1)
+    rows, tokens, spent = [], 0, 0.0
+    textbook.update(*next(batches))
+    for _ in range(2 if quick else 4):
+        rows.append(lab.row(seconds=4 if quick else 20))
+        _finish()
+        began = time.perf_counter()
+        while time.perf_counter() < began + (4 if quick else 20):
+            tokens += textbook.update(*next(batches))
+        _finish()
+        spent += time.perf_counter() - began
+    ours = [row["tokens_per_second"] for row in rows]
+    mean = sum(ours) / len(ours)
+    table = Table(title=f"Against the textbook method: {_sizes(model)}, {config.data.corpus}")
+    for column in ("", "target tokens/s", "padded", "MFU", "ratio"):
+        table.add_column(column, justify="left" if not column else "right")
+    mfu = sum(row["mfu"] for row in rows) / len(rows)
+    table.add_row("textbook, float32", f"{tokens / spent:,.0f}", "", "", "1")
+    table.add_row(
+        f"lab, {config.training.precision}",
+        f"{mean:,.0f} ({min(ours):,.0f} to {max(ours):,.0f})",
+        f"{rows[0]['padded']:.1%}",
+        f"{mfu:.1%}",
+        f"{mean * spent / tokens:.1f}",
+    )
+    console.print(table)
+
+
+def growth(console: Console, quick: bool) -> None:
+    """Print speed against batch size, length and processes."""
+    seconds = 3 if quick else 12
+    config = config_of(SMALL, 2048)
+    pairs, subwords = real_pairs(config)
+    table = Table(title=f"Target tokens a second: {_sizes(SMALL)}")
+    for column in ("what grows", "to", "target tokens/s", "padded"):
+        table.add_column(column, justify="right")
+
+    def add(what: str, value: str, row: dict[str, float]) -> None:
+        table.add_row(what, value, f"{row['tokens_per_second']:,.0f}", f"{row['padded']:.1%}")
+
+    sizes = (256, 1024, 4096, 16_384) if device().type == "cpu" else (1024, 4096, 16_384, 65_536)
+    for tokens in sizes:
+        lab = LabTraining(config_of(SMALL, tokens), pairs, subwords, ALONE)
+        add("places in a batch", f"{tokens:,}", lab.row(seconds))
+    for length in (8, 16, 32, 64, 120):
+        same = [_of_length(pairs, length, number) for number in range(2000)]
+        lab = LabTraining(config_of(SMALL, 4096), same, subwords, ALONE)
+        add("subwords in a sentence", str(length), lab.row(seconds))
+    most = torch.cuda.device_count() if device().type == "cuda" else os.cpu_count() or 1
+    for ranks in (1, 2, 4, 8):
+        if ranks <= most:
+            row = _in_processes(ranks, "--measure-rank", str(seconds))
+            add("processes, a thread each", str(ranks), {"tokens_per_second": row[0], "padded": row[1]})
+    console.print(table)
+
+
+def memory(console: Console) -> None:
+    """Print the most memory that a process holds, against the vocabulary."""
+    table = Table(title=f"Memory of one process: {_sizes(SMALL)}, batches of 4,096 places")
+    for column in ("vocabulary", "GiB at most", "of it parameters, Adam and gradients"):
+        table.add_column(column, justify="right")
+    for vocabulary in (1000, 4000, 16_000, 64_000):
+        peak, held = _in_processes(1, "--measure-memory", str(vocabulary))
+        table.add_row(f"{vocabulary:,}", f"{peak:.2f}", f"{held:.2f}")
+    console.print(table)
+
+
+def measure_rank(seconds: float) -> None:
+    """As one of several processes: train, and let the first print what all did."""
+    torch.set_num_threads(1)
+    with process_group() as place:
+        if device().type == "cuda":
+            torch.cuda.set_device(place.local_rank)
+        config = config_of(SMALL, 2048, batches_per_update=8)
+        pairs, subwords = real_pairs(config)
+        lab = LabTraining(config, pairs, subwords, place)
+        lab.update()
+        lab.trainer.window.close()
+        # As many updates for all: a clock of its own would leave one waiting for the others.
+        updates = max(1, round(seconds))
+        for _ in range(updates):
+            lab.update()
+        row = lab.trainer.window.close()
+        if place.is_first:
+            print(row["tokens_per_second"], row["padded"])
+
+
+def measure_memory(vocabulary: int) -> None:
+    """Train a little with random tokens of so large a vocabulary, and print the peak."""
+    config = config_of(SMALL, 4096)
+    subwords = _Numbers(vocabulary)
+    generator = torch.Generator().manual_seed(1)
+    pairs = [tuple(torch.randint(4, vocabulary, (2, 15), generator=generator).tolist()) for _ in range(1000)]
+    lab = LabTraining(config, pairs, subwords, ALONE)  # type: ignore[arg-type]
+    for _ in range(3):
+        lab.update()
+    _finish()
+    held = 4 * sum(4 * parameter.numel() for parameter in lab.trainer.model.parameters())
+    print(peak_memory() / 2**30, held / 2**30)
+
+
+class _Numbers:
+    """A vocabulary of numbers, which needs no text to learn from."""
+
+    pad_id, start_id, end_id, unknown_id = range(4)
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.source = self.target = range(size)
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def _of_length(pairs: Sequence[IdPair], length: int, number: int) -> IdPair:
+    """String real sentences together, and cut them where they are long enough."""
+    sides: tuple[list[int], list[int]] = ([], [])
+    while min(map(len, sides)) < length - 2:
+        for side, ids in zip(sides, pairs[number % len(pairs)], strict=True):
+            side.extend(ids)
+        number += 1
+    return sides[0][: length - 2], sides[1][: length - 2]
+
+
+def _in_processes(count: int, *arguments: str) -> list[float]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
+    done = subprocess.run(
+        [*command, "-m", "tests.benchmarks.training", *arguments], capture_output=True, text=True, check=True
+    )
+    return [float(number) for number in done.stdout.split()]
+
+
+def _finish() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _sizes(model: dict[str, int]) -> str:
+    return f"{model['layers']} + {model['layers']} layers, d_model {model['d_model']}, d_ff {model['d_ff']}"
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a small model and a minute or two")
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads of a single process")
+    parser.add_argument("--only", choices=["textbook", "growth", "memory"], help="one part alone")
+    parser.add_argument("--measure-rank", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--measure-memory", type=int, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.measure_rank:
+        measure_rank(chosen.measure_rank)
+        return
+    torch.set_num_threads(chosen.threads)
+    if chosen.measure_memory:
+        measure_memory(chosen.measure_memory)
+        return
+    name = torch.cuda.get_device_name() if device().type == "cuda" else platform.processor()
+    console = Console(highlight=False)
+    console.print(f"{date.today()}: {name or platform.machine()}, {torch.get_num_threads()} threads")
+    if chosen.only in (None, "textbook"):
+        against_the_textbook(console, chosen.quick)
+    if chosen.only in (None, "growth"):
+        growth(console, chosen.quick)
+    if chosen.only in (None, "memory"):
+        memory(console)
+
+
+if __name__ == "__main__":
+    main()

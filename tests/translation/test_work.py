@@ -1,0 +1,47 @@
+"""The work of an update is what PyTorch's own counter of matrix products finds."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib.translation.config import ModelConfig
+from course_lib.translation.model import LossSum, build_transformer
+from course_lib.translation.pieces import REFERENCE
+from course_lib.translation.work import matrix_rate, training_work
+
+SIZES = ModelConfig(layers=3, d_model=16, heads=2, d_ff=40, dropout=0.0)
+VOCABULARY = 31
+
+
+def counted(source_length: int, target_length: int, sentences: int = 2) -> int:
+    """Count the products of a forward and a backward pass, no place of it padding."""
+    model = build_transformer(SIZES, VOCABULARY, VOCABULARY)
+    loss_sum = LossSum(model, REFERENCE.loss(VOCABULARY, 0, 0.1), "float32")
+    source = torch.randint(1, VOCABULARY, (sentences, source_length))
+    target = torch.randint(1, VOCABULARY, (sentences, target_length + 1))
+    with FlopCounterMode(display=False) as counter:
+        loss_sum(source, target).backward()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize(("source_length", "target_length"), [(5, 5), (4, 11), (30, 2)])
+def test_it_is_what_is_computed(source_length: int, target_length: int) -> None:
+    work = training_work(
+        SIZES, VOCABULARY, torch.tensor([source_length] * 2), torch.tensor([target_length] * 2)
+    )
+    # Plain attention multiplies also what the causal mask hides, which is counted as no work.
+    hidden = 12 * SIZES.d_model * SIZES.layers * 2 * target_length**2 / 2
+    assert work + hidden == pytest.approx(counted(source_length, target_length), rel=1e-12)
+
+
+def test_padding_is_no_work() -> None:
+    both = training_work(SIZES, VOCABULARY, torch.tensor([3, 9]), torch.tensor([8, 2]))
+    one = training_work(SIZES, VOCABULARY, torch.tensor([3]), torch.tensor([8]))
+    other = training_work(SIZES, VOCABULARY, torch.tensor([9]), torch.tensor([2]))
+    assert both == pytest.approx(one + other)
+
+
+def test_the_rate_of_this_machine_is_a_number_of_its_precision() -> None:
+    rate = matrix_rate(torch.device("cpu"), "float32", seconds=0.1)
+    assert 1e8 < rate < 1e15
+    assert matrix_rate(torch.device("cpu"), "float64", seconds=0.05) < 1.5 * rate
