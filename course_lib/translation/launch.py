@@ -9,6 +9,7 @@ signals on to them, SIGUSR1 included; but however they end, its own exit code is
 """
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ import torch.distributed as dist
 from torch.distributed import run
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous import RendezvousError
 
 from course_lib.translation.interruption import FROM_KEYBOARD, START_AGAIN
 
@@ -45,14 +47,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Where one dies, the others are stopped: only a code that all have was meant.
         codes = {failure.exitcode for failure in failed.failures.values()}
         return codes.pop() if len(codes) == 1 and min(codes) > 0 else FAILED
-    except (dist.DistError, RuntimeError) as error:
-        if not isinstance(error, dist.DistError) and "rendezvous" not in type(error).__module__:
-            raise
-        print(
-            f"launch: the processes cannot meet ({str(error).splitlines()[0]})", file=sys.stderr, flush=True
-        )
+    except (dist.DistError, RendezvousError) as error:
+        print(f"launch: the processes cannot meet: {_why(str(error))}", file=sys.stderr, flush=True)
         return CANNOT_MEET
     return 0
+
+
+def _why(text: str) -> str:
+    if "EADDRINUSE" in text:
+        port = re.search(r"port: (\d+)", text)
+        which = f"port {port[1]}" if port else "their port"
+        return f"{which} is in use; choose another one, or start with --standalone, which finds one"
+    return text.splitlines()[0]
 
 
 if __name__ == "__main__":

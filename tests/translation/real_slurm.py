@@ -1,0 +1,172 @@
+"""A real SLURM of two nodes on this machine, out of Debian's packages, with its own folders, ports and keys.
+
+Both nodes are this machine: it needs root, as SLURM does to start jobs for its users.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+DAEMONS = ("munged", "slurmctld", "slurmd")
+COMMANDS = ("sbatch", "scancel", "scontrol", "squeue", "srun")
+SECONDS = 120
+
+CONFIG = """
+ClusterName=test
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+NodeName=node1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={node1} CPUs={cores} State=UNKNOWN
+NodeName=node2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={node2} CPUs={cores} State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def why_not() -> str | None:
+    """Why no SLURM can be started here; None where one can."""
+    if missing := [name for name in (*DAEMONS, *COMMANDS) if _program(name) is None]:
+        return f"{', '.join(missing)} not installed (Debian: slurm-wlm, munge)"
+    return None if os.geteuid() == 0 else "SLURM's daemons need root"
+
+
+class Slurm:
+    """A running SLURM, and its commands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+
+    def command(self, name: str, *arguments: str, **environment: str) -> str:
+        """Run a command of SLURM, and give what it prints."""
+        done = subprocess.run(
+            [name, *arguments],
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{name} {' '.join(arguments)}: {done.stderr}"
+        return done.stdout.strip()
+
+    def state(self, job: str) -> str:
+        """The state of a job, such as RUNNING."""
+        return self.command("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}")
+
+    def wait_for(self, job: str, state: str) -> None:
+        """Wait until a job is in that state."""
+        deadline = time.monotonic() + SECONDS
+        while (now := self.state(job)) != state:
+            assert time.monotonic() < deadline, f"job {job} is {now}, and not {state}"
+            time.sleep(0.1)
+
+
+@contextmanager
+def real_slurm() -> Iterator[Slurm]:
+    """Start the daemons, and stop them and whatever they have started."""
+    with ExitStack() as stack:
+        # A path short enough for a socket.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))
+        key = folder / "munge.key"
+        key.write_bytes(secrets.token_bytes(1024))
+        key.chmod(0o400)
+        ports = _free_ports(3)
+        (folder / "slurm.conf").write_text(
+            CONFIG.format(
+                folder=folder, controller=ports[0], node1=ports[1], node2=ports[2], cores=os.cpu_count()
+            )
+        )
+        (folder / "state").mkdir()
+        config = str(folder / "slurm.conf")
+        commands = [
+            ["munged", "--foreground", "--force", f"--key-file={key}", f"--seed-file={folder}/munge.seed"]
+        ]
+        commands[0] += [f"--socket={folder}/munge.socket", f"--pid-file={folder}/munged.pid"]
+        commands[0] += [f"--log-file={folder}/munged.log"]
+        commands += [["slurmctld", "-D", "-c", "-f", config]]
+        commands += [["slurmd", "-D", "-N", node, "-f", config] for node in ("node1", "node2")]
+        slurm = Slurm(folder)
+        for command in commands:
+            stack.enter_context(_daemon(command, folder / f"{command[0]}.out", slurm.environment))
+            if command[0] == "munged":
+                _until((folder / "munge.socket").exists)
+        stack.callback(_cancel_everything, slurm)
+        _until(lambda: _idle(slurm) == 2)
+        yield slurm
+
+
+@contextmanager
+def _daemon(command: list[str], output: Path, environment: dict[str, str]) -> Iterator[None]:
+    program = _program(command[0])
+    assert program is not None
+    with output.open("ab") as file:
+        process = subprocess.Popen(
+            [program, *command[1:]], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment
+        )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _cancel_everything(slurm: Slurm) -> None:
+    slurm.command("scancel", "--full", "--signal=KILL", "--user=root")
+    slurm.command("scancel", "--user=root")
+    _until(lambda: not slurm.command("squeue", "--noheader"))
+
+
+def _idle(slurm: Slurm) -> int:
+    shown = subprocess.run(
+        ["sinfo", "--noheader", "--Node", "--format=%t"],
+        env=slurm.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return shown.stdout.split().count("idle")
+
+
+def _until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "SLURM does not start"
+        time.sleep(0.05)
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]

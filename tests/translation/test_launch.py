@@ -1,0 +1,93 @@
+"""torchrun as the lab starts it: the dead are started again, signals handed on, exit codes come back."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from real_processes import SECONDS, start_command
+from same_run import assert_same_run
+
+from course_lib.translation.interruption import START_AGAIN
+from course_lib.translation.launch import CANNOT_MEET
+
+LAUNCH = [sys.executable, "-m", "course_lib.translation.launch", "--nproc-per-node=2"]
+TRAIN = ["-m", "course_lib.translation.train"]
+
+
+def launch(output: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    with output.open("wb") as file:
+        return subprocess.Popen(
+            [*LAUNCH, *arguments],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+
+def wait_for_text(output: Path, text: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while text not in output.read_text("utf-8"):
+        assert time.monotonic() < deadline, f"{text!r} is not in {output.read_text('utf-8')}"
+        time.sleep(0.02)
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process has started, oldest first."""
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [int(number) for number in listed]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads the processes of Linux")
+def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
+    config_file: Path, tmp_path: Path
+) -> None:
+    """One is killed, torchrun starts both again; then torchrun gets SIGUSR1; then the run is finished."""
+    said = tmp_path / "said"
+    arguments = [str(config_file), "training.epochs=30", "evaluation.bleu_every=0", "evaluation.beam=1"]
+    arguments += ["checkpoints.listen_every=2"]
+    running = launch(said, "--standalone", "--max-restarts=1", *TRAIN, *arguments)
+    wait_for_text(said, "step 4 ")
+    os.kill(children(running.pid)[1], signal.SIGKILL)
+    wait_for_text(said, "going on after update")
+    start = said.read_text("utf-8").index("going on after update")
+    while "\nstep " not in said.read_text("utf-8")[start:]:
+        assert running.poll() is None, said.read_text("utf-8")
+        time.sleep(0.02)
+    running.send_signal(signal.SIGUSR1)
+    assert running.wait(SECONDS) == START_AGAIN, said.read_text("utf-8")
+    assert "Stopped by SIGUSR1. The same command goes on" in said.read_text("utf-8")
+    assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
+
+    for folder in ("run", "whole"):
+        for process in start_command(2, [*arguments, f"run_folder={tmp_path / folder}"]):
+            process.join(SECONDS)
+            assert process.exitcode == 0
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_code_on_which_all_agree_comes_back(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import os, sys; sys.exit(int(sys.argv[1 + int(os.environ['RANK'])]))")
+    said = tmp_path / "said"
+    assert launch(said, "--standalone", str(script), "2", "2").wait(SECONDS) == 2
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        running = launch(said, "--nnodes=1", f"--master-port={port}", *TRAIN, "captions")
+        assert running.wait(SECONDS) == CANNOT_MEET
+    lines = said.read_text("utf-8").splitlines()
+    assert [line for line in lines if line.startswith("launch:")] == [
+        f"launch: the processes cannot meet: port {port} is in use; choose another one, or start with "
+        "--standalone, which finds one"
+    ]
+    assert "Traceback" not in said.read_text("utf-8")

@@ -1,0 +1,75 @@
+"""The lesson's sbatch scripts on a real SLURM: preempted, requeued, and done as if nothing had been."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_processes import SECONDS, start_command
+from real_slurm import Slurm, real_slurm, why_not
+from same_run import assert_same_run
+
+SCRIPTS = Path(__file__).parents[2] / "solutions" / "12-final-lab"
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    """Two nodes, idle."""
+    with real_slurm() as running:
+        yield running
+
+
+def submit(slurm: Slurm, folder: Path, script: str, processes: int, *arguments: str) -> str:
+    """Submit a script and give the job's number; its log is `log` in that folder."""
+    return slurm.command(
+        "sbatch",
+        "--parsable",
+        "--cpus-per-task=1",
+        f"--chdir={folder}",
+        f"--output={folder / 'log'}",
+        str(SCRIPTS / script),
+        *arguments,
+        PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        PYTHONPATH=str(SCRIPTS.parents[1]),
+        OMP_NUM_THREADS="1",
+        PROCESSES=str(processes),
+    )
+
+
+def wait_for_text(log: Path, text: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not log.exists() or text not in log.read_text("utf-8"):
+        assert time.monotonic() < deadline, f"{text!r} is not in the log: {log.read_text('utf-8')}"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("script", "per_node"), [("one_node.sbatch", 2), ("several_nodes.sbatch", 1)])
+def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
+    slurm: Slurm, config_file: Path, tmp_path: Path, script: str, per_node: int
+) -> None:
+    log = tmp_path / "log"
+    arguments = [str(config_file), "training.epochs=25", "evaluation.bleu_every=0", "evaluation.beam=1"]
+    arguments += ["training.checkpoint_every=100000", "checkpoints.listen_every=2"]
+    job = submit(slurm, tmp_path, script, per_node, *arguments)
+    wait_for_text(log, "step 4 ")
+    # What SLURM does by itself two minutes before the end: a signal to every process of the job's steps.
+    slurm.command("scancel", "--signal=USR1", job)
+    wait_for_text(log, "goes back to the queue")
+    slurm.wait_for(job, "PENDING")
+    assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
+    # SLURM lets two minutes pass before it starts a requeued job.
+    slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now")
+    slurm.wait_for(job, "COMPLETED")
+
+    said = log.read_text("utf-8")
+    assert said.count("2 processes; starting.") == 1
+    assert said.count("2 processes; going on after update") == 1
+    assert "Stopped by SIGUSR1. The same command goes on from the latest checkpoint." in said
+    for process in start_command(2, [*arguments, f"run_folder={tmp_path / 'whole'}"]):
+        process.join(SECONDS)
+        assert process.exitcode == 0
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
