@@ -124,6 +124,11 @@ def _why_not(error: Exception, patience: timedelta) -> str:
     return text.splitlines()[0]
 
 
+def has_lost_another(error: RuntimeError) -> bool:
+    """Whether an error says no more than that another process has gone: that one has the reason."""
+    return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
+
+
 def first_then_rest(place: Place, make: Callable[[], Value]) -> Value:
     """Call `make` on the first process, then on all others: what the first prepares, the others find.
 

@@ -17,6 +17,7 @@ from course_lib.translation.distributed import (
     Place,
     end_together,
     first_then_rest,
+    has_lost_another,
     process_group,
 )
 from course_lib.translation.errors import BadInputError
@@ -26,6 +27,7 @@ from course_lib.translation.own_parts import UNEQUAL, PartsChoice
 from course_lib.translation.run import Result, train
 
 BAD_INPUT = 2
+LOST_ANOTHER = 1
 SAMPLES = 3
 
 
@@ -63,6 +65,16 @@ def _train(given: argparse.Namespace, place: Place, interruption: Interruption) 
                 flush=True,
             )
         return stopped.exit_code
+    except RuntimeError as error:
+        if not has_lost_another(error):
+            raise
+        print(
+            f"train, process {place.rank}: another process has gone, so this one ends. The same command "
+            "goes on from the latest checkpoint.",
+            file=sys.stderr,
+            flush=True,
+        )
+        return LOST_ANOTHER
     if place.is_first:
         print(_summary(result))
     return 0
