@@ -1,6 +1,8 @@
 """Sentences are made ready once, whole, from the training split alone; no sentence to score on is lost."""
 
 import json
+import resource
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -220,6 +222,28 @@ def test_a_folder_that_cannot_be_written_is_refused(bench: Bench) -> None:
     bench.data.parent.write_text("not a folder")
     with pytest.raises(BadInputError, match="the run cannot be kept there"):
         bench.prepare()
+
+
+def prepare_on_a_full_disk(place: Place, bench: Bench) -> str:
+    # No file may grow beyond this. Without the handler, the system would end the process.
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+    try:
+        bench.prepare(learn=False)
+    except BadInputError as error:
+        return str(error)
+    return ""
+
+
+def test_where_no_more_can_be_written_it_is_said_and_a_later_start_mends_it(bench: Bench) -> None:
+    fingerprint = bench.prepare().fingerprint
+    (bench.data / "train.ids").write_bytes(b"damaged")
+    assert in_processes(1, prepare_on_a_full_disk, bench) == [
+        f"{bench.data}: the run cannot be kept there (File too large)"
+    ]
+    with pytest.raises(BadInputError, match="not there or not whole"):
+        open_prepared(bench.data, bench.vocabulary)
+    assert bench.prepare(learn=False).fingerprint == fingerprint
 
 
 def test_the_built_in_corpus_is_known_by_its_grammar() -> None:
