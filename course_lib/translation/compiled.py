@@ -15,11 +15,11 @@ def compiled_or_not(
     pass forward and back, so these are made here, where falling back costs nothing. Sizes are left open:
     batches come in many lengths.
     """
-    compiled: Any = torch.compile(module, dynamic=True, backend=backend)
     # Two shapes: what has been compiled for the first must do for the second.
     other = tuple(matrix.repeat(2, *[1] * (matrix.dim() - 1)) for matrix in trial)
     why = None
     try:
+        compiled: Any = torch.compile(module, dynamic=True, backend=backend)
         for matrices in (trial, other):
             compiled(*matrices).backward()
     except Exception as error:  # Every backend raises its own.

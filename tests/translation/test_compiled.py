@@ -9,8 +9,10 @@ from collections.abc import Callable
 import torch
 from micro_training import assert_equal_weights, new_trainer, weights
 from real_processes import in_processes
+from torch import nn
 
 from course_lib.translation import training
+from course_lib.translation.compiled import compiled_or_not
 from course_lib.translation.config import RunConfig
 from course_lib.translation.distributed import Place
 
@@ -28,26 +30,56 @@ def trained(config: RunConfig, place: Place) -> Outcome:
     return trainer.notes, weights(trainer), counts
 
 
-def without_a_compiler(place: Place, *configs: RunConfig) -> list[Outcome]:
+class Sum(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total: torch.Tensor = self.layer(x).square().sum()
+        return total
+
+
+def without_a_compiler(place: Place) -> tuple[str | None, bool, bool]:
     import torch._inductor.config as inductor
 
     inductor.cpp.cxx = ("no-such-compiler",)
     inductor.force_disable_caches = True
+    inductor.compile_threads = 1
+    module = Sum()
+    compiled, why_not = compiled_or_not(module, (torch.ones(2, 3),), "inductor")
+    return why_not, compiled is module, module.layer.weight.grad is None
+
+
+def assert_says_why(note: str | None, error: str) -> None:
+    assert note is not None
+    assert note.startswith(f"torch.compile does not work here ({error}: ")
+    assert note.endswith("; training without")
+    assert "\n" not in note
+
+
+def test_a_machine_without_a_c_compiler_is_told_and_nothing_is_left_behind() -> None:
+    [(note, is_the_module, has_no_gradient)] = in_processes(1, without_a_compiler)
+    assert_says_why(note, "InductorError")
+    assert "compiler" in str(note).partition(":")[2]
+    assert is_the_module
+    assert has_no_gradient
+
+
+def with_a_backend_that_fails(place: Place, *configs: RunConfig) -> list[Outcome]:
+    training.BACKEND = "no-such-backend"
     return [trained(config, place) for config in configs]
 
 
-def test_where_there_is_no_compiler_training_goes_on_and_says_so(
+def test_where_compiling_fails_training_goes_on_on_all_processes(
     tiny_config: Callable[..., RunConfig],
 ) -> None:
     configs = tiny_config("training.compile=true"), tiny_config()
-    [[(notes, got, _), (no_notes, expected, _)]] = in_processes(1, without_a_compiler, *configs)
-    assert no_notes == []
-    [note] = notes
-    assert note.startswith("torch.compile does not work here (InductorError: ")
-    assert "no-such-compiler" in note or "InvalidCxxCompiler" in note
-    assert note.endswith("; training without")
-    assert "\n" not in note
-    assert got == expected
+    for (notes, got, _), (no_notes, expected, _) in in_processes(2, with_a_backend_that_fails, *configs):
+        assert no_notes == []
+        assert len(notes) == 1
+        assert_says_why(notes[0], "InvalidBackend")
+        assert got == expected
 
 
 def with_the_front_end(place: Place, *configs: RunConfig) -> list[Outcome]:
