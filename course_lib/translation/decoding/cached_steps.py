@@ -11,14 +11,22 @@ Axes, beside those of `course_lib.transformer.attention`: K beams of a sentence,
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from course_lib.transformer import DecoderLayer, LayerNorm, Transformer
+from course_lib.transformer import DecoderLayer, Transformer
+from course_lib.translation.decoding.fused_layers import (
+    Feed,
+    Linear,
+    Norm,
+    Projections,
+    attend,
+    merged,
+    padding_bias,
+)
 
 
 class CachedSteps:
@@ -37,18 +45,17 @@ class CachedSteps:
     ) -> None:
         self._table = model.target_embedding.table.weight
         self._positions = model.positions.table
-        self._norm = _Norm(model.decoder_norm, memory.dtype) if model.decoder_norm is not None else None
-        self._generator = _Linear([model.generator], model.generator.weight.dtype)
+        self._norm = Norm(model.decoder_norm, memory.dtype) if model.decoder_norm is not None else None
+        self.dtype = model.generator.weight.dtype
+        """Of the logits."""
+        self._generator = Linear([model.generator], self.dtype)
 
         # The first step has one beam: all beams begin alike.
         places = 1 + (steps - 1) * beam
         heads = model.decoder_layers[0].self_attention.heads
         self._layers = [_Layer(layer, memory, places) for layer in model.decoder_layers]
-        self._heads = heads
-        # Added to the scores: zero at real tokens, the lowest number at padding.
-        lowest = torch.finfo(memory.dtype).min
-        bias = torch.zeros_like(source_mask, dtype=memory.dtype).masked_fill(~source_mask, lowest)
-        self._source_bias = bias.repeat_interleave(heads, dim=0)
+        self._layers_dtype, self._heads = memory.dtype, heads
+        self._source_bias = padding_bias(source_mask, heads, memory.dtype)
         # Added to the scores: zero where a beam may look, minus infinity elsewhere. One beam sees all.
         self._visible = memory.new_full((len(memory), beam, places), -torch.inf) if beam > 1 else None
         self._steps = self._filled = 0
@@ -58,18 +65,17 @@ class CachedSteps:
 
         The first step reads one token a sentence, the start; each later one a token of every beam.
         """
-        sentences, beams = tokens.shape
-        embedded = F.embedding(tokens.flatten(), self._table) * math.sqrt(self._table.shape[1])
-        x = embedded + self._positions[self._steps].to(embedded.dtype)
-        x = x.to(self._source_bias.dtype)
+        beams = tokens.shape[1]
+        embedded = F.embedding(tokens, self._table) * math.sqrt(self._table.shape[1])
+        x = (embedded + self._positions[self._steps].to(embedded.dtype)).to(self._layers_dtype)
         own_bias = self._open_places(beams)
         for layer in self._layers:
-            x = layer.step(x, beams, self._filled, own_bias, self._source_bias)
+            x = layer.step(x, self._filled, own_bias, self._source_bias)
         if self._norm is not None:
             x = self._norm(x)
         self._steps += 1
         self._filled += beams
-        return self._generator(x.to(self._table.dtype)).unflatten(0, (sentences, beams))
+        return self._generator(x.to(self.dtype))
 
     def follow(self, parent: Int[Tensor, "B K"]) -> None:
         """Let beam k of each sentence go on from its beam `parent[k]`."""
@@ -80,8 +86,9 @@ class CachedSteps:
     def keep(self, sentences: Int[Tensor, "B2"]) -> None:
         """Drop all sentences but these."""
         for layer in self._layers:
-            layer.keep(sentences)
-        self._source_bias = _kept(self._source_bias, sentences, self._heads)
+            layer.keep(sentences, self._filled)
+        if self._source_bias is not None:
+            self._source_bias = _kept(self._source_bias, sentences, self._heads)
         if self._visible is not None:
             self._visible = self._visible[sentences]
 
@@ -105,100 +112,49 @@ class _Layer:
     """
 
     def __init__(self, layer: DecoderLayer, memory: Float[Tensor, "B S D"], places: int) -> None:
-        own, cross, feed_forward = layer.self_attention, layer.cross_attention, layer.feed_forward
-        dtype, self._heads = memory.dtype, own.heads
-        self._own = _Linear([own.query_projection, own.key_projection, own.value_projection], dtype)
-        self._own_output = _Linear([own.output_projection], dtype)
-        self._cross_query = _Linear([cross.query_projection], dtype)
-        self._cross_output = _Linear([cross.output_projection], dtype)
-        self._inner = _Linear([feed_forward.inner], dtype)
-        self._outer = _Linear([feed_forward.outer], dtype)
-        self._norms = [_Norm(sublayer.norm, dtype) for sublayer in layer.sublayers]
+        own, cross, dtype = layer.self_attention, layer.cross_attention, memory.dtype
+        self._heads = own.heads
+        self._own = Projections(own, ["query", "key", "value"], dtype)
+        self._own_output = Linear([own.output_projection], dtype)
+        self._cross_query = Projections(cross, ["query"], dtype)
+        self._cross_output = Linear([cross.output_projection], dtype)
+        self._feed = Feed(layer.feed_forward, dtype)
+        self._norms = [Norm(sublayer.norm, dtype) for sublayer in layer.sublayers]
         self._norm_first = layer.sublayers[0].norm_first
 
-        both = _Linear([cross.key_projection, cross.value_projection], dtype)(memory)
-        keys, values = both.unflatten(-1, (2, self._heads, -1)).permute(2, 0, 3, 1, 4).flatten(1, 2)
+        keys, values = Projections(cross, ["key", "value"], dtype)(memory)
         self._source = keys.transpose(1, 2).contiguous(), values
-        room = (values.shape[0], places, values.shape[2])
-        self._written = memory.new_empty(room), memory.new_empty(room)
+        self._written = memory.new_empty(2, len(values), places, values.shape[2])
 
     def step(
-        self,
-        x: Float[Tensor, "BK D"],
-        beams: int,
-        filled: int,
-        own_bias: Tensor | None,
-        source_bias: Tensor,
-    ) -> Float[Tensor, "BK D"]:
+        self, x: Float[Tensor, "B K D"], filled: int, own_bias: Tensor | None, source_bias: Tensor | None
+    ) -> Float[Tensor, "B K D"]:
         """Compute the layer for one new token of every beam, with `filled` places taken so far."""
-        sublayers = (
-            lambda x: self._look_back(x, beams, filled, own_bias),
-            lambda x: self._look_at_source(x, beams, source_bias),
-            lambda x: self._outer(self._inner(x).relu_()),
-        )
-        for sublayer, norm in zip(sublayers, self._norms, strict=True):
+
+        def look_back(x: Tensor) -> Tensor:
+            new, now = self._own(x), filled + x.shape[1]
+            self._written[:, :, filled:now] = new[1:]
+            keys, values = self._written[:, :, :now]
+            output = attend(new[0], keys.transpose(1, 2), values, own_bias)
+            return self._own_output(merged(output, self._heads))
+
+        def look_at_source(x: Tensor) -> Tensor:
+            output = attend(self._cross_query(x)[0], *self._source, source_bias)
+            return self._cross_output(merged(output, self._heads))
+
+        for sublayer, norm in zip((look_back, look_at_source, self._feed), self._norms, strict=True):
             x = x + sublayer(norm(x)) if self._norm_first else norm(x + sublayer(x))
         return x
 
-    def keep(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Drop all sentences but these."""
+    def keep(self, sentences: Int[Tensor, "B2"], filled: int) -> None:
+        """Drop all sentences but these; of what was written, `filled` places are in use."""
         keys, values = self._source
         self._source = _kept(keys, sentences, self._heads), _kept(values, sentences, self._heads)
-        keys, values = self._written
-        self._written = _kept(keys, sentences, self._heads), _kept(values, sentences, self._heads)
-
-    def _look_back(self, x: Tensor, beams: int, filled: int, bias: Tensor | None) -> Tensor:
-        new = self._own(x).unflatten(0, (-1, beams)).unflatten(-1, (3, self._heads, -1))
-        query, key, value = new.permute(2, 0, 3, 1, 4).flatten(1, 2)
-        keys, values = self._written
-        now = filled + beams
-        keys[:, filled:now] = key
-        values[:, filled:now] = value
-        output = _attend(query, keys[:, :now].transpose(1, 2), values[:, :now], bias)
-        return self._own_output(self._merge(output))
-
-    def _look_at_source(self, x: Tensor, beams: int, bias: Tensor) -> Tensor:
-        query = self._cross_query(x).unflatten(0, (-1, beams)).unflatten(-1, (self._heads, -1))
-        output = _attend(query.transpose(1, 2).flatten(0, 1), *self._source, bias)
-        return self._cross_output(self._merge(output))
-
-    def _merge(self, x: Float[Tensor, "BH K d"]) -> Float[Tensor, "BK D"]:
-        return x.unflatten(0, (-1, self._heads)).transpose(1, 2).flatten(2).flatten(0, 1)
+        before = self._written.unflatten(1, (-1, self._heads))
+        after = before.new_empty(2, len(sentences), *before.shape[2:])
+        after[:, :, :, :filled] = before[:, sentences, :, :filled]
+        self._written = after.flatten(1, 2)
 
 
 def _kept(stored: Float[Tensor, "BH ..."], sentences: Int[Tensor, "B2"], heads: int) -> Tensor:
     return stored.unflatten(0, (-1, heads))[sentences].flatten(0, 1)
-
-
-class _Linear:
-    """Some layers with the same input, as one: their outputs stand side by side."""
-
-    def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype) -> None:
-        weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
-        one = len(layers) == 1
-        self._weight = (weights[0] if one else torch.cat(weights)).to(dtype)
-        self._bias = (biases[0] if one else torch.cat(biases)).to(dtype)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x, self._weight, self._bias)
-
-
-class _Norm:
-    """`LayerNorm` by torch's kernel, which is the same function in one pass."""
-
-    def __init__(self, norm: LayerNorm, dtype: torch.dtype) -> None:
-        self._scale, self._shift, self._eps = norm.scale.to(dtype), norm.shift.to(dtype), norm.eps
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self._scale.shape, self._scale, self._shift, self._eps)
-
-
-def _attend(
-    query: Float[Tensor, "BH K d"],
-    keys: Float[Tensor, "BH d N"],
-    values: Float[Tensor, "BH N d"],
-    bias: Float[Tensor, "BH _ N"] | None,
-) -> Float[Tensor, "BH K d"]:
-    scale = query.shape[-1] ** -0.5
-    scores = torch.bmm(query * scale, keys) if bias is None else torch.baddbmm(bias, query, keys, alpha=scale)
-    return torch.bmm(scores.softmax(dim=-1), values)

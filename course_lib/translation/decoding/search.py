@@ -14,7 +14,7 @@ from course_lib.transformer import evaluating, length_penalty
 from course_lib.translation.decoding.candidates import best_few
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
 from course_lib.translation.decoding.steps import steps_of
-from course_lib.translation.precision import Precision, arithmetic
+from course_lib.translation.precision import Precision
 
 #: Steps between two looks at which sentences are done. On a GPU each look waits for all that was asked of it.
 STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 4}
@@ -62,10 +62,8 @@ class _Search:
         self._most_steps = max(int(max_lengths.max()) - 1, 0) if len(source) else 0
         if not self._most_steps:
             return
-        with arithmetic(precision, source.device):
-            memory = model.encode(source, source_mask)
-        self._steps = steps_of(model, memory, source_mask, settings.beam, self._most_steps, precision)
-        self._dtype = torch.promote_types(memory.dtype, torch.float32)
+        self._steps = steps_of(model, source, source_mask, settings.beam, self._most_steps, precision)
+        self._dtype = torch.promote_types(self._steps.dtype, torch.float32)
 
         rows = len(source)
         self._sentence = torch.arange(rows, device=source.device)

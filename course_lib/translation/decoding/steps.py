@@ -2,14 +2,16 @@
 
 from typing import Any, TypeAlias, TypeGuard
 
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from course_lib import transformer as reference
 from course_lib.translation.decoding.cached_steps import CachedSteps
+from course_lib.translation.decoding.encoding import encoded
 from course_lib.translation.decoding.uncached_steps import UncachedSteps
 from course_lib.translation.fused_attention import fused_attention
-from course_lib.translation.precision import Precision, settled
+from course_lib.translation.precision import Precision, arithmetic, settled
 
 #: A decoder that reads the beams of a batch of sentences token by token.
 Steps: TypeAlias = CachedSteps | UncachedSteps
@@ -17,18 +19,19 @@ Steps: TypeAlias = CachedSteps | UncachedSteps
 
 def steps_of(
     model: Any,
-    memory: Float[Tensor, "B S D"],
+    source: Int[Tensor, "B S"],
     source_mask: Bool[Tensor, "B 1 S"],
     beam: int,
     steps: int,
     precision: Precision,
 ) -> Steps:
-    """Begin to decode: with a cache where the model's insides are known, else without."""
+    """Read the source and begin to decode: with a cache where the model's insides are known, else without."""
     if has_reference_insides(model):
-        if settled(precision, memory.device) == "bfloat16":
-            memory = memory.bfloat16()
-        return CachedSteps(model, memory, source_mask, beam, steps)
-    return UncachedSteps(model, memory, source_mask, precision)
+        in_half = settled(precision, source.device) == "bfloat16"
+        dtype = torch.bfloat16 if in_half else model.generator.weight.dtype
+        return CachedSteps(model, encoded(model, source, source_mask, dtype), source_mask, beam, steps)
+    with arithmetic(precision, source.device):
+        return UncachedSteps(model, model.encode(source, source_mask), source_mask, precision)
 
 
 _INSIDES = {

@@ -20,6 +20,8 @@ class UncachedSteps:
         source_mask: Bool[Tensor, "B 1 S"],
         precision: Precision,
     ) -> None:
+        self.dtype = memory.dtype
+        """Of the logits, or less."""
         self._model = model
         self._memory = memory
         self._source_mask = source_mask

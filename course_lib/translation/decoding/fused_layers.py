@@ -1,0 +1,89 @@
+"""The reference's layers in fewer and larger operations, for when no gradient is wanted.
+
+Axes, beside those of `course_lib.transformer.attention`: BH sentences times heads, BL positions of all.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib.transformer import FeedForward, LayerNorm, MultiHeadAttention
+
+
+class Linear:
+    """Some layers with the same input, as one: their outputs stand side by side."""
+
+    def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype) -> None:
+        weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
+        one = len(layers) == 1
+        self._weight = (weights[0] if one else torch.cat(weights)).to(dtype)
+        self._bias = (biases[0] if one else torch.cat(biases)).to(dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Compute them all."""
+        return F.linear(x, self._weight, self._bias)
+
+
+class Projections:
+    """Some of the projections of an attention, as one, split into heads."""
+
+    def __init__(self, attention: MultiHeadAttention, names: Sequence[str], dtype: torch.dtype) -> None:
+        self._linear = Linear([getattr(attention, f"{name}_projection") for name in names], dtype)
+        self._count, self._heads = len(names), attention.heads
+
+    def __call__(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "P BH L d"]:
+        """Compute them all."""
+        split = self._linear(x).unflatten(-1, (self._count, self._heads, -1))
+        return split.permute(2, 0, 3, 1, 4).flatten(1, 2)
+
+
+class Norm:
+    """`LayerNorm` by torch's kernel, which is the same function in one pass."""
+
+    def __init__(self, norm: LayerNorm, dtype: torch.dtype) -> None:
+        self._scale, self._shift, self._eps = norm.scale.to(dtype), norm.shift.to(dtype), norm.eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Normalise over the last axis."""
+        return F.layer_norm(x, self._scale.shape, self._scale, self._shift, self._eps)
+
+
+class Feed:
+    """`FeedForward` without dropout."""
+
+    def __init__(self, feed_forward: FeedForward, dtype: torch.dtype) -> None:
+        self._inner, self._outer = Linear([feed_forward.inner], dtype), Linear([feed_forward.outer], dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Widen, apply ReLU, narrow."""
+        return self._outer(self._inner(x).relu_())
+
+
+def attend(
+    query: Float[Tensor, "BH Q d"],
+    keys: Float[Tensor, "BH d K"],
+    values: Float[Tensor, "BH K d"],
+    bias: Float[Tensor, "BH _ K"] | None,
+) -> Float[Tensor, "BH Q d"]:
+    """Compute `scaled_dot_product_attention`; `bias` is added to the scores where a mask would stand."""
+    scale = query.shape[-1] ** -0.5
+    scores = torch.bmm(query * scale, keys) if bias is None else torch.baddbmm(bias, query, keys, alpha=scale)
+    return torch.bmm(scores.softmax(dim=-1), values)
+
+
+def merged(x: Float[Tensor, "BH L d"], heads: int) -> Float[Tensor, "B L D"]:
+    """Put the heads side by side."""
+    return x.unflatten(0, (-1, heads)).transpose(1, 2).flatten(2)
+
+
+def padding_bias(
+    mask: Bool[Tensor, "B 1 S"], heads: int, dtype: torch.dtype
+) -> Float[Tensor, "BH 1 S"] | None:
+    """Give what to add to the scores so that nobody looks at padding; None where there is none."""
+    if mask.all():
+        return None
+    bias = torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
+    return bias.repeat_interleave(heads, dim=0)
