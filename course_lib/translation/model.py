@@ -1,5 +1,6 @@
 """A Transformer with its loss, as the lab trains it."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 from course_lib.transformer import LabelSmoothingLoss, TransformerConfig
 from course_lib.translation.config import ModelConfig
 from course_lib.translation.fused_attention import fused_attention
+from course_lib.translation.kernels.masks import decoder_mask_on_device
 from course_lib.translation.kernels.smoothed_loss import smoothed_loss_sum
 from course_lib.translation.pieces import REFERENCE, Pieces
 from course_lib.translation.precision import Precision, arithmetic, settled
@@ -63,7 +65,9 @@ class LossSum(nn.Module):
         self.model: Any = model
         self.loss: Any = loss
         self.precision: Precision = precision
-        self.pieces = pieces
+        # The reference's own would be copied from the CPU at every batch.
+        is_reference = pieces.decoder_mask is REFERENCE.decoder_mask
+        self.pieces = replace(pieces, decoder_mask=decoder_mask_on_device) if is_reference else pieces
         self.simcut_alpha = simcut_alpha
         self.simcut_p = simcut_p
 

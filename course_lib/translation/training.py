@@ -114,7 +114,7 @@ class Trainer:
         mine = self._pieces.shard(list(enumerate(batches)), self._place.rank, self._place.world_size)
         moved = [(number, self._on_device(batch)) for number, batch in mine]
         tokens = sum(batch.target_tokens for _, batch in moved)
-        all_tokens = global_sum(self._place, torch.tensor(tokens, device=self._device))
+        all_tokens = global_sum(self._place, torch.full((), tokens, device=self._device))
         # DDP averages the gradients over the processes: times their number, that is the sum.
         scale = self._place.world_size / all_tokens.double()
 

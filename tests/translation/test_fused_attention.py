@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.transformer import causal_mask, scaled_dot_product_attention
+from course_lib.translation.errors import BadInputError
 from course_lib.translation.fused_attention import fused_attention
 
 
@@ -28,6 +29,12 @@ def test_a_query_that_may_look_at_nothing_gets_zeros() -> None:
     mask = torch.tensor([[[[True, True], [False, False]]]])
     output, _ = fused_attention(query, key, value, mask)
     assert output[0, 0, 1].tolist() == [0.0] * 4
+
+
+def test_dropout_that_does_not_say_how_likely_it_is_is_refused() -> None:
+    query = torch.zeros(1, 1, 2, 4)
+    with pytest.raises(BadInputError, match=r"expected .* to be an nn.Dropout, came function; .*=plain"):
+        fused_attention(query, query, query, None, lambda weights: weights)
 
 
 def test_dropout_falls_on_the_weights_in_training_only() -> None:

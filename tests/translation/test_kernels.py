@@ -9,12 +9,14 @@ from course_lib.transformer import (
     LayerNorm,
     Transformer,
     TransformerConfig,
+    decoder_mask,
     tie_embeddings,
 )
 from course_lib.translation.kernels import smoothed_loss as smoothed_loss_file
 from course_lib.translation.kernels import use_kernels
 from course_lib.translation.kernels.dropout import BlockDropout
 from course_lib.translation.kernels.layer_norm import FusedLayerNorm
+from course_lib.translation.kernels.masks import decoder_mask_on_device
 from course_lib.translation.kernels.smoothed_loss import smoothed_loss_sum
 
 
@@ -143,6 +145,11 @@ def test_a_model_with_kernels_is_the_same_model(norm_first: bool) -> None:
         strict=True,
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_the_decoder_s_mask_is_lesson_04_s() -> None:
+    tokens = torch.tensor([[1, 4, 0, 0, 2], [0, 0, 0, 0, 0], [3, 3, 3, 3, 3]])
+    assert torch.equal(decoder_mask_on_device(tokens, 0), decoder_mask(tokens, 0))
 
 
 def test_a_student_s_own_modules_stay() -> None:
