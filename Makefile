@@ -57,6 +57,7 @@ doctor: install
 bench: install
 	python -m tests.benchmarks.checks
 	python -m tests.benchmarks.lessons
+	python -m tests.benchmarks.training
 	python -m tests.benchmarks.grading --students $(STUDENTS)
 
 kill-matrix: install
