@@ -1,12 +1,15 @@
 """Whole words as tokens: spaCy's, from the training split alone, and text again without a detokeniser."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import spacy
 from phrases import phrase_pairs
 
+from course_lib.translation.multi30k import multi30k
 from course_lib.translation.vocabulary import build_vocabulary
 from course_lib.translation.words import SPECIALS, Words
 
@@ -36,6 +39,18 @@ def test_known_words_come_back_with_the_spaces_that_people_put() -> None:
     assert words.decode(words.encode(ENGLISH)) == ENGLISH
     # A sentence that it has not seen.
     assert words.decode(words.encode(["Aren't they (too) here?"])) == ["Aren't they (too) here?"]
+
+
+def test_captions_come_back_letter_by_letter() -> None:
+    if "COURSE_DATA" not in os.environ:
+        pytest.skip("COURSE_DATA names no mirror folder, so the published files of Multi30k are not at hand")
+    corpus = multi30k(Path(os.environ["COURSE_DATA"]))
+    words = Words.learn(corpus.train.english, "en", min_count=2)
+    rows = zip(corpus.test.english, words.encode(corpus.test.english), strict=True)
+    known = [(sentence, ids) for sentence, ids in rows if words.unknown_id not in ids]
+    assert len(known) > 700
+    back = words.decode([ids for _, ids in known])
+    assert sum(text == sentence for text, (sentence, _) in zip(back, known, strict=True)) > 0.99 * len(known)
 
 
 def test_german_and_english_have_tokenizers_of_their_own() -> None:
