@@ -47,8 +47,14 @@ class PublishedCorpus:
         """
         if mirror is not None:
             return self.read(self._find(mirror))
-        folder = (cache or user_cache_path("build-the-transformer")) / self.name
-        return self.read({file.name: self._download(file, url, folder) for file in self.files})
+        return self.read(self.fetch(cache or user_cache_path("build-the-transformer"), url))
+
+    def fetch(self, folder: Path, url: str | None = None) -> dict[str, Path]:
+        """Download the files into a subfolder of `folder` that has the corpus's name: a mirror, then.
+
+        Those that are there are only checked. Raises BadInputError where one can't be had.
+        """
+        return {file.name: self._download(file, url, folder / self.name) for file in self.files}
 
     def _find(self, mirror: Path) -> dict[str, Path]:
         places = [mirror / self.name, mirror]
@@ -78,5 +84,6 @@ class PublishedCorpus:
         except BadInputError as error:
             names = ", ".join(file.name for file in self.files)
             raise BadInputError(
-                f"{error}; or set COURSE_DATA to a mirror folder whose subfolder {self.name} holds {names}"
+                f"{error}; or set COURSE_DATA to a mirror folder whose subfolder {self.name} holds {names} "
+                f"(python -m course_lib.translation.fetch {self.name} FOLDER makes one, elsewhere)"
             ) from None

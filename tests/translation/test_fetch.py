@@ -1,0 +1,46 @@
+"""A mirror folder, fetched where there is internet, is one that the lab reads where there is none."""
+
+import os
+from pathlib import Path
+
+import pytest
+from web_server import send, serving
+
+from course_lib.translation.fetch import BAD_INPUT, main
+from course_lib.translation.multi30k import SHA256, multi30k
+
+
+def test_what_is_fetched_is_a_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "COURSE_DATA" not in os.environ:
+        pytest.skip("COURSE_DATA names no mirror folder, so the published files of Multi30k are not at hand")
+    published = Path(os.environ["COURSE_DATA"])
+    published = published / "multi30k" if (published / "multi30k").is_dir() else published
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    asked = []
+    with serving(
+        lambda handler, name: (asked.append(name), send(handler, (published / name).read_bytes()))[1]
+    ) as url:
+        for _ in range(2):
+            assert main(["multi30k", str(tmp_path), "--url", url]) == 0
+    assert sorted(asked) == sorted(SHA256), "what is there is not fetched again"
+    assert multi30k(tmp_path) == multi30k(published)
+    assert f"Set COURSE_DATA={tmp_path}" in capsys.readouterr().out
+
+
+def test_no_success_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving(lambda handler, name: handler.send_error(404)) as url:
+        assert main(["wmt14", str(tmp_path), "--url", url]) == BAD_INPUT
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"fetch: {url}training-parallel-europarl-v7.tgz: cannot be downloaded (the server")
+
+
+def test_an_unknown_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["captions", str(tmp_path)])
+    assert ended.value.code == BAD_INPUT
+    assert "invalid choice: 'captions'" in capsys.readouterr().err
