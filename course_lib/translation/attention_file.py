@@ -31,7 +31,8 @@ def write_attention(path: Path, sentences: Sequence[AttentionMaps]) -> None:
                 for number, maps in enumerate(sentences)
                 for name, value in _fields(maps).items()
             }
-            np.savez_compressed(file, **arrays)
+            save: Any = np.savez_compressed  # Its stub takes any name for that of an option.
+            save(file, **arrays)
         else:
             objects = [{name: _rounded(value) for name, value in _fields(maps).items()} for maps in sentences]
             file.write(json.dumps(objects, ensure_ascii=False).encode("utf-8"))

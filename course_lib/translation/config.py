@@ -302,8 +302,9 @@ class EvaluationConfig(Section):
     @field_validator("alpha", mode="plain")
     @classmethod
     def _auto_or_number(cls, value: object) -> object:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value == "auto" or (number and 0 <= value < float("inf")):
+        if value == "auto":
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
             return value
         raise ValueError(f"expected auto or a number that is 0 or more, came {yaml_value(value)}")
 

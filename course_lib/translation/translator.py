@@ -18,7 +18,7 @@ from course_lib.translation.errors import BadInputError
 from course_lib.translation.model import build_transformer
 from course_lib.translation.precision import has_bfloat16
 from course_lib.translation.run_folder import RunFolder
-from course_lib.translation.subwords import END, PAD, START, TO_ENGLISH, UNKNOWN
+from course_lib.translation.subwords import END, PAD, START, UNKNOWN
 from course_lib.translation.trained import Use, load_trained, trained_path
 from course_lib.translation.vocabularies import Vocabularies, Vocabulary, load_vocabularies
 
@@ -176,7 +176,9 @@ def token_texts(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
         vocabulary.unknown_id: UNKNOWN,
     }
     if isinstance(vocabulary, Towards):
-        special[vocabulary.language] = TO_ENGLISH
+        number = vocabulary.subwords.id_of(vocabulary.language)
+        assert number is not None, "the source begins with it"
+        special[number] = vocabulary.language
     texts = vocabulary.decode([[number] for number in ids])
     return [special.get(number, text) for number, text in zip(ids, texts, strict=True)]
 

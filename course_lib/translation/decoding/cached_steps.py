@@ -11,6 +11,7 @@ Axes, beside those of `course_lib.transformer.attention`: K beams of a sentence,
 """
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -52,8 +53,9 @@ class CachedSteps:
 
         # The first step has one beam: all beams begin alike.
         places = 1 + (steps - 1) * beam
-        heads = model.decoder_layers[0].self_attention.heads
-        self._layers = [_Layer(layer, memory, places) for layer in model.decoder_layers]
+        layers: Any = model.decoder_layers
+        heads: int = layers[0].self_attention.heads
+        self._layers = [_Layer(layer, memory, places) for layer in layers]
         self._layers_dtype, self._heads = memory.dtype, heads
         self._source_bias = padding_bias(source_mask, heads, memory.dtype)
         # Added to the scores: zero where a beam may look, minus infinity elsewhere. One beam sees all.
@@ -113,14 +115,15 @@ class _Layer:
 
     def __init__(self, layer: DecoderLayer, memory: Float[Tensor, "B S D"], places: int) -> None:
         own, cross, dtype = layer.self_attention, layer.cross_attention, memory.dtype
+        connections: Any = layer.sublayers
         self._heads = own.heads
         self._own = Projections(own, ["query", "key", "value"], dtype)
         self._own_output = Linear([own.output_projection], dtype)
         self._cross_query = Projections(cross, ["query"], dtype)
         self._cross_output = Linear([cross.output_projection], dtype)
         self._feed = Feed(layer.feed_forward, dtype)
-        self._norms = [Norm(sublayer.norm, dtype) for sublayer in layer.sublayers]
-        self._norm_first = layer.sublayers[0].norm_first
+        self._norms = [Norm(sublayer.norm, dtype) for sublayer in connections]
+        self._norm_first = connections[0].norm_first
 
         keys, values = Projections(cross, ["key", "value"], dtype)(memory)
         self._source = keys.transpose(1, 2).contiguous(), values

@@ -1,6 +1,7 @@
 """The reference's encoder, for when no gradient is wanted."""
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -28,8 +29,9 @@ def encoded(
     table = model.source_embedding.table.weight
     x = table[source] * math.sqrt(table.shape[1])
     x = (x + model.positions.table[: source.shape[1]].to(x.dtype)).to(dtype)
-    bias = padding_bias(source_mask, model.encoder_layers[0].self_attention.heads, dtype)
-    for layer in model.encoder_layers:
+    layers: Any = model.encoder_layers
+    bias = padding_bias(source_mask, layers[0].self_attention.heads, dtype)
+    for layer in layers:
         x = _layer(layer, x, bias)
     return x if model.encoder_norm is None else Norm(model.encoder_norm, dtype)(x)
 
@@ -43,7 +45,8 @@ def _layer(layer: EncoderLayer, x: Float[Tensor, "B S D"], bias: Tensor | None) 
         query, key, value = project(x)
         return output(merged(attend(query, key.transpose(1, 2), value, bias), attention.heads))
 
-    for sublayer, connection in zip((look, Feed(layer.feed_forward, dtype)), layer.sublayers, strict=True):
+    connections: Any = layer.sublayers
+    for sublayer, connection in zip((look, Feed(layer.feed_forward, dtype)), connections, strict=True):
         norm = Norm(connection.norm, dtype)
         x = x + sublayer(norm(x)) if connection.norm_first else norm(x + sublayer(x))
     return x
