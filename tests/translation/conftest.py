@@ -22,7 +22,7 @@ model: {{layers: 1, d_model: 16, heads: 2, d_ff: 32, dropout: 0.1}}
 training:
   {{epochs: 2, tokens_per_batch: 400, batches_per_update: 3, warmup: 20, device: cpu, threads: 1,
     precision: float32, log_every: 4, checkpoint_every: 3}}
-evaluation: {{tokens_per_batch: 1000}}
+evaluation: {{tokens_per_batch: 1000, beam: 1}}
 """
 
 

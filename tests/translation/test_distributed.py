@@ -1,5 +1,8 @@
 """`shard` and `global_token_mean`, as the exercises' contract has them, among real processes."""
 
+import socket
+from datetime import timedelta
+
 import pytest
 import torch
 from hypothesis import given
@@ -10,10 +13,12 @@ from course_lib.translation.distributed import (
     FirstRefusedError,
     Place,
     end_together,
+    first_decides,
     first_then_rest,
     gather,
     global_sum,
     global_token_mean,
+    largest,
     process_group,
     shard,
 )
@@ -103,6 +108,57 @@ def test_bad_input_on_the_first_ends_all() -> None:
 
 def test_bad_input_elsewhere_is_that_process_s_own() -> None:
     assert in_processes(2, refusal, 1) == ["went on", "process 1 cannot go on"]
+
+
+def place_in_environment(monkeypatch: pytest.MonkeyPatch, rank: int, port: int) -> None:
+    values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
+    for name, value in values.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+
+
+def test_a_port_in_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        place_in_environment(monkeypatch, 0, port)
+        with pytest.raises(BadInputError) as refused, process_group():
+            pass
+    assert str(refused.value) == (
+        f"127.0.0.1:{port}: the processes cannot meet there (the port is in use; choose another one, or "
+        "start with torchrun --standalone, which finds one)"
+    )
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_others_that_do_not_come_are_not_waited_for_forever(
+    monkeypatch: pytest.MonkeyPatch, rank: int
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    place_in_environment(monkeypatch, rank, port)
+    with (
+        pytest.raises(BadInputError, match="not all were there within 1 seconds; see that every node"),
+        process_group(patience=timedelta(seconds=1)),
+    ):
+        pass
+
+
+def test_half_of_torchrun_s_variables_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    place_in_environment(monkeypatch, 0, 1)
+    monkeypatch.delenv("LOCAL_RANK")
+    with pytest.raises(BadInputError, match="but LOCAL_RANK are missing"), process_group():
+        pass
+
+
+def first_says(place: Place) -> tuple[str, int]:
+    return first_decides(place, lambda: f"said by {place.rank}"), largest(place, place.rank)
+
+
+def test_the_first_decides_for_all_and_all_know_the_largest() -> None:
+    assert in_processes(2, first_says) == [("said by 0", 1), ("said by 0", 1)]
 
 
 def test_alone_there_is_no_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,7 @@ def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
     running.send_signal(signal.SIGUSR1)
     assert running.wait(SECONDS) == START_AGAIN, said.read_text("utf-8")
     assert "Stopped by SIGUSR1. The same command goes on" in said.read_text("utf-8")
+    assert "Traceback" not in said.read_text("utf-8")
     assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
 
     for folder in ("run", "whole"):

@@ -1,14 +1,14 @@
 """A run keeps what it promises, goes on exactly where it was, and refuses what isn't its own."""
 
 import json
-import time
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from real_processes import in_processes, kill, results, start
+from real_processes import in_processes
 
 from course_lib.translation.checkpoint import Checkpoints, load_checkpoint
 from course_lib.translation.config import RunConfig, load_config
@@ -17,6 +17,7 @@ from course_lib.translation.errors import BadInputError
 from course_lib.translation.metrics import MEASURED
 from course_lib.translation.run import Result, choose_device, train
 from course_lib.translation.scoring import score
+from course_lib.translation.trained import load_trained, trained_path
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 
@@ -111,34 +112,6 @@ def test_validation_counts_as_often_as_the_config_says(
     assert [("bleu" in row) for row in validation] == [False, True, False, True]
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
-def test_a_killed_run_goes_on_as_if_nothing_had_been(
-    tiny_config: Callable[..., RunConfig], tmp_path: Path, world_size: int
-) -> None:
-    whole = tiny_config(f"run_folder={tmp_path / 'whole'}")
-    in_processes(world_size, run_in_process, whole)
-
-    killed = tiny_config(f"run_folder={tmp_path / 'killed'}")
-    metrics = tmp_path / "killed" / "metrics.jsonl"
-    for lines in (1, 3, 6):
-        started = start(world_size, run_in_process, killed)
-        deadline = time.monotonic() + 60
-        while not metrics.exists() or metrics.read_bytes().count(b"\n") < lines:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-        kill(started)
-        assert not (tmp_path / "killed" / "translations.txt").exists(), (
-            "it should have been killed before its end"
-        )
-    results(start(world_size, run_in_process, killed))
-
-    assert_same_weights(final_weights(tmp_path / "killed"), final_weights(tmp_path / "whole"))
-    assert without_speed(tmp_path / "killed") == without_speed(tmp_path / "whole")
-    assert (tmp_path / "killed" / "translations.txt").read_bytes() == (
-        tmp_path / "whole" / "translations.txt"
-    ).read_bytes()
-
-
 def test_any_number_of_processes_scores_alike(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
     for world_size in (1, 2, 3):
         folder = tmp_path / f"run-{world_size}"
@@ -223,6 +196,94 @@ def test_all_processes_end_together_on_bad_input(
     assert outcomes[0][1] == outcomes[1][1]
     assert "validation.en" in outcomes[0][1]
     assert not (tmp_path / "run").exists()
+
+
+def refusal_of_differing_processes(place: Place, config: RunConfig, other: RunConfig) -> tuple[str, str]:
+    return refusal(place, config if place.is_first else other)
+
+
+def test_processes_with_different_configs_are_refused_before_the_first_update(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    other = tiny_config("model.d_ff=64", "training.log_every=7", "run_folder=/elsewhere")
+    outcomes = in_processes(2, refusal_of_differing_processes, tiny_config(), other)
+    assert [name for name, _ in outcomes] == [BadInputError.__name__, FirstRefusedError.__name__]
+    assert outcomes[0][1] == (
+        "expected the same config and data for all processes, but process 1 has model.d_ff 64, process 0 has "
+        "32; process 1 has training.log_every 7, process 0 has 4; give every node the same files and the "
+        "same command"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_with_different_data_are_refused_before_the_first_update(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """The second process's node holds another run folder, with other data in it."""
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(tmp_path / "corpus", elsewhere)
+    (elsewhere / "train.en").write_text("Something else.\n" * 240, "utf-8")
+    other = tiny_config(f"data.folder={elsewhere}", f"run_folder={tmp_path / 'other'}")
+    run(tiny_config(f"data.folder={elsewhere}", f"run_folder={tmp_path / 'other'}", "training.epochs=1"))
+    shutil.rmtree(tmp_path / "other" / "checkpoints")
+    outcomes = in_processes(2, refusal_of_differing_processes, tiny_config(), other)
+    assert [name for name, _ in outcomes] == [BadInputError.__name__, FirstRefusedError.__name__]
+    assert "expected the same config and data for all processes, but process 1 has the" in outcomes[0][1]
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_more_processes_than_batches_in_an_update_are_refused(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    outcomes = in_processes(2, refusal, tiny_config("training.batches_per_update=1"))
+    assert [name for name, _ in outcomes] == [BadInputError.__name__, FirstRefusedError.__name__]
+    assert outcomes[0][1] == (
+        "training.batches_per_update: expected a batch for each of the 2 processes, came 1; start at most 1, "
+        "or set training.batches_per_update to 2, which makes each update larger"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_training_ends_early_and_the_best_weights_translate(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At a rate that is far too large, the loss soon gets worse."""
+    config = tiny_config(
+        "training.factor=30",
+        "training.epochs=40",
+        "selection.patience=2",
+        "evaluation.use=best",
+        "evaluation.bleu_every=0",
+        "evaluation.beam=1",
+    )
+    run(config)
+    losses = {
+        row["step"]: row["validation_loss"] for row in rows(tmp_path / "run") if "validation_loss" in row
+    }
+    best = min(losses, key=lambda step: losses[step])
+    assert list(losses)[-3] == best, "two more after the best, then the end"
+    assert len(losses) < 40
+    assert "Training ends early: no better loss in 2 measurements; the best was after update" in (
+        capsys.readouterr().out
+    )
+    model = load_trained(trained_path(tmp_path / "run", "best"))
+    assert model.step == best
+    assert rows(tmp_path / "run")[-1]["weights"] == "best"
+
+
+def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
+    quick = ("evaluation.bleu_every=0", "evaluation.beam=1", "training.epochs=3")
+    run(tiny_config(*quick, "training.average_last=2", "evaluation.use=averaged"))
+    snapshots = sorted((tmp_path / "run" / "snapshots").iterdir())
+    assert [path.name for path in snapshots] == ["step-00000014.pt", "step-00000021.pt"]
+    first, second = (load_trained(path).weights for path in snapshots)
+    averaged = load_trained(trained_path(tmp_path / "run", "averaged"))
+    last = load_trained(trained_path(tmp_path / "run", "last"))
+    assert averaged.step == last.step == 21
+    for name, value in averaged.weights.items():
+        torch.testing.assert_close(value, (first[name] + second[name]) / 2)
+        assert torch.equal(last.weights[name], second[name])
+    assert not all(torch.equal(averaged.weights[name], second[name]) for name in second)
 
 
 def test_a_run_folder_that_cannot_be_made_is_refused(
