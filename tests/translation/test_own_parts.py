@@ -12,11 +12,11 @@ from real_processes import in_processes
 
 from course_lib.parts.lessons import LESSONS
 from course_lib.transformer import Transformer
-from course_lib.translation.config import RunConfig
+from course_lib.translation.config import RunConfig, load_config
 from course_lib.translation.distributed import Place
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.own_code import EndedAloneError
-from course_lib.translation.own_parts import OwnParts, PartsChoice, own_parts
+from course_lib.translation.own_parts import OwnParts, PartsChoice, own_parts, refuse_other_parts
 from course_lib.translation.pieces import REFERENCE
 from course_lib.translation.reference_view import reference_view
 from course_lib.translation.run import train
@@ -154,7 +154,8 @@ def test_a_run_is_trained_kept_and_translated_with(
 ) -> None:
     choice = PartsChoice(str(with_habits.folder))
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
-    train(tiny_config(f"run_folder={straight}"), ALONE, choice=choice)
+    beam = "evaluation.beam=3"
+    train(tiny_config(f"run_folder={straight}", beam), ALONE, choice=choice)
     said = capsys.readouterr().out
     assert "28 of the 30 parts are yours and used." in said
     assert re.search(r"beam_search +yours \(writes the test's translations\)", said)
@@ -162,16 +163,18 @@ def test_a_run_is_trained_kept_and_translated_with(
     assert "my norm:" not in said
 
     # The same in two goes, the second with the run's own copy of the code: the notebooks have gone on.
-    train(tiny_config(f"run_folder={stopped}", "training.epochs=1"), ALONE, choice=choice)
+    train(tiny_config(f"run_folder={stopped}", beam, "training.epochs=1"), ALONE, choice=choice)
     with_habits.swap("LayerNorm", "x - x.mean(-1,", "x - x.mean(dim=-1,")
     with_habits.write()
     with pytest.raises(
         BadInputError, match=r"was made with other code of LayerNorm: give --parts .*parts.json"
     ):
-        train(tiny_config(f"run_folder={stopped}"), ALONE, choice=choice)
+        train(tiny_config(f"run_folder={stopped}", beam), ALONE, choice=choice)
     with pytest.raises(BadInputError, match="was made with parts of a student's own: give --parts"):
-        train(tiny_config(f"run_folder={stopped}"), ALONE)
-    train(tiny_config(f"run_folder={stopped}"), ALONE, choice=PartsChoice(str(RunFolder(stopped).parts)))
+        train(tiny_config(f"run_folder={stopped}", beam), ALONE)
+    train(
+        tiny_config(f"run_folder={stopped}", beam), ALONE, choice=PartsChoice(str(RunFolder(stopped).parts))
+    )
     models = [load_trained(trained_path(folder, "last")) for folder in (straight, stopped)]
     for name, value in models[0].weights.items():
         assert torch.equal(models[1].weights[name], value), name
@@ -186,11 +189,17 @@ def test_a_run_is_trained_kept_and_translated_with(
 
 
 def test_a_run_of_the_references_is_not_gone_on_with(
-    with_habits: Student, tiny_config: Callable[..., RunConfig]
+    with_habits: Student, tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    train(tiny_config(*SHORT), ALONE)
+    own = parts_of(with_habits, tiny_config())
+    checkpoint, kept = tmp_path / "step-00000003.pt", tmp_path / "parts.json"
+    refuse_other_parts(checkpoint, kept, None, None)
+    refuse_other_parts(checkpoint, kept, own.fingerprint, own)
     with pytest.raises(BadInputError, match="was made with the reference's parts: leave --parts out"):
-        train(tiny_config(), ALONE, choice=PartsChoice(str(with_habits.folder)))
+        refuse_other_parts(checkpoint, kept, None, own)
+    # Where the copy is gone, the checkpoint still knows that it is of other code.
+    with pytest.raises(BadInputError, match="was made with other code of yours"):
+        refuse_other_parts(checkpoint, kept, "0" * 64, own)
 
 
 def test_the_view_has_the_weights_and_no_copy(
@@ -231,10 +240,10 @@ def test_unequal_and_broken_parts_are_refused_or_replaced(
     assert "FeedForward" not in said
     assert not (tmp_path / "run").exists()
 
-    arguments = ("--parts", str(student.folder), "--parts-unequal=reference", *SHORT)
-    assert main([str(config_file), *arguments]) == 0
-    table = capsys.readouterr().out
-    assert "24 of the 30 parts are yours and used." in table
+    table = parts_of(
+        student, load_config(str(config_file), ["evaluation.beam=5"]), unequal="reference"
+    ).table()
+    assert "25 of the 30 parts are yours and used." in table
     assert re.search(r"split_heads +the reference's \(see \[1\]\)", table)
     assert re.search(r"LayerNorm +the reference's \(see \[2\]\)", table)
     assert re.search(r"FeedForward +the reference's \(not written yet\)", table)
@@ -299,7 +308,11 @@ def test_parts_without_use_are_said_and_not_compared(
     student.swap("greedy_decode", "ended.all()", "ended.any()")
     student.write()
     config = tiny_config(
-        "model.attention=fused", "model.tied=false", "training.schedule=constant", "training.peak_rate=1e-3"
+        "model.attention=fused",
+        "model.tied=false",
+        "training.schedule=constant",
+        "training.peak_rate=1e-3",
+        "evaluation.beam=5",
     )
     own = parts_of(student, config)
     table = own.table()
