@@ -9,10 +9,12 @@ import torch
 
 from course_lib.translation.decoding import SearchSettings
 from course_lib.translation.decoding.kept_settings import read_search, write_search
+from course_lib.translation.directed import DirectedSubwords
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.subwords import END, START, TO_ENGLISH, TO_GERMAN, Subwords
 from course_lib.translation.trained import load_trained, save_trained, trained_path
-from course_lib.translation.translator import Translator, load_translator
+from course_lib.translation.translator import Translator, load_translator, token_texts
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
 
@@ -94,6 +96,15 @@ def test_the_model_that_is_asked_for_is_taken(trained_folder: Path, translator: 
     assert not torch.equal(last, averaged)
     assert torch.equal(weight(None), last), "the config uses the last"
     assert torch.equal(weight(str(trained_path(trained_folder, "averaged"))), averaged)
+
+
+def test_a_source_says_which_language_it_is_to_become() -> None:
+    subwords = Subwords.learn(["ein Hund", "a dog"], 300, also=(TO_ENGLISH, TO_GERMAN))
+    source = DirectedSubwords(subwords).source
+    (ids,) = source.encode(["ein Hund"])
+    texts = token_texts(source, [source.start_id, *ids, source.end_id])
+    assert (texts[:2], texts[-1]) == ([START, TO_ENGLISH], END)
+    assert "".join(texts[2:-1]) == "einHund"
 
 
 def test_without_the_runs_settings_the_configs_hold(trained_folder: Path) -> None:

@@ -11,6 +11,7 @@ Axes, beside those of `course_lib.transformer.attention`: K beams of a sentence,
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -145,7 +146,8 @@ class _Layer:
             output = attend(self._cross_query(x)[0], *self._source, source_bias)
             return self._cross_output(merged(output, self._heads))
 
-        for sublayer, norm in zip((look_back, look_at_source, self._feed), self._norms, strict=True):
+        sublayers: tuple[Callable[[Tensor], Tensor], ...] = (look_back, look_at_source, self._feed)
+        for sublayer, norm in zip(sublayers, self._norms, strict=True):
             x = x + sublayer(norm(x)) if self._norm_first else norm(x + sublayer(x))
         return x
 

@@ -1,6 +1,7 @@
 """The reference's encoder, for when no gradient is wanted."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -46,7 +47,8 @@ def _layer(layer: EncoderLayer, x: Float[Tensor, "B S D"], bias: Tensor | None) 
         return output(merged(attend(query, key.transpose(1, 2), value, bias), attention.heads))
 
     connections: Any = layer.sublayers
-    for sublayer, connection in zip((look, Feed(layer.feed_forward, dtype)), connections, strict=True):
+    sublayers: tuple[Callable[[Tensor], Tensor], ...] = (look, Feed(layer.feed_forward, dtype))
+    for sublayer, connection in zip(sublayers, connections, strict=True):
         norm = Norm(connection.norm, dtype)
         x = x + sublayer(norm(x)) if connection.norm_first else norm(x + sublayer(x))
     return x

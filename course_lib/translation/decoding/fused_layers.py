@@ -17,7 +17,8 @@ class Linear:
     """Some layers with the same input, as one: their outputs stand side by side."""
 
     def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype) -> None:
-        weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
+        weights: list[Tensor] = [layer.weight for layer in layers]
+        biases: list[Tensor] = [layer.bias for layer in layers]
         one = len(layers) == 1
         self._weight = (weights[0] if one else torch.cat(weights)).to(dtype)
         self._bias = (biases[0] if one else torch.cat(biases)).to(dtype)
