@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+import torch
+from jaxtyping import Int
 from numpy.typing import NDArray
+from torch import Tensor
 
 from course_lib.atomic_files import atomic_write
-from course_lib.translation.batches import IdPair
+from course_lib.translation.batches import IdPair, collate
 
 
 class TokenPairs(Sequence[IdPair]):
@@ -59,6 +62,32 @@ class TokenPairs(Sequence[IdPair]):
         return self._ids[source:target].tolist(), self._ids[target:end].tolist()
 
 
+def collate_some(
+    pairs: Sequence[IdPair], batch: Sequence[int], pad_id: int, start_id: int, end_id: int, max_length: int
+) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
+    """Make one batch of the pairs with these numbers, just as lesson 10's `collate` does.
+
+    Of mapped pairs it is made by arrays, many times as fast: a GPU would have to wait for the other.
+    """
+    if not isinstance(pairs, TokenPairs):
+        return collate([pairs[index] for index in batch], pad_id, start_id, end_id, max_length)
+    ids, offsets = pairs.arrays
+    numbers = np.asarray(batch, np.int64)
+
+    def side(sentences: NDArray[np.int64]) -> Tensor:
+        first = offsets[sentences]
+        lengths = np.minimum(offsets[sentences + 1] - first, max_length - 2)
+        matrix = np.full((len(sentences), lengths.max() + 2), pad_id, np.int64)
+        place = np.arange(matrix.shape[1] - 2)
+        real = place < lengths[:, None]
+        matrix[:, 0] = start_id
+        matrix[:, 1:-1][real] = ids[(first[:, None] + place)[real]]
+        matrix[np.arange(len(sentences)), lengths + 1] = end_id
+        return torch.from_numpy(matrix)
+
+    return side(2 * numbers), side(2 * numbers + 1)
+
+
 def pairs_of_epoch(pairs: Sequence[IdPair], seed: int, epoch: int) -> Sequence[IdPair]:
     """Give the pairs as an epoch is to see them: some are split into other subwords each time."""
     return pairs.of_epoch(seed, epoch) if isinstance(pairs, TokenPairs) else pairs
@@ -101,4 +130,5 @@ def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dt
 def _mapped(path: Path, dtype: str) -> NDArray[Any]:
     if path.stat().st_size == 0:  # Nothing cannot be mapped.
         return np.empty(0, dtype)
-    return np.memmap(path, dtype, mode="r")
+    # As a plain array, since numpy's own class for mapped ones is slow to slice.
+    return np.asarray(np.memmap(path, dtype, mode="r"))

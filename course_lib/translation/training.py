@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Adam, AdamW, Optimizer
 
-from course_lib.translation.batches import IdPair, collate, epoch_plan
+from course_lib.translation.batches import IdPair, epoch_plan
 from course_lib.translation.compiled import compiled_or_not
 from course_lib.translation.config import RunConfig, TrainingConfig
 from course_lib.translation.device_batch import DeviceBatch, move_batch
@@ -28,7 +28,7 @@ from course_lib.translation.metrics import Window
 from course_lib.translation.model import LossSum, build_transformer, real_places
 from course_lib.translation.pieces import REFERENCE, Pieces
 from course_lib.translation.schedules import build_scheduler
-from course_lib.translation.token_pairs import pair_lengths, pairs_of_epoch
+from course_lib.translation.token_pairs import collate_some, pair_lengths, pairs_of_epoch
 from course_lib.translation.vocabularies import Vocabularies
 from course_lib.translation.work import matrix_rate
 
@@ -174,9 +174,9 @@ class Trainer:
 
     def _on_device(self, batch: Sequence[int]) -> DeviceBatch:
         ids, config = self._vocabularies, self._config
-        now = self._pairs_now()
-        pairs = [now[index] for index in batch]
-        source, target = collate(pairs, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
+        source, target = collate_some(
+            self._pairs_now(), batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length
+        )
         return move_batch(
             source, target, self._device, config.model, len(ids.target), ids.pad_id, self._pieces
         )

@@ -3,10 +3,18 @@
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from course_lib.translation.token_pairs import TokenPairs, pair_lengths, smallest_type, write_pairs
+from course_lib.translation.batches import collate
+from course_lib.translation.token_pairs import (
+    TokenPairs,
+    collate_some,
+    pair_lengths,
+    smallest_type,
+    write_pairs,
+)
 
 IDS = st.lists(st.integers(0, 2**16 - 1), max_size=6)
 PAIRS = st.lists(st.tuples(IDS, IDS), max_size=12)
@@ -31,6 +39,19 @@ def test_pairs_come_back(
     lengths = [(len(source), len(target)) for source, target in pairs]
     assert got.lengths.tolist() == pair_lengths(pairs).tolist() == [list(row) for row in lengths]
     assert got.lengths.shape == pair_lengths(pairs).shape == (len(pairs), 2)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(st.data(), st.lists(st.tuples(IDS, IDS), min_size=1, max_size=12), st.integers(2, 9))
+def test_a_batch_is_that_of_collate(
+    tmp_path: Path, data: st.DataObject, pairs: list[tuple[list[int], list[int]]], max_length: int
+) -> None:
+    batch = data.draw(st.lists(st.sampled_from(range(len(pairs))), min_size=1, max_size=5))
+    expected = collate([pairs[index] for index in batch], 0, 1, 2, max_length)
+    for some in (pairs, stored(tmp_path, pairs, 3, "<u2")):
+        for matrix, right in zip(collate_some(some, batch, 0, 1, 2, max_length), expected, strict=True):
+            assert torch.equal(matrix, right)
+            assert matrix.dtype == right.dtype
 
 
 def test_they_are_indexed_as_lists_are(tmp_path: Path) -> None:
