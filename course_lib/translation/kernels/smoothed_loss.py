@@ -64,12 +64,15 @@ class _SmoothedLossSum(torch.autograd.Function):
                 some = slice(first, first + rows)
                 x, y = hidden[some].to(dtype), labels[some].unsqueeze(1)
                 logits = torch.addmm(offset, x, matrix.t()).to(exact)
-                normaliser = logits.logsumexp(1, keepdim=True)
-                total += (normaliser - (1 - smoothing) * logits.gather(1, y)).sum()
-                total -= smoothing / classes * logits.sum()
+                total -= (1 - smoothing) * logits.gather(1, y).sum() + smoothing / classes * logits.sum()
+                # The exponentials serve the loss and the gradient.
+                largest = logits.amax(1, keepdim=True)
+                exponentials = logits.sub_(largest).exp_()
+                sums = exponentials.sum(1, keepdim=True)
+                total += (largest + sums.log()).sum()
                 if weight_gradient is None or bias_gradient is None:
                     continue
-                gradient = logits.sub_(normaliser).exp_().sub_(smoothing / classes)
+                gradient = exponentials.div_(sums).sub_(smoothing / classes)
                 gradient.scatter_add_(1, y, gradient.new_full(y.shape, smoothing - 1))
                 bias_gradient += gradient.sum(0)
                 gradient = gradient.to(dtype)
