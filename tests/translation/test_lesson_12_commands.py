@@ -1,0 +1,59 @@
+"""What lesson 12 tells students to type: the configs, keys, options and scripts that it names are there."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course_lib.translation.config import load_config, provided_configs
+from course_lib.translation.train import main as train
+
+LESSON = Path(__file__).parents[2] / "lessons" / "12-final-lab"
+CELLS = nbformat.read(LESSON / "12-final-lab.ipynb", as_version=4).cells
+TEXT = "\n".join(cell.source for cell in CELLS)
+COMMANDS = re.findall(r"^(?:python|torchrun|sbatch) .+$", TEXT, re.MULTILINE)
+
+
+def test_the_students_own_config_is_one() -> None:
+    config = load_config(str(LESSON / "my_run.yaml"))
+    assert config.data.corpus == "captions"
+    # What is beside the notebook is handed in with it: a run must not be.
+    assert config.run_folder == "../runs/my-run"
+    assert f'Path("{config.run_folder}")' in TEXT
+
+
+def test_it_is_the_provided_one_to_begin_with() -> None:
+    own, provided = load_config(str(LESSON / "my_run.yaml")), load_config("captions")
+    assert (own.data, own.model) == (provided.data, provided.model)
+
+
+def test_there_are_commands_of_all_kinds() -> None:
+    assert {command.split()[0] for command in COMMANDS} == {"python", "torchrun", "sbatch"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_names_what_is_there(command: str) -> None:
+    words = command.split()
+    if words[0] == "sbatch":
+        assert (LESSON / words[1]).is_file()
+        words = words[1:]
+    else:
+        assert words[words.index("-m") + 1] == "course_lib.translation.train"
+        words = words[words.index("-m") + 1 :]
+    config, *overrides = words[1:]
+    if "--parts" in overrides:
+        overrides = overrides[: overrides.index("--parts")]
+    load_config(str(LESSON / config) if config.endswith(".yaml") else config, overrides)
+
+
+def test_the_table_names_provided_configs() -> None:
+    table = [line for line in TEXT.splitlines() if line.startswith("| a ")]
+    named = {name for line in table for name in re.findall(r"`([a-z0-9-]+)`", line)}
+    assert {"captions", "multi30k-tiny"} <= named <= provided_configs().keys()
+
+
+def test_the_option_for_ones_own_parts_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        train(["--help"])
+    assert "--parts FOLDER" in capsys.readouterr().out
