@@ -1,5 +1,6 @@
 """The lab's search finds, token for token, what the reference's search finds without a cache."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jaxtyping
@@ -11,10 +12,14 @@ from taught import END, PAD, START, enlarged, padded, sentences, taught
 from torch import Tensor, nn
 
 from course_lib.transformer import beam_search, greedy_decode, length_penalty, padding_mask
+from course_lib.translation.config import RunConfig
 from course_lib.translation.decoding import SearchSettings, has_reference_insides, search
 from course_lib.translation.decoding import search as search_module
 from course_lib.translation.decoding.cached_steps import CachedSteps
 from course_lib.translation.decoding.hypothesis import Hypothesis
+from course_lib.translation.distributed import Place
+from course_lib.translation.subwords import Subwords
+from course_lib.translation.training import Trainer
 
 LENGTHS = [4, 1, 6, 3, 5, 2]
 LIMITS = [9, 4, 12, 2, 15, 8]
@@ -228,6 +233,16 @@ def test_a_model_of_own_parts_is_searched_without_a_cache(beam: int, monkeypatch
     assert sizes == []
     assert with_own_parts == compare(taught(), 21, beam, 0.6)
     assert sizes
+
+
+def test_a_model_in_training_has_a_cache(tiny_config: Callable[..., RunConfig]) -> None:
+    """Whatever training puts in the places of the reference's modules, to be faster."""
+    subwords = Subwords.learn(["ein Hund", "a dog"], 300)
+    config = tiny_config()
+    pairs = [(subwords.encode(["ein Hund"])[0], subwords.encode(["a dog"])[0])]
+    trainer = Trainer(config, pairs, subwords, Place(0, 1, 0, 1), torch.device("cpu"))
+    trainer.update(trainer.plan()[0])
+    assert has_reference_insides(trainer.model)
 
 
 def test_an_own_attention_function_has_no_cache() -> None:

@@ -11,6 +11,8 @@ from course_lib.translation.decoding.cached_steps import CachedSteps
 from course_lib.translation.decoding.encoding import encoded
 from course_lib.translation.decoding.uncached_steps import UncachedSteps
 from course_lib.translation.fused_attention import fused_attention
+from course_lib.translation.kernels.dropout import BlockDropout
+from course_lib.translation.kernels.layer_norm import FusedLayerNorm
 from course_lib.translation.precision import Precision, arithmetic, settled
 
 #: A decoder that reads the beams of a batch of sentences token by token.
@@ -39,6 +41,8 @@ _INSIDES = {
     *(reference.MultiHeadAttention, reference.FeedForward, reference.LayerNorm),
     *(reference.TokenEmbedding, reference.PositionalEncoding),
     *(nn.Linear, nn.Embedding, nn.Dropout, nn.ModuleList),
+    # What training puts in their places computes the same.
+    *(FusedLayerNorm, BlockDropout),
 }
 _ATTENTION = (reference.scaled_dot_product_attention, fused_attention)
 
