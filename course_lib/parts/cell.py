@@ -54,8 +54,8 @@ def _line_of(code: str, number: int | None) -> str:
 def imported(setup: str, made: Mapping[str, Any]) -> dict[str, Any]:
     """Make a namespace from the imports of a setup cell; `made` stands in for the reference's parts.
 
-    Nothing but imports is run. What is not installed here (charts need more than a cluster node has) is left
-    out.
+    Nothing is run but imports, and what makes a name for annotations: `Item = TypeVar("Item")`. What is not
+    installed here (charts need more than a cluster node has) is left out.
     """
     # As in a notebook, where code runs as the main program.
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -64,17 +64,24 @@ def imported(setup: str, made: Mapping[str, Any]) -> dict[str, Any]:
     except (SyntaxError, ValueError):
         return names
     for statement in statements:
-        if not isinstance(statement, ast.Import | ast.ImportFrom):
+        if not isinstance(statement, ast.Import | ast.ImportFrom) and not _names_a_type(statement):
             continue
         try:
             exec(compile(ast.Module([statement], []), "<setup>", "exec"), names)
-        except ImportError:
+        except (ImportError, NameError):
             continue
         if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(_REFERENCE):
             for alias in statement.names:
                 if alias.name in made:
                     names[alias.asname or alias.name] = made[alias.name]
     return names
+
+
+def _names_a_type(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+        return False
+    called = statement.value.func
+    return isinstance(called, ast.Name) and called.id == "TypeVar"
 
 
 def run_cell(code: str, name: str, place: str, names: dict[str, Any], seconds: float) -> Any:

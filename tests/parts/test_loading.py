@@ -15,7 +15,7 @@ from course_lib.charts import BLOCKS
 from course_lib.parts import LESSONS, PartsError, build_transformer, keep_parts, load_parts
 from course_lib.parts.lessons import reference
 from course_lib.transformer import TransformerConfig
-from tests.parts.conftest import Student, cell, stub
+from tests.parts.conftest import Student, cell, reference_code, stub
 
 MISSING_ON_A_CLUSTER = {
     "IPython",
@@ -438,3 +438,19 @@ def test_the_built_lessons_are_read() -> None:
     assert built["cells"]
     parts = load_parts(lessons, through=1)
     assert [part.unwritten for part in parts] == [True, True, True]
+
+
+def test_the_built_lessons_give_each_part_what_it_needs(tmp_path: Path) -> None:
+    """Real setup cells, and in the solution cells what the reference has."""
+    lessons = Path(__file__).parents[2] / "lessons"
+    for lesson, names in LESSONS.items():
+        built = json.loads((lessons / lesson / f"{lesson}.ipynb").read_text(encoding="utf-8"))
+        for one in built["cells"]:
+            name = one["metadata"].get("nbgrader", {}).get("grade_id")
+            if name in names:
+                one["source"] = reference_code(name)
+        (tmp_path / lesson).mkdir()
+        (tmp_path / lesson / f"{lesson}.ipynb").write_text(json.dumps(built), encoding="utf-8")
+    parts = load_parts(tmp_path, through=12)
+    assert parts.problems == []
+    assert len(parts.yours) == len(list(parts))
