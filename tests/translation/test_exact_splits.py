@@ -114,7 +114,8 @@ def test_float32_over_two_processes_stays_close(tiny_config: Callable[..., RunCo
     # A bias of the keys moves all scores of a query alike: its gradient is noise, which Adam scales up.
     counted = {name: values for name, values in expected.items() if not name.endswith("key_projection.bias")}
     for [(got, _)] in in_processes(2, outcomes, [case]):
-        assert_equal_weights({name: got[name] for name in counted}, counted, within=1e-4)
+        # 1e-7 was seen: the last bit of a weight near one.
+        assert_equal_weights({name: got[name] for name in counted}, counted, within=1e-6)
 
 
 def all_reduces(place: Place, config: RunConfig, updates: list[Update]) -> list[int]:
