@@ -85,6 +85,18 @@ import course_lib.transformer, course_lib.translation.train, course_lib.translat
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+def test_the_checks_need_torch_alone() -> None:
+    """Every lesson imports them, and every graded notebook does: what else the lab needs takes a while."""
+    code = """
+import sys, torch, jaxtyping
+before = set(sys.modules)
+import course_lib.checks.serving
+print(*{name.partition(".")[0] for name in set(sys.modules) - before})
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["course_lib"]
+
+
 def test_files_are_small() -> None:
     large = [(path.name, path.stat().st_size) for path in files() if path.stat().st_size > 500_000]
     assert not large

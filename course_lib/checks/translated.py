@@ -5,8 +5,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from course_lib.checks.findings import Kind
-from course_lib.translation.config import DataConfig
-from course_lib.translation.corpora import load_corpus
 from course_lib.translation.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -28,6 +26,10 @@ class TranslationsError(ValueError):
 @cache
 def references(corpus: str) -> list[str] | str:
     """Give the references of a corpus's test set, or say why they are not there."""
+    # What reads configs and downloads takes a while to import, and every lesson's check cells import this file.
+    from course_lib.translation.config import DataConfig
+    from course_lib.translation.corpora import load_corpus
+
     try:
         return list(load_corpus(DataConfig.model_validate({"corpus": corpus})).test.english)
     except BadInputError as error:
