@@ -24,6 +24,7 @@ from course_lib.translation.interruption import Interruption
 from course_lib.translation.metrics import MetricsLog
 from course_lib.translation.own_code import naming_the_cell
 from course_lib.translation.own_parts import OwnParts, PartsChoice, own_parts, refuse_other_parts
+from course_lib.translation.own_speed import relative_speed
 from course_lib.translation.pieces import REFERENCE
 from course_lib.translation.precision import settled_by_all
 from course_lib.translation.prepared import PreparedData, open_prepared, prepare
@@ -99,6 +100,9 @@ def _train(
             display.say(f"{path} is damaged: left out.")
         if parts is not None:
             display.say(parts.table())
+            if place.is_first and state is None:
+                speed = relative_speed(config, pieces, data.train, vocabularies, device)
+                display.say(f"Your parts run at {speed:.2f} of the reference's speed.")
         display.say(_opening(config, data, trainer, place, device))
         for note in data.notes:
             display.say(f"Data: {note}.")

@@ -17,6 +17,7 @@ from course_lib.translation.distributed import Place
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.own_code import EndedAloneError
 from course_lib.translation.own_parts import OwnParts, PartsChoice, own_parts, refuse_other_parts
+from course_lib.translation.own_speed import relative_speed
 from course_lib.translation.pieces import REFERENCE
 from course_lib.translation.reference_view import reference_view
 from course_lib.translation.run import train
@@ -161,6 +162,7 @@ def test_a_run_is_trained_kept_and_translated_with(
     assert re.search(r"beam_search +yours \(writes the test's translations\)", said)
     assert re.search(r"LayerNorm +yours \(what it prints is not shown\)", said)
     assert "my norm:" not in said
+    assert re.search(r"^Your parts run at \d+\.\d\d of the reference's speed\.$", said, re.MULTILINE)
 
     # The same in two goes, the second with the run's own copy of the code: the notebooks have gone on.
     train(tiny_config(f"run_folder={stopped}", beam, "training.epochs=1"), ALONE, choice=choice)
@@ -403,6 +405,20 @@ def test_lesson_12_is_compared_among_the_processes(
         said = in_processes(processes, refusals, config, folder)
     for line in said:
         assert f"{exercise} (12-final-lab): {told}" in line
+
+
+def test_slow_parts_are_known_by_their_speed(student: Student, tiny_config: Callable[..., RunConfig]) -> None:
+    student.swap(
+        "Transformer",
+        "        x = self.positions(self.source",
+        "        time.sleep(0.5)\n        x = self.positions(self.source",
+    )
+    student.code["Transformer"] = "import time\n" + student.code["Transformer"]
+    student.write()
+    config = tiny_config()
+    speed = relative_speed(config, parts_of(student, config).pieces(), *material(config), CPU)
+    # Half a second more than what takes a few hundredths.
+    assert 0 < speed < 0.5
 
 
 def test_every_lesson_of_a_run_is_in_the_table(
