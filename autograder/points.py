@@ -131,6 +131,8 @@ class Points:
                 return "Something does not hold yet: none of the mistakes that the check knows by name."
             case "unwritten":
                 return "It is not written yet."
+            case "missing" if verdict.says:  # a file that was to be handed in
+                return _sentence("; and ".join(verdict.says))
             case "missing":
                 return "There was nothing of this name."
             case "forbidden":

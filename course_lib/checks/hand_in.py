@@ -85,8 +85,8 @@ def _content(name: str) -> bytes | Handed:
 
 def _too_large(name: str, size: int) -> Handed:
     return Handed(
-        f"{name} has {size / 1e6:.1f} MB, and more than {MOST_BYTES / 1e6:.1f} MB is not read. It holds one "
-        "short line for each sentence, or for each row: is it the right file?",
+        f"The file {name} has {size / 1e6:.1f} MB, and more than {MOST_BYTES / 1e6:.1f} MB is not read. "
+        "It holds one short line for each sentence, or for each row: is it the right file?",
         0.0,
     )
 
@@ -95,14 +95,14 @@ def _judge_metrics(content: bytes, levels: Levels) -> Handed:
     try:
         return Handed(read_metrics(content).in_words, 1.0)
     except MetricsError as error:
-        return Handed(f"metrics.jsonl: {error}", 0.0)
+        return Handed(f"In metrics.jsonl: {error}.", 0.0)
 
 
 def _judge_translations(content: bytes, levels: Levels) -> Handed:
     try:
         corpus, score = score_lines(content, list(levels))
     except TranslationsError as error:
-        return Handed(f"translations.txt: {error}", 0.0, error.kind, error.look_at)
+        return Handed(f"In translations.txt: {error}.", 0.0, error.kind, error.look_at)
     reached = [points for least, points in levels[corpus] if score.bleu >= least]
     most = max(points for _, points in levels[corpus])
     points = max(reached, default=0.0)

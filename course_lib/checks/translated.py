@@ -26,7 +26,7 @@ class TranslationsError(ValueError):
 @cache
 def references(corpus: str) -> list[str] | str:
     """Give the references of a corpus's test set, or say why they are not there."""
-    # What reads configs and downloads takes a while to import, and every lesson's check cells import this file.
+    # What reads configs and downloads takes a while to import, and all lessons' checks import this file.
     from course_lib.translation.config import DataConfig
     from course_lib.translation.corpora import load_corpus
 

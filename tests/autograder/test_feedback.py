@@ -36,6 +36,7 @@ def judged_as(verdict: str, **more: object) -> Points:
         (judged_as("wrong"), "✗ not right: 0 of 4", "none of the mistakes that the check knows by name"),
         (judged_as("unwritten"), "○ not written yet: 0", "It is not written yet."),
         (judged_as("missing"), "○ not there: 0", "There was nothing of this name."),
+        (judged_as("missing", says=["no file a.txt was handed in"]), "○ not there: 0", "No file a.txt was"),
         (judged_as("forbidden", forbidden=["a.b"]), "✗ calls what it may not: 0", "It calls a.b, which"),
         (judged_as("out-of-time"), "✗ took too long: 0", "did not finish"),
         (judged_as("kernel-died"), "✗ ended its process: 0", "ended the process"),

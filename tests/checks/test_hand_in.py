@@ -127,7 +127,7 @@ def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
         (lines(ENGLISH[:299]), "found 299"),
         (lines([*ENGLISH, "one more"]), "found 301"),
         (lines(ENGLISH[:7]) + b"caf\xe9\n", "expected UTF-8, and line 8 holds bytes that are none"),
-        (b"x" * (MOST_BYTES + 1), "translations.txt has 4.2 MB, and more than 4.2 MB is not read"),
+        (b"x" * (MOST_BYTES + 1), "The file translations.txt has 4.2 MB, and more than 4.2 MB is not read"),
     ],
 )
 def test_what_cannot_be_scored_says_why(content: bytes, says: str) -> None:
@@ -224,5 +224,5 @@ def test_a_check_in_a_students_notebook_says_it_without_points(capsys: pytest.Ca
 
 
 def test_a_file_that_is_worth_nothing_fails_the_check() -> None:
-    with pytest.raises(CheckError, match=r"✗ hand_in_metrics: metrics\.jsonl: line 1"):
+    with pytest.raises(CheckError, match=r"✗ hand_in_metrics: In metrics\.jsonl: line 1"):
         checked(METRICS.name, b"what?", points=2)
