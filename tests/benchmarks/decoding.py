@@ -24,6 +24,7 @@ from rich.table import Table
 from course_lib.transformer import greedy_decode, padding_mask
 from course_lib.translation.config import load_config
 from course_lib.translation.decoding import BatchDecoder, SearchSettings, greatest_length
+from course_lib.translation.decoding.steps import HALF_PAYS_FROM
 from course_lib.translation.distributed import Place
 from course_lib.translation.precision import Precision, has_bfloat16
 from course_lib.translation.prepared import open_prepared
@@ -36,7 +37,7 @@ BATCH = 64
 BEAM = 5
 ROUNDS = 3
 #: One sentence after the other is so slow that some of them must do.
-SINGLE = 60
+SINGLE = 50
 
 Ids = list[int]
 #: From sources to targets, both as ids without start and end.
@@ -131,7 +132,7 @@ def measured(translator: Translator, sources: Sequence[Ids], threads: int) -> li
         (f"batches of {BATCH}, greedy", in_batches(translator, 1, "float32"), sources),
         (f"batches of {BATCH}, beam {BEAM}", in_batches(translator, BEAM, "float32"), sources),
     ]
-    if has_bfloat16(translator.device):
+    if has_bfloat16(translator.device) and translator.config.model.d_model >= HALF_PAYS_FROM:
         ways += [
             (f"batches of {BATCH}, greedy, bfloat16", in_batches(translator, 1, "bfloat16"), sources),
             (f"batches of {BATCH}, beam {BEAM}, bfloat16", in_batches(translator, BEAM, "bfloat16"), sources),

@@ -13,8 +13,13 @@ from torch import Tensor, nn
 
 from course_lib.transformer import beam_search, greedy_decode, length_penalty, padding_mask
 from course_lib.translation.config import RunConfig
-from course_lib.translation.decoding import SearchSettings, has_reference_insides, search
-from course_lib.translation.decoding import search as search_module
+from course_lib.translation.decoding import (
+    SearchSettings,
+    batched_search,
+    has_reference_insides,
+    search,
+    steps,
+)
 from course_lib.translation.decoding.cached_steps import CachedSteps
 from course_lib.translation.decoding.hypothesis import Hypothesis
 from course_lib.translation.distributed import Place
@@ -139,10 +144,8 @@ def test_a_beam_may_be_wider_than_there_are_words(beam: int) -> None:
 def test_nothing_depends_on_when_it_looks_and_whom_it_drops(
     looks: int, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The package has a function of the module's name.
-    module = __import__("sys").modules["course_lib.translation.decoding.search"]
-    monkeypatch.setitem(module.STEPS_BETWEEN_LOOKS, "cpu", looks)
-    monkeypatch.setattr(module, "DONE_SHARE", share)
+    monkeypatch.setitem(batched_search.STEPS_BETWEEN_LOOKS, "cpu", looks)
+    monkeypatch.setattr(batched_search, "DONE_SHARE", share)
     for beam in (1, 4):
         compare(taught(), 21, beam, 0.6)
 
@@ -206,10 +209,15 @@ def test_n_best_are_different_sorted_and_rightly_scored() -> None:
             assert each.score == pytest.approx(each.log_probability / length_penalty(len(each.ids), 0.6))
 
 
-def test_bfloat16_is_near_and_leaves_the_weights_alone() -> None:
+def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     model, rows = taught().float(), sentences(5, LENGTHS)
+    exact = found(model, rows, LIMITS, SearchSettings(3, 0.6))
+    small = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16")
+    assert small == exact, "so small a model gains nothing by it on a CPU"
+    monkeypatch.setattr(steps, "HALF_PAYS_FROM", 1)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     got = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16")
+    assert got != exact
     for row, (best, *_) in zip(rows, got, strict=True):
         assert best.log_probability == pytest.approx(log_probability(model, row, best.ids), rel=0.1, abs=0.3)
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
@@ -278,7 +286,5 @@ def test_it_runs_on_every_device() -> None:
     limits = torch.tensor(LIMITS)
     for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
         mask = padding_mask(source, PAD).to(device)
-        got = search_module(
-            model.to(device), source.to(device), mask, limits, SearchSettings(3, 0.6), START, END
-        )
+        got = search(model.to(device), source.to(device), mask, limits, SearchSettings(3, 0.6), START, END)
         assert [len(each) for each in got] == [1] * len(rows)

@@ -1,8 +1,8 @@
 """Translations from a trained model: many sentences at once, with what was computed kept and not redone."""
 
 from course_lib.translation.decoding.batch_decoder import BatchDecoder, greatest_length
+from course_lib.translation.decoding.batched_search import search
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
-from course_lib.translation.decoding.search import search
 from course_lib.translation.decoding.steps import has_reference_insides
 
 __all__ = [

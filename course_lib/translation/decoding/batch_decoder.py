@@ -7,8 +7,8 @@ import torch
 
 from course_lib.transformer import padding_mask
 from course_lib.translation.batches import collate, token_batches
+from course_lib.translation.decoding.batched_search import search
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
-from course_lib.translation.decoding.search import search
 from course_lib.translation.precision import Precision
 from course_lib.translation.vocabularies import Vocabularies
 

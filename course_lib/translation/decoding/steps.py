@@ -19,6 +19,10 @@ from course_lib.translation.precision import Precision, arithmetic, settled
 Steps: TypeAlias = CachedSteps | UncachedSteps
 
 
+#: On a CPU, bfloat16 decodes half as fast again as float32 at a d_model of 512, and no faster at 192.
+HALF_PAYS_FROM = 512
+
+
 def steps_of(
     model: Any,
     source: Int[Tensor, "B S"],
@@ -29,8 +33,10 @@ def steps_of(
 ) -> Steps:
     """Read the source and begin to decode: with a cache where the model's insides are known, else without."""
     if has_reference_insides(model):
-        in_half = settled(precision, source.device) == "bfloat16"
-        dtype = torch.bfloat16 if in_half else model.generator.weight.dtype
+        weight = model.generator.weight
+        pays = source.device.type != "cpu" or weight.shape[1] >= HALF_PAYS_FROM
+        in_half = pays and settled(precision, source.device) == "bfloat16"
+        dtype = torch.bfloat16 if in_half else weight.dtype
         return CachedSteps(model, encoded(model, source, source_mask, dtype), source_mask, beam, steps)
     with arithmetic(precision, source.device):
         return UncachedSteps(model, model.encode(source, source_mask), source_mask, precision)
