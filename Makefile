@@ -58,6 +58,7 @@ bench: install
 	python -m tests.benchmarks.checks
 	python -m tests.benchmarks.lessons
 	python -m tests.benchmarks.training
+	python -m tests.benchmarks.decoding
 	python -m tests.benchmarks.grading --students $(STUDENTS)
 
 kill-matrix: install
