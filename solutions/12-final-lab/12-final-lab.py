@@ -426,9 +426,9 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 # **cross-attention** English looks at German. Choose the layer and the head in the lists below each picture.
 #
 # Look for: a head that always looks at the word before; one that looks at the end symbol when it has nothing to do;
-# verbs that find their subjects. In cross-attention: does the order of the words cross where German and English order
-# them differently? Which words does `writes` look at when it *writes* a word: mind that row $i$ belongs to the word that
-# is **read** there, and the word that is written is the next.
+# verbs that find their subjects. In cross-attention each row says which word the decoder **reads** there and, behind the
+# arrow, which one it **writes** next. For which of the two does it look up the German word? And does the path of the
+# dark cells cross where German and English order their words differently?
 #
 # **Change something:** your own sentence. Then give an English one, too, even a wrong one:
 # `translator.attention(sentence, "A dog is sleeping.")`. What does cross-attention do with a translation that does not
@@ -519,8 +519,15 @@ print(bleu.signature)
 pd.DataFrame(rows)
 
 # %% [markdown]
-# On the captions, beam search gains little once a model is sure of itself. On real sentences it is usually worth
-# about one point, and averaging about another half. Both cost nothing in training.
+# A model that has learned as little as the small run hesitates a lot, and gains several points from either. Once a
+# model is sure of itself, what is left is less: on real sentences a beam is usually worth about one point, and averaging
+# about another half. Neither costs anything in training.
+#
+# From a terminal, a run translates whole files:
+#
+# ```bash
+# python -m course_lib.translation.translate ../runs/my-run german.txt --beam 5 --output english.txt
+# ```
 #
 # ### See it: where does it go wrong?
 #

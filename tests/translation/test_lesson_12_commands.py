@@ -8,11 +8,14 @@ import pytest
 
 from course_lib.translation.config import load_config, provided_configs
 from course_lib.translation.train import main as train
+from course_lib.translation.translate import main as translate
 
 LESSON = Path(__file__).parents[2] / "lessons" / "12-final-lab"
 CELLS = nbformat.read(LESSON / "12-final-lab.ipynb", as_version=4).cells
 TEXT = "\n".join(cell.source for cell in CELLS)
-COMMANDS = re.findall(r"^(?:python|torchrun|sbatch) .+$", TEXT, re.MULTILINE)
+TYPED = re.findall(r"^(?:python|torchrun|sbatch) .+$", TEXT, re.MULTILINE)
+TRANSLATING = [command for command in TYPED if "course_lib.translation.translate" in command]
+COMMANDS = [command for command in TYPED if command not in TRANSLATING]
 
 
 def test_the_students_own_config_is_one() -> None:
@@ -51,6 +54,16 @@ def test_the_table_names_provided_configs() -> None:
     table = [line for line in TEXT.splitlines() if line.startswith("| a ")]
     named = {name for line in table for name in re.findall(r"`([a-z0-9-]+)`", line)}
     assert {"captions", "multi30k-tiny"} <= named <= provided_configs().keys()
+
+
+@pytest.mark.parametrize("command", TRANSLATING)
+def test_the_command_that_translates_takes_what_is_typed(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = command.split()[command.split().index("course_lib.translation.translate") + 1 :]
+    assert translate(arguments) == 2  # there is no such run here; an option that is unknown would exit
+    assert "../runs/my-run" in capsys.readouterr().err
 
 
 def test_the_option_for_ones_own_parts_is_known(capsys: pytest.CaptureFixture[str]) -> None:
