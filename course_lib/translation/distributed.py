@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from course_lib.translation.errors import BadInputError
 
@@ -99,7 +100,11 @@ def _join(patience: timedelta) -> None:
     place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     try:
         # The store by itself first: so patience with those who come late is none with those who hang later.
-        store, rank, world_size = next(dist.rendezvous("env://", timeout=patience))
+        store, rank, world_size = next(rendezvous("env://", timeout=patience))
+        if os.environ.get("GROUP_WORLD_SIZE") == "1":
+            # torchrun keeps its store when it starts the processes again: they must not find the dead ones'
+            # addresses. (Nodes count their restarts each by itself; there, `launch` sees to it.)
+            store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
             store=store,

@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"])
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))
+    # Else torchrun lends its own store, in which processes that start again find where the dead ones were.
+    os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     try:
         run.run(run.parse_args(sys.argv[1:] if arguments is None else list(arguments)))
     except SignalException as stopped:

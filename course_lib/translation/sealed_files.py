@@ -6,7 +6,7 @@ reads it as any other, and checks none of the bytes in its tensors: the seal is 
 
 import hashlib
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 import torch
 
@@ -25,7 +25,7 @@ def write_sealed(path: Path, state: dict[str, Any]) -> None:
     """Write tensors and plain values, whole or not at all. Raises OSError, as for a disk that is full."""
     with atomic_write(path) as file:
         sealing = _SealingWriter(file)
-        torch.save(state, sealing)
+        torch.save(state, cast(IO[bytes], sealing))
         sealing.finish()
 
 

@@ -74,7 +74,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["data.folder=/nowhere"], "/nowhere/train.de: expected a corpus file of that name"),
         (
             ["data.corpus=multi30k", "data.folder=null", "data.mirror=/nowhere"],
-            "train.de.gz: expected it in the mirror",
+            "multi30k: expected train.de.gz, ",
         ),
     ],
 )
