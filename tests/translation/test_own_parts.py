@@ -129,10 +129,13 @@ def test_any_split_gives_the_same_weights(
             assert_equal_weights(those, these, within=1e-9)
 
 
+@pytest.mark.parametrize(
+    "overrides", [("training.simcut_alpha=2", "training.clip_norm=0.5"), ("model.norm_first=true",)]
+)
 def test_the_weights_are_those_of_the_reference(
-    with_habits: Student, tiny_config: Callable[..., RunConfig]
+    with_habits: Student, tiny_config: Callable[..., RunConfig], overrides: tuple[str, ...]
 ) -> None:
-    config = tiny_config("training.precision=float64", "model.dropout=0")
+    config = tiny_config("training.precision=float64", "model.dropout=0", *overrides)
     outcomes: list[Any] = []
     first: dict[str, torch.Tensor] = {}
     for pieces in (REFERENCE, parts_of(with_habits, config).pieces()):
