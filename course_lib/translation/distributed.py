@@ -15,7 +15,6 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.distributed.rendezvous import rendezvous
 
 from course_lib.translation.errors import BadInputError
 
@@ -91,6 +90,10 @@ def process_group(patience: timedelta = timedelta(minutes=5)) -> Iterator[Place]
 
 
 def _join(patience: timedelta) -> None:
+    # Here and not above: a PyTorch that was built without them trains alone all the same.
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     if missing := [name for name in names if not os.environ.get(name)]:
         raise BadInputError(
@@ -104,7 +107,7 @@ def _join(patience: timedelta) -> None:
         if os.environ.get("GROUP_WORLD_SIZE") == "1":
             # torchrun keeps its store when it starts the processes again: they must not find the dead ones'
             # addresses. (Nodes count their restarts each by itself; there, `launch` sees to it.)
-            store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+            store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
             store=store,
