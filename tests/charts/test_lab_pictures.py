@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.charts import Picture, as_svg, followed, layers_and_heads, run_progress
+from course_lib.charts import Picture, followed, layers_and_heads, run_progress
 from course_lib.charts.layers_and_heads import HEAD, LAYER
 
 TextsOf = Callable[[Picture], list[str]]
@@ -41,8 +41,7 @@ def written(table: torch.Tensor) -> list[str]:
     return [f"{weight:.2f}" for weight in table.flatten().tolist() if weight >= 0.005]
 
 
-@pytest.mark.parametrize("layer", [1, 2, 3])
-@pytest.mark.parametrize("head", [1, 2])
+@pytest.mark.parametrize(("layer", "head"), [(1, 2), (2, 2), (3, 1)])
 def test_the_chosen_layer_and_head_are_shown(layer: int, head: int, texts_of: TextsOf) -> None:
     expected = written(maps()[layer - 1, head - 1])
     for chart in (
@@ -71,7 +70,6 @@ def test_a_model_of_the_papers_size_is_small_enough_for_a_notebook() -> None:
     weights = torch.softmax(torch.randn(6, 8, 40, 40), dim=-1)
     chart = layers_and_heads(weights, ["word"] * 40, ["Wort"] * 40)
     assert len(str(chart.to_dict())) < 1_500_000
-    assert "svg" in as_svg(chart)
 
 
 @pytest.mark.parametrize(
