@@ -370,7 +370,7 @@ followed(lambda: run_progress(small.rows()), lambda: small.running, says=small.s
 #
 # Start your own run in a terminal now. This cell draws what it has written so far; set `WATCH = True` to have it drawn
 # anew every few seconds, until the run has ended or you press the stop button above (which stops the watching,
-# not the run).
+# not the run). Before you validate, set it back: the cells below would wait.
 #
 # Things that a curve tells: a loss that stays at the logarithm of the vocabulary means that nothing is learned; one that
 # falls and then leaps up, that the learning rate is too high; a validation loss that rises while the training loss
