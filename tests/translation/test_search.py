@@ -87,7 +87,7 @@ every_model = pytest.mark.parametrize("norm_first", [False, True])
     beam=st.integers(1, 5),
     alpha=st.floats(0, 1),
 )
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_cached_equals_uncached_token_for_token(
     norm_first: bool, seed: int, dtype: torch.dtype, beam: int, alpha: float
 ) -> None:
