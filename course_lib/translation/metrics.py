@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import resource
 import sys
 import time
 from pathlib import Path
@@ -119,12 +118,21 @@ class Window:
         }
         if self.matrix_rate is not None:
             row["mfu"] = round(sums["work"] / sums["seconds"] / self.matrix_rate, 4)
-        return {**row, "memory_gib": round(largest(self._place, peak_memory()) / 2**30, 3)}
+        if memory := largest(self._place, peak_memory()):
+            row["memory_gib"] = round(memory / 2**30, 3)
+        return row
 
 
 def peak_memory() -> int:
-    """Give the bytes that this process has held at most: of its GPU's memory, or else of the machine's."""
+    """Give the bytes that this process has held at most: of its GPU's memory, or else of the machine's.
+
+    0 where the system keeps no record of it, as Windows.
+    """
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return torch.cuda.max_memory_allocated()
+    try:
+        import resource
+    except ImportError:
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kibibytes
