@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,17 +17,32 @@ from course_lib.translation.interruption import START_AGAIN
 from course_lib.translation.launch import CANNOT_MEET
 
 LAUNCH = [sys.executable, "-m", "course_lib.translation.launch", "--nproc-per-node=2"]
+Launch = Callable[..., "subprocess.Popen[bytes]"]
 TRAIN = ["-m", "course_lib.translation.train"]
 
 
-def launch(output: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    with output.open("wb") as file:
-        return subprocess.Popen(
-            [*LAUNCH, *arguments],
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+@pytest.fixture
+def launch() -> Iterator[Launch]:
+    """Starts the launcher; what a failed test leaves behind is ended."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(output: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        with output.open("wb") as file:
+            started.append(
+                subprocess.Popen(
+                    [*LAUNCH, *arguments],
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                )
+            )
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(SECONDS)
 
 
 def wait_for_text(output: Path, text: str) -> None:
@@ -44,7 +60,7 @@ def children(process: int) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads the processes of Linux")
 def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
-    config_file: Path, tmp_path: Path
+    launch: Launch, config_file: Path, tmp_path: Path
 ) -> None:
     """One is killed, torchrun starts both again; then torchrun gets SIGUSR1; then the run is finished."""
     said = tmp_path / "said"
@@ -71,14 +87,14 @@ def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
-def test_a_code_on_which_all_agree_comes_back(tmp_path: Path) -> None:
+def test_a_code_on_which_all_agree_comes_back(launch: Launch, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import os, sys; sys.exit(int(sys.argv[1 + int(os.environ['RANK'])]))")
     said = tmp_path / "said"
     assert launch(said, "--standalone", str(script), "2", "2").wait(SECONDS) == 2
 
 
-def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_one_line(launch: Launch, tmp_path: Path) -> None:
     said = tmp_path / "said"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -59,10 +59,8 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
     # What SLURM does by itself two minutes before the end: a signal to every process of the job's steps.
     slurm.command("scancel", "--signal=USR1", job)
     wait_for_text(log, "goes back to the queue")
-    slurm.wait_for(job, "PENDING")
     assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
-    # SLURM lets two minutes pass before it starts a requeued job.
-    slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now")
+    slurm.start_now(job)
     slurm.wait_for(job, "COMPLETED")
 
     said = log.read_text("utf-8")
