@@ -80,7 +80,8 @@ class Absent(importlib.abc.MetaPathFinder):
         if name.partition(".")[0] in absent:
             raise ModuleNotFoundError(f"{name} is not on a cluster node")
 sys.meta_path.insert(0, Absent())
-import course_lib.transformer, course_lib.translation.train, course_lib.translation.translate
+import course_lib.transformer, course_lib.translation.launch, course_lib.translation.fetch
+import course_lib.translation.train, course_lib.translation.translate
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
