@@ -43,20 +43,13 @@ SHOWN_OF_THE_LAB = tuple(
     f"translation/{name}"
     for name in (
         "__init__.py",
-        "archives.py",
         "batches.py",
         "captions",
         "config.py",
-        "corpora.py",
-        "downloads.py",
+        "corpora",
         "errors.py",
-        "iwslt17.py",
         "merges.py",
-        "multi30k.py",
-        "parallel_text.py",
-        "published.py",
         "vocabulary.py",
-        "wmt14.py",
     )
 )
 

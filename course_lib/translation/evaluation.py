@@ -15,10 +15,10 @@ from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSett
 from course_lib.translation.decoding.tuning import Candidate, Tuned, tune_alpha
 from course_lib.translation.distributed import Place, gather
 from course_lib.translation.model import LossSum
-from course_lib.translation.own_search import Decode
+from course_lib.translation.own.search import Decode
 from course_lib.translation.pieces import REFERENCE, Pieces
 from course_lib.translation.precision import Precision
-from course_lib.translation.vocabularies import Vocabularies
+from course_lib.translation.tokens.vocabularies import Vocabularies
 
 #: Fast and nearly as good: what the epochs of a run are compared by.
 GREEDY = SearchSettings()

@@ -9,7 +9,12 @@ from typing import Any
 import torch
 
 from course_lib.atomic_files import atomic_write_text
-from course_lib.translation.checkpoint import Checkpoints, Found, load_checkpoint, refuse_other_config
+from course_lib.translation.checkpoints.checkpoint import (
+    Checkpoints,
+    Found,
+    load_checkpoint,
+    refuse_other_config,
+)
 from course_lib.translation.config import RunConfig, TrainingConfig, documented_yaml, keys, value_text
 from course_lib.translation.distributed import (
     Place,
@@ -22,18 +27,18 @@ from course_lib.translation.errors import BadInputError
 from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.interruption import Interruption
 from course_lib.translation.metrics import MetricsLog
-from course_lib.translation.own_code import naming_the_cell
-from course_lib.translation.own_parts import OwnParts, PartsChoice, own_parts, refuse_other_parts
-from course_lib.translation.own_speed import relative_speed
+from course_lib.translation.own.code import naming_the_cell
+from course_lib.translation.own.parts import OwnParts, PartsChoice, own_parts, refuse_other_parts
+from course_lib.translation.own.speed import relative_speed
 from course_lib.translation.pieces import REFERENCE
 from course_lib.translation.precision import settled_by_all
-from course_lib.translation.prepared import PreparedData, open_prepared, prepare
 from course_lib.translation.progress import RunDisplay
 from course_lib.translation.run_folder import RunFolder
 from course_lib.translation.scoring import Score
 from course_lib.translation.session import Session
+from course_lib.translation.tokens.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.tokens.vocabularies import load_vocabularies
 from course_lib.translation.training import Trainer
-from course_lib.translation.vocabularies import load_vocabularies
 
 
 @dataclass(frozen=True)

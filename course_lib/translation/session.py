@@ -9,7 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 from course_lib.atomic_files import atomic_write_text
-from course_lib.translation.checkpoint import Checkpoints
+from course_lib.translation.checkpoints.checkpoint import Checkpoints
+from course_lib.translation.checkpoints.selection import Selection
+from course_lib.translation.checkpoints.snapshots import Snapshots
+from course_lib.translation.checkpoints.trained import (
+    TrainedModel,
+    Use,
+    load_trained,
+    save_trained,
+    trained_path,
+)
 from course_lib.translation.config import RunConfig
 from course_lib.translation.decoding.kept_settings import write_search
 from course_lib.translation.distributed import Place, first_then_rest, largest
@@ -17,16 +26,13 @@ from course_lib.translation.errors import BadInputError
 from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.interruption import Interrupted, Interruption
 from course_lib.translation.metrics import MetricsLog
-from course_lib.translation.own_parts import OwnParts
-from course_lib.translation.own_search import Decode, own_search
-from course_lib.translation.prepared import PreparedData
+from course_lib.translation.own.parts import OwnParts
+from course_lib.translation.own.reference_view import reference_view
+from course_lib.translation.own.search import Decode, own_search
 from course_lib.translation.progress import RunDisplay
-from course_lib.translation.reference_view import reference_view
 from course_lib.translation.run_folder import RunFolder
 from course_lib.translation.scoring import Score, score
-from course_lib.translation.selection import Selection
-from course_lib.translation.snapshots import Snapshots
-from course_lib.translation.trained import TrainedModel, Use, load_trained, save_trained, trained_path
+from course_lib.translation.tokens.prepared import PreparedData
 from course_lib.translation.training import Trainer
 
 

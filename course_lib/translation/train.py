@@ -22,8 +22,8 @@ from course_lib.translation.distributed import (
 )
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.interruption import Interrupted, Interruption
-from course_lib.translation.own_code import EndedAloneError
-from course_lib.translation.own_parts import UNEQUAL, PartsChoice
+from course_lib.translation.own.code import EndedAloneError
+from course_lib.translation.own.parts import UNEQUAL, PartsChoice
 from course_lib.translation.run import Result, train
 
 BAD_INPUT = 2

@@ -28,8 +28,8 @@ from course_lib.translation.metrics import Window
 from course_lib.translation.model import LossSum, build_transformer, real_places
 from course_lib.translation.pieces import REFERENCE, Pieces
 from course_lib.translation.schedules import build_scheduler
-from course_lib.translation.token_pairs import collate_some, pair_lengths, pairs_of_epoch
-from course_lib.translation.vocabularies import Vocabularies
+from course_lib.translation.tokens.token_pairs import collate_some, pair_lengths, pairs_of_epoch
+from course_lib.translation.tokens.vocabularies import Vocabularies
 from course_lib.translation.work import matrix_rate
 
 # The one buffer holds the sinusoids, which every process has. The switch has a new name since torch 2.13.

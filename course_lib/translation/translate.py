@@ -14,15 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from course_lib.atomic_files import atomic_write
-from course_lib.translation.attention_file import SUFFIXES, write_attention
 from course_lib.translation.decoding import SearchSettings
+from course_lib.translation.decoding.attention_file import SUFFIXES, write_attention
 from course_lib.translation.decoding.kept_settings import write_search
+from course_lib.translation.decoding.line_stream import arriving_lines
 from course_lib.translation.distributed import Place
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.evaluation import Evaluator
-from course_lib.translation.line_stream import arriving_lines
-from course_lib.translation.prepared import open_prepared
 from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.tokens.prepared import open_prepared
 from course_lib.translation.translator import USES, AttentionMaps, Translator, load_translator
 
 BAD_INPUT = 2

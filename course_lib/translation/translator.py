@@ -9,18 +9,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.translation.checkpoints.trained import Use, load_trained, trained_path
 from course_lib.translation.config import RunConfig, load_config
 from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings
 from course_lib.translation.decoding.attention_maps import attention_maps
 from course_lib.translation.decoding.kept_settings import read_search
-from course_lib.translation.directed import Towards
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.model import build_transformer
 from course_lib.translation.precision import has_bfloat16
 from course_lib.translation.run_folder import RunFolder
-from course_lib.translation.subwords import END, PAD, START, UNKNOWN
-from course_lib.translation.trained import Use, load_trained, trained_path
-from course_lib.translation.vocabularies import Vocabularies, Vocabulary, load_vocabularies
+from course_lib.translation.tokens.directed import Towards
+from course_lib.translation.tokens.subwords import END, PAD, START, UNKNOWN
+from course_lib.translation.tokens.vocabularies import Vocabularies, Vocabulary, load_vocabularies
 
 #: Section 6.1 of the paper, "chosen after experimentation"; for models that were not tuned.
 PAPERS_ALPHA = 0.6

@@ -60,9 +60,9 @@ from course_lib.checks import check
 from course_lib.transformer import shift_target
 from course_lib.translation.config import DataConfig
 from course_lib.translation.corpora import load_corpus
+from course_lib.translation.corpora.multi30k import multi30k
+from course_lib.translation.corpora.parallel_text import Corpus
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.multi30k import multi30k
-from course_lib.translation.parallel_text import Corpus
 
 # %% [markdown]
 # ## 1. The text

@@ -27,10 +27,10 @@ from course_lib.translation.decoding import BatchDecoder, SearchSettings, greate
 from course_lib.translation.decoding.steps import HALF_PAYS_FROM
 from course_lib.translation.distributed import Place
 from course_lib.translation.precision import Precision, has_bfloat16
-from course_lib.translation.prepared import open_prepared
 from course_lib.translation.run import train
 from course_lib.translation.run_folder import RunFolder
 from course_lib.translation.scoring import score
+from course_lib.translation.tokens.prepared import open_prepared
 from course_lib.translation.translator import Translator, load_translator
 
 BATCH = 64

@@ -15,7 +15,7 @@ from course_lib.transformer import decoder_mask, make_scheduler, padding_mask, s
 from course_lib.translation.batches import IdPair
 from course_lib.translation.config import ModelConfig
 from course_lib.translation.model import build_transformer
-from course_lib.translation.subwords import Subwords
+from course_lib.translation.tokens.subwords import Subwords
 
 SENTENCES, LENGTH, SMOOTHING = 32, 72, 0.1
 

@@ -29,7 +29,7 @@ from course_lib.translation.corpora import load_corpus
 from course_lib.translation.distributed import Place, process_group
 from course_lib.translation.metrics import peak_memory
 from course_lib.translation.precision import settled
-from course_lib.translation.subwords import Subwords
+from course_lib.translation.tokens.subwords import Subwords
 from course_lib.translation.training import Trainer
 from tests.benchmarks.textbook_training import TextbookTraining, fixed_batches
 

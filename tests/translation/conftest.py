@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from phrases import phrase_pairs
+from phrases import write_corpus
 
 from course_lib.translation.config import RunConfig, load_config
 from course_lib.translation.distributed import Place
@@ -24,17 +24,6 @@ training:
     precision: float32, log_every: 4, checkpoint_every: 3}}
 evaluation: {{tokens_per_batch: 1000, beam: 1}}
 """
-
-
-def write_split(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.de").write_text("".join(f"{german}\n" for german, _ in pairs), "utf-8")
-    (folder / f"{name}.en").write_text("".join(f"{english}\n" for _, english in pairs), "utf-8")
-
-
-def write_corpus(folder: Path) -> None:
-    for seed, (name, count) in enumerate({"train": 240, "validation": 31, "test": 23}.items()):
-        write_split(folder, name, phrase_pairs(count, seed))
 
 
 @pytest.fixture

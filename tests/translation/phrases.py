@@ -1,6 +1,7 @@
 """Made-up pairs of sentences, for the tests of the lab."""
 
 import random
+from pathlib import Path
 
 NUMBERS = {"zwei": "two", "drei": "three", "vier": "four", "fünf": "five", "sechs": "six"}
 COLOURS = {"rote": "red", "große": "big", "schöne": "beautiful", "müde": "tired"}
@@ -20,3 +21,14 @@ def phrase_pairs(count: int, seed: int) -> list[tuple[str, str]]:
         english = " and ".join(" ".join(word for _, word in phrase) for phrase in phrases)
         pairs.append((f"{german}.", f"{english}."))
     return pairs
+
+
+def write_split(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.de").write_text("".join(f"{german}\n" for german, _ in pairs), "utf-8")
+    (folder / f"{name}.en").write_text("".join(f"{english}\n" for _, english in pairs), "utf-8")
+
+
+def write_corpus(folder: Path) -> None:
+    for seed, (name, count) in enumerate({"train": 240, "validation": 31, "test": 23}.items()):
+        write_split(folder, name, phrase_pairs(count, seed))

@@ -11,9 +11,9 @@ import pytest
 from real_processes import in_processes
 from web_server import Answer, send, send_whole, serving
 
-from course_lib.translation import downloads
+from course_lib.translation.corpora import downloads
+from course_lib.translation.corpora.downloads import ATTEMPTS, PIECE, download
 from course_lib.translation.distributed import Place
-from course_lib.translation.downloads import ATTEMPTS, PIECE, download
 from course_lib.translation.errors import BadInputError
 
 CONTENT = bytes(index * index % 251 for index in range(100_000))

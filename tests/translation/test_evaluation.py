@@ -21,7 +21,7 @@ from course_lib.translation.distributed import Place
 from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.model import build_transformer
 from course_lib.translation.scoring import score
-from course_lib.translation.subwords import Subwords
+from course_lib.translation.tokens.subwords import Subwords
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 PAD, START, END = Subwords.pad_id, Subwords.start_id, Subwords.end_id

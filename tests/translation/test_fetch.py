@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from web_server import send, serving
 
+from course_lib.translation.corpora.multi30k import SHA256, multi30k
 from course_lib.translation.fetch import BAD_INPUT, main
-from course_lib.translation.multi30k import SHA256, multi30k
 
 
 def test_what_is_fetched_is_a_mirror(

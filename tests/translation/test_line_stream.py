@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.translation.decoding.line_stream import arriving_lines
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.line_stream import arriving_lines
 
 
 def of_bytes(content: bytes) -> list[list[str]]:

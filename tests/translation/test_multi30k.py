@@ -13,8 +13,8 @@ from web_server import Answer, send, serving
 
 from course_lib.translation.config import DataConfig
 from course_lib.translation.corpora import load_corpus
+from course_lib.translation.corpora.multi30k import SHA256, multi30k
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.multi30k import SHA256, multi30k
 
 
 @pytest.fixture

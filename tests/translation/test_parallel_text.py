@@ -8,9 +8,9 @@ from real_processes import in_processes
 
 from course_lib.translation.config import DataConfig
 from course_lib.translation.corpora import load_corpus
+from course_lib.translation.corpora.parallel_text import Corpus, read_parallel_text
 from course_lib.translation.distributed import Place
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.parallel_text import Corpus, read_parallel_text
 
 
 def files(tmp_path: Path, german: bytes, english: bytes, suffix: str = "") -> tuple[Path, Path]:

@@ -7,18 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_split
-from phrases import phrase_pairs
+from phrases import phrase_pairs, write_split
 from real_processes import in_processes
 
-from course_lib.translation import prepared
 from course_lib.translation.config import DataConfig, RunConfig
 from course_lib.translation.distributed import Place, first_then_rest
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.prepared import PreparedData, open_prepared, prepare
 from course_lib.translation.run import train
-from course_lib.translation.subwords import TO_ENGLISH, TO_GERMAN, Subwords
-from course_lib.translation.vocabularies import load_vocabularies
+from course_lib.translation.tokens import prepared
+from course_lib.translation.tokens.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.tokens.subwords import TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.tokens.vocabularies import load_vocabularies
 
 #: Scores that these tests don't look at.
 QUICK = ("evaluation.bleu_every=0", "evaluation.beam=1", "evaluation.alpha=0.0")

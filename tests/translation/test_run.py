@@ -10,14 +10,14 @@ import pytest
 import torch
 from real_processes import in_processes
 
-from course_lib.translation.checkpoint import Checkpoints, load_checkpoint
+from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint
+from course_lib.translation.checkpoints.trained import load_trained, trained_path
 from course_lib.translation.config import RunConfig, load_config
 from course_lib.translation.distributed import FirstRefusedError, Place
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.metrics import MEASURED
 from course_lib.translation.run import Result, choose_device, train
 from course_lib.translation.scoring import score
-from course_lib.translation.trained import load_trained, trained_path
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 

@@ -23,7 +23,7 @@ from course_lib.translation.decoding import (
 from course_lib.translation.decoding.cached_steps import CachedSteps
 from course_lib.translation.decoding.hypothesis import Hypothesis
 from course_lib.translation.distributed import Place
-from course_lib.translation.subwords import Subwords
+from course_lib.translation.tokens.subwords import Subwords
 from course_lib.translation.training import Trainer
 
 LENGTHS = [4, 1, 6, 3, 5, 2]

@@ -10,7 +10,7 @@ from real_processes import in_processes
 
 from course_lib.translation.distributed import Place
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.subwords import Subwords
+from course_lib.translation.tokens.subwords import Subwords
 
 SENTENCES = [sentence for pair in phrase_pairs(200, seed=0) for sentence in pair]
 LEARNT = Subwords.learn(SENTENCES, 400)

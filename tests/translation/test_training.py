@@ -11,7 +11,7 @@ from course_lib.transformer import LabelSmoothingLoss, make_scheduler, train_ste
 from course_lib.translation.batches import IdPair, collate
 from course_lib.translation.config import RunConfig
 from course_lib.translation.model import build_transformer
-from course_lib.translation.subwords import Subwords
+from course_lib.translation.tokens.subwords import Subwords
 from course_lib.translation.training import make_optimizer
 
 

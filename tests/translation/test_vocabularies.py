@@ -6,18 +6,18 @@ import pytest
 from phrases import phrase_pairs
 
 from course_lib.translation.config import DataConfig, load_config
-from course_lib.translation.directed import DirectedSubwords
+from course_lib.translation.corpora.parallel_text import ParallelText
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.parallel_text import ParallelText
-from course_lib.translation.subwords import Subwords
-from course_lib.translation.vocabularies import (
+from course_lib.translation.tokens.directed import DirectedSubwords
+from course_lib.translation.tokens.subwords import Subwords
+from course_lib.translation.tokens.vocabularies import (
     SeparateVocabularies,
     Vocabularies,
     Vocabulary,
     learn_vocabularies,
     load_vocabularies,
 )
-from course_lib.translation.words import Words
+from course_lib.translation.tokens.words import Words
 
 PAIRS = phrase_pairs(150, seed=0)
 TRAIN = ParallelText([german for german, _ in PAIRS], [english for _, english in PAIRS])

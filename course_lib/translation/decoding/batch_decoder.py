@@ -10,7 +10,7 @@ from course_lib.translation.batches import collate, token_batches
 from course_lib.translation.decoding.batched_search import search
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
 from course_lib.translation.precision import Precision
-from course_lib.translation.vocabularies import Vocabularies
+from course_lib.translation.tokens.vocabularies import Vocabularies
 
 
 def greatest_length(source_length: int) -> int:

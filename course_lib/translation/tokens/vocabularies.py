@@ -9,11 +9,11 @@ from typing import Protocol, runtime_checkable
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.translation.config import DataConfig
-from course_lib.translation.directed import DirectedSubwords, Towards
+from course_lib.translation.corpora.parallel_text import ParallelText
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.parallel_text import ParallelText
-from course_lib.translation.subwords import TO_ENGLISH, TO_GERMAN, Subwords
-from course_lib.translation.words import Words
+from course_lib.translation.tokens.directed import DirectedSubwords, Towards
+from course_lib.translation.tokens.subwords import TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.tokens.words import Words
 
 
 @runtime_checkable

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from course_lib.transformer import average_checkpoints
+from course_lib.translation.checkpoints.numbered_files import NumberedFiles
+from course_lib.translation.checkpoints.trained import TrainedModel, load_trained, save_trained
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.numbered_files import NumberedFiles
-from course_lib.translation.trained import TrainedModel, load_trained, save_trained
 
 
 class Snapshots:

@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from course_lib.translation.corpora.parallel_text import text_lines
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.parallel_text import text_lines
 
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL)
 

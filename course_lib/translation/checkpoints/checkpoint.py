@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from course_lib.translation.checkpoints.numbered_files import NumberedFiles
+from course_lib.translation.checkpoints.sealed_files import DamagedFileError, read_sealed, write_sealed
 from course_lib.translation.config import RunConfig, differing_keys, value_text
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.numbered_files import NumberedFiles
-from course_lib.translation.sealed_files import DamagedFileError, read_sealed, write_sealed
 
 #: What a run keeps.
 KEYS = frozenset(

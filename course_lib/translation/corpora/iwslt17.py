@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from course_lib.translation.archives import read_members, segments
-from course_lib.translation.parallel_text import Corpus, ParallelText, side_by_side
-from course_lib.translation.published import PublishedCorpus, PublishedFile
+from course_lib.translation.corpora.archives import read_members, segments
+from course_lib.translation.corpora.parallel_text import Corpus, ParallelText, side_by_side
+from course_lib.translation.corpora.published import PublishedCorpus, PublishedFile
 
 #: The hash is the one that Hugging Face's `datasets` recorded of the first home, wit3.fbk.eu, which is gone.
 ARCHIVE = PublishedFile(

@@ -14,7 +14,7 @@ from course_lib.translation.batches import collate
 from course_lib.translation.config import RunConfig
 from course_lib.translation.decoding import Hypothesis, SearchSettings, greatest_length
 from course_lib.translation.precision import arithmetic
-from course_lib.translation.vocabularies import Vocabularies
+from course_lib.translation.tokens.vocabularies import Vocabularies
 
 #: One batch: a model, sentences as ids, and how to search; for each sentence what was found, the best first.
 Decode = Callable[[Any, Sequence[Sequence[int]], SearchSettings], list[list[Hypothesis]]]

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.translation.bpe_dropout import ResampledPairs
 from course_lib.translation.config import DataConfig
 from course_lib.translation.corpora import corpus_fingerprint, load_corpus
-from course_lib.translation.data_writer import DataWriter, digest, some_of
+from course_lib.translation.corpora.parallel_text import ParallelText
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.parallel_text import ParallelText
-from course_lib.translation.token_pairs import WORD_NUMBERS, TokenPairs
-from course_lib.translation.vocabularies import (
+from course_lib.translation.tokens.bpe_dropout import ResampledPairs
+from course_lib.translation.tokens.data_writer import DataWriter, digest, some_of
+from course_lib.translation.tokens.token_pairs import WORD_NUMBERS, TokenPairs
+from course_lib.translation.tokens.vocabularies import (
     Vocabularies,
     learn_vocabularies,
     load_vocabularies,

@@ -7,8 +7,8 @@ education, so they are downloaded, or read from a mirror folder, and never shipp
 from collections.abc import Mapping
 from pathlib import Path
 
-from course_lib.translation.parallel_text import Corpus, ParallelText, read_parallel_text
-from course_lib.translation.published import PublishedCorpus, PublishedFile
+from course_lib.translation.corpora.parallel_text import Corpus, ParallelText, read_parallel_text
+from course_lib.translation.corpora.published import PublishedCorpus, PublishedFile
 
 #: The raw files, at the commit whose hashes stand below.
 HOME = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"

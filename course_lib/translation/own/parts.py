@@ -27,10 +27,10 @@ from course_lib.transformer import Transformer, TransformerConfig
 from course_lib.translation.config import RunConfig
 from course_lib.translation.distributed import Place, first_decides, gather, raise_on_all, refuse_differences
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.own_code import KeptBack
-from course_lib.translation.own_lesson_12 import unequal_in_lesson_12
-from course_lib.translation.own_schedule import OwnSchedule
-from course_lib.translation.own_search import parts_of_search
+from course_lib.translation.own.code import KeptBack
+from course_lib.translation.own.lesson_12 import unequal_in_lesson_12
+from course_lib.translation.own.schedule import OwnSchedule
+from course_lib.translation.own.search import parts_of_search
 from course_lib.translation.pieces import Pieces
 
 Unequal = Literal["refuse", "reference"]

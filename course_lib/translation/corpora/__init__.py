@@ -7,11 +7,11 @@ from pathlib import Path
 
 from course_lib.translation import captions
 from course_lib.translation.config import DataConfig
+from course_lib.translation.corpora.iwslt17 import IWSLT17
+from course_lib.translation.corpora.multi30k import MULTI30K
+from course_lib.translation.corpora.parallel_text import Corpus, ParallelText, read_parallel_text
+from course_lib.translation.corpora.wmt14 import WMT14
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.iwslt17 import IWSLT17
-from course_lib.translation.multi30k import MULTI30K
-from course_lib.translation.parallel_text import Corpus, ParallelText, read_parallel_text
-from course_lib.translation.wmt14 import WMT14
 
 PUBLISHED = {corpus.name: corpus for corpus in (MULTI30K, IWSLT17, WMT14)}
 

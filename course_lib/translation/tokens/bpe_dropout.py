@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.translation.subwords import Subwords
-from course_lib.translation.token_pairs import TokenPairs
+from course_lib.translation.tokens.subwords import Subwords
+from course_lib.translation.tokens.token_pairs import TokenPairs
 
 #: So many ways to split a word are drawn in an epoch at most. Each of its places takes one of them by chance.
 WAYS = 16

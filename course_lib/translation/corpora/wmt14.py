@@ -7,9 +7,9 @@ newstest2013; the test is the full newstest2014, sacrebleu's `wmt14/full`.
 from collections.abc import Mapping
 from pathlib import Path
 
-from course_lib.translation.archives import read_members, segments
-from course_lib.translation.parallel_text import Corpus, ParallelText, side_by_side
-from course_lib.translation.published import PublishedCorpus, PublishedFile
+from course_lib.translation.corpora.archives import read_members, segments
+from course_lib.translation.corpora.parallel_text import Corpus, ParallelText, side_by_side
+from course_lib.translation.corpora.published import PublishedCorpus, PublishedFile
 
 # The hashes of the training archives are those that Hugging Face's `datasets` recorded of these very files;
 # those of the news tests stand in sacrebleu.

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.subwords import END, PAD, START, UNKNOWN
+from course_lib.translation.tokens.subwords import END, PAD, START, UNKNOWN
 from course_lib.translation.vocabulary import build_vocabulary
 
 SPECIALS = (PAD, START, END, UNKNOWN)

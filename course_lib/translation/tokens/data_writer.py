@@ -11,12 +11,12 @@ from typing import Any
 from course_lib.atomic_files import atomic_write_text
 from course_lib.translation.batches import IdPair
 from course_lib.translation.config import DataConfig
-from course_lib.translation.directed import DirectedSubwords, Towards
+from course_lib.translation.corpora.parallel_text import ParallelText
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.parallel_text import ParallelText
-from course_lib.translation.subwords import Subwords
-from course_lib.translation.token_pairs import WORD_NUMBERS, smallest_type, write_pairs
-from course_lib.translation.vocabularies import Vocabularies, Vocabulary
+from course_lib.translation.tokens.directed import DirectedSubwords, Towards
+from course_lib.translation.tokens.subwords import Subwords
+from course_lib.translation.tokens.token_pairs import WORD_NUMBERS, smallest_type, write_pairs
+from course_lib.translation.tokens.vocabularies import Vocabularies, Vocabulary
 
 #: So many pairs become ids at a time.
 CHUNK = 20_000

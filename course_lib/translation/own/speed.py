@@ -10,7 +10,7 @@ from course_lib.translation.config import RunConfig
 from course_lib.translation.kernels import use_kernels
 from course_lib.translation.model import LossSum, build_transformer
 from course_lib.translation.pieces import REFERENCE, Pieces
-from course_lib.translation.vocabularies import Vocabularies
+from course_lib.translation.tokens.vocabularies import Vocabularies
 
 #: Enough to keep the device at work, and few enough that a large model needs no minute.
 _SENTENCES = 24

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.translation.subwords import TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.tokens.subwords import TO_ENGLISH, TO_GERMAN, Subwords
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import Literal
 from pydantic import ValidationError
 from torch import Tensor
 
+from course_lib.translation.checkpoints.sealed_files import DamagedFileError, read_sealed, write_sealed
 from course_lib.translation.config import RunConfig
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.sealed_files import DamagedFileError, read_sealed, write_sealed
 
 #: Which of a run's models.
 Use = Literal["last", "best", "averaged"]

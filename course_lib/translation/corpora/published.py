@@ -7,9 +7,9 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from course_lib.translation.downloads import download, has_checksum
+from course_lib.translation.corpora.downloads import download, has_checksum
+from course_lib.translation.corpora.parallel_text import Corpus
 from course_lib.translation.errors import BadInputError
-from course_lib.translation.parallel_text import Corpus
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""A student's own code in a run, in place of the reference's: `--parts lessons/`."""
