@@ -22,7 +22,7 @@ from autograder.sandbox.confinement import probe
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
 
 RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
-KILLS = int(os.environ.get("COURSE_KILLS", "3"))
+KILLS = int(os.environ.get("COURSE_KILLS", "2"))
 STUDENTS = 8
 
 
