@@ -312,7 +312,7 @@ print(Path("my_run.yaml").read_text())
 # A provided config goes by its name, and any key can be replaced on the command line:
 #
 # ```bash
-# python -m course_lib.translation.train multi30k-tiny run_folder=../runs/multi30k training.epochs=20
+# python -m course_lib.translation.train multi30k-tiny run_folder=../runs/multi30k seed=2
 # ```
 #
 # A run may be killed at any moment: **the same command goes on where it was**, and ends with the same weights as if
