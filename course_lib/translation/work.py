@@ -36,13 +36,15 @@ def training_work(
 def matrix_rate(device: torch.device, precision: Precision, seconds: float = 0.3) -> float:
     """Measure how many operations a second this device reaches on large matrix products in this precision.
 
-    The best of several tries, with the threads as they are set: what MFU is a share of.
+    The best of several tries, with the threads as they are set: what MFU is a share of. The first product is
+    not counted, since what it needs is only then loaded: that can take fifty times as long as the product.
     """
     dtype = getattr(torch, settled(precision, device))
     size = 8192 if device.type == "cuda" else 1024
     a, b = torch.ones(2, size, size, dtype=dtype, device=device)
+    torch.mm(a, b)
     best = float("inf")
-    end = time.perf_counter() + seconds
+    end = _now(device) + seconds
     while best == float("inf") or time.perf_counter() < end:
         began = _now(device)
         torch.mm(a, b)
