@@ -29,11 +29,18 @@ attempt("start 200 processes", storm)
     ),
     Threat(
         "thread-storm",
-        "starts 2000 threads, which end by themselves after twenty seconds",
+        "starts 2000 threads, which wait until there are no more",
         """\
 def storm():
-    for _ in range(2000):
-        threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+    over, started = threading.Event(), []
+    try:
+        for _ in range(2000):
+            started.append(threading.Thread(target=over.wait, daemon=True))
+            started[-1].start()
+    finally:
+        over.set()
+        for thread in started[:-1]:
+            thread.join()
 attempt("start 2000 threads", storm)
 """,
         confined=True,
