@@ -10,7 +10,7 @@ from tests.checks.kill_matrix import FOLDER, VARIANTS, exercises, matrix
 from tests.checks.totals import kept_rows, totals
 from tests.checks.unrelated import UNRELATED
 
-SEEDS = ["practice", "graded 1706", "another"]
+SEEDS = ["practice", "graded 1706"]
 by_name = pytest.mark.parametrize("exercise", exercises(), ids=lambda exercise: exercise.name)
 
 
