@@ -21,7 +21,7 @@ from autograder.grading.unfinished import clear
 
 HERE = Path(__file__).parent
 NAME = f"{LESSON}.ipynb"
-TRIALS = 14
+TRIALS = 22
 
 
 def hand_in_a_class(desk: Desk) -> None:
