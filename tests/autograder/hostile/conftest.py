@@ -11,11 +11,12 @@ from tests.autograder.hostile.threat import Threat
 
 Grade = Callable[[str, Sequence[Threat], Mapping[str, str]], Aftermath]
 
-#: Shorter limits than those of a class, so that attacks which wait for them are over sooner.
+#: Shorter limits than those of a class, so that attacks which wait for them are over sooner. One process comes
+#: to its own limit of memory well before all together come to theirs, which ends the kernel.
 CONFIG = """
 c.SandboxedExecute.workers = 4
 c.SandboxedExecute.cell_seconds = 8
-c.SandboxedExecute.memory_bytes = 2 * 2**30
+c.SandboxedExecute.memory_bytes = 2**30
 c.SandboxedExecute.total_memory_bytes = 3 * 2**29
 """
 
