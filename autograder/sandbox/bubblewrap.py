@@ -27,8 +27,8 @@ VARIABLES = {
     "HOME": str(SCRATCH), "TMPDIR": str(SCRATCH), "USER": "student", "PATH": os.defpath, "LANG": "C.UTF-8",
     "PYTHONPATH": str(_COURSE), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-    # Else the C library sets 64 MiB of addresses aside for each thread, up to eight times the processors: on a
-    # large machine a few threads would come to the limit of memory.
+    # Else the C library sets 64 MiB of addresses aside for each thread, up to eight times the processors: on
+    # a large machine a few threads would come to the limit of memory.
     "MALLOC_ARENA_MAX": "2",
 }  # fmt: skip
 

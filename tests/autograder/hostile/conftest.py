@@ -11,8 +11,8 @@ from tests.autograder.hostile.threat import Threat
 
 Grade = Callable[[str, Sequence[Threat], Mapping[str, str]], Aftermath]
 
-#: Shorter limits than those of a class, so that attacks which wait for them are over sooner. One process comes
-#: to its own limit of memory well before all together come to theirs, which ends the kernel.
+#: Shorter limits than those of a class, so that attacks which wait for them are over sooner. One process
+#: comes to its own limit of memory well before all together come to theirs, which ends the kernel.
 CONFIG = """
 c.SandboxedExecute.workers = 4
 c.SandboxedExecute.cell_seconds = 8
