@@ -275,8 +275,10 @@ print(Path("my_run.yaml").read_text())
 # | a GPU for a night | `iwslt17`: 206,000 sentences of talks | hours |
 # | a node with eight GPUs | `wmt14-base`, the paper's own (4.5 million pairs) | a day or less |
 #
-# **Small data wants a small model.** On Multi30k a model of 3 million weights beats the paper's base model, which
-# learns 29,000 captions by heart. `multi30k-tiny` is no toy, but the right size.
+# (The times with a GPU are estimates; those runs have not been made for this course yet.)
+#
+# **Small data wants a small model.** On Multi30k, models of a few million weights are reported to do better than the
+# paper's base model, which learns 29,000 captions by heart. `multi30k-tiny` is no toy, but the right size.
 #
 # Compute nodes often have no internet. Download on the login node, or name a folder that holds the files:
 # `export COURSE_DATA=/path/to/corpora`.
