@@ -2,10 +2,12 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
-from jaxtyping import install_import_hook
+from jaxtyping import config, install_import_hook
 
 # One thread a process, for all that the tests start: the cores are shared out among pytest's workers.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -28,3 +30,11 @@ install_import_hook(CHECKED, "beartype.beartype")
 
 settings.register_profile("course", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("course")
+
+
+@pytest.fixture
+def shapes_unchecked() -> Iterator[None]:
+    """For tests that run small models ten thousand times: shapes are not checked, as in a notebook."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)

@@ -116,6 +116,8 @@ class Comparison:
             return Difference(f"Expected {name} to have dtype {_dtype(expected)}, found {_dtype(found)}.")
         if expected.device != found.device:
             return Difference(f"Expected {name} on the device {expected.device}, found it on {found.device}.")
+        if torch.equal(expected, found):
+            return None
         wrong = ~self._close(expected, found)
         count = int(wrong.sum())
         if count == 0:

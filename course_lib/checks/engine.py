@@ -67,8 +67,17 @@ def _one_thread() -> Iterator[None]:
 @_one_thread()
 def examine(exercise: Exercise, holder: Holder, seed: str) -> Verdict:
     """Run every probe of an exercise on what the holder holds, and say how it did."""
+    return _verdict(exercise, [_outcome(probe, holder, seed) for probe in exercise.probes], seed)
+
+
+@_one_thread()
+def examine_version(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Verdict:
+    """Examine the reference with these mistakes in it; what its probes see is found out only once."""
+    return _verdict(exercise, list(_known(exercise, mistakes, seed)), seed)
+
+
+def _verdict(exercise: Exercise, found: Sequence[Outcome], seed: str) -> Verdict:
     expected = list(_known(exercise, (), seed))
-    found = _outcomes(exercise, holder, seed)
     replies = [reply for outcome in found for reply in outcome.replies]
     count = len(exercise.probes)
 
@@ -157,10 +166,6 @@ class _Known:
             yield outcome
 
 
-def _outcomes(exercise: Exercise, holder: Holder, seed: str) -> list[Outcome]:
-    return [_outcome(probe, holder, seed) for probe in exercise.probes]
-
-
 def _difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | None:
     return Comparison(probe.tolerance).difference(expected.observed, found.observed)
 
@@ -168,7 +173,7 @@ def _difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference |
 def _alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
     """Say whether two candidates gave the same to everything; exceptions, the same message too."""
     same = Comparison(probe.tolerance, messages=True)
-    return (
+    return one is other or (
         same.difference(one.replies, other.replies) is None
         and same.difference(one.observed, other.observed) is None
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.checks.catalogue import catalogue
-from course_lib.checks.engine import combinable, examine
+from course_lib.checks.engine import Verdict, combinable, examine, examine_version
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.local_holder import LocalHolder
 from tests.checks.variants import (
@@ -53,15 +53,15 @@ def exercises() -> list[Exercise]:
     return [entry for entry in catalogue().values() if isinstance(entry, Exercise)]
 
 
-def rows(exercise: Exercise) -> Iterator[tuple[str, str, Any]]:
-    """Give what stands in the matrix: its kind, its name, and the object."""
-    yield "reference", exercise.name, exercise.reference
+def rows(exercise: Exercise) -> Iterator[tuple[str, str, Verdict]]:
+    """Give what stands in the matrix: its kind, its name, and what is found out about it."""
+    yield "reference", exercise.name, examine(exercise, LocalHolder(exercise.reference), SEED)
     for variant in VARIANTS[exercise.name]:
-        yield "variant", variant.__name__, variant
+        yield "variant", variant.__name__, examine(exercise, LocalHolder(variant), SEED)
     for mistake in exercise.misconceptions:
-        yield "misconception", mistake.name, exercise.with_mistakes(mistake)
+        yield "misconception", mistake.name, examine_version(exercise, (mistake,), SEED)
     for pair in combinable(exercise):
-        yield "pair", " + ".join(mistake.name for mistake in pair), exercise.with_mistakes(*pair)
+        yield "pair", " + ".join(mistake.name for mistake in pair), examine_version(exercise, pair, SEED)
 
 
 def matrix(exercise: Exercise) -> str:
@@ -69,8 +69,7 @@ def matrix(exercise: Exercise) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["kind", "name", "told", *(probe.says for probe in exercise.probes)])
-    for kind, name, found in rows(exercise):
-        verdict = examine(exercise, LocalHolder(found), SEED)
+    for kind, name, verdict in rows(exercise):
         told = " + ".join(mistake.name for mistake in verdict.named)
         rejecting = ("x" if probe in verdict.failures else "" for probe in exercise.probes)
         writer.writerow([kind, name, told, *rejecting])

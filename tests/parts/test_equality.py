@@ -5,6 +5,8 @@ import pytest
 from course_lib.parts import LESSONS, load_parts, unequal_parts
 from tests.parts.conftest import Student, stub
 
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+
 #: A mistake in each part, as a piece of the reference's source and what stands there instead.
 MISTAKES = {
     "attention_scores": ("/ math.sqrt", "* math.sqrt"),
