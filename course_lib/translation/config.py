@@ -130,7 +130,16 @@ class ModelConfig(Section):
     d_model: int = Field(default=512, ge=1, description="Features of each position.")
     heads: int = Field(default=8, ge=1, description="Attention heads; d_model must be a multiple.")
     d_ff: int = Field(default=2048, ge=1, description="Features inside the feed-forward network.")
-    dropout: float = Field(default=0.1, ge=0, lt=1, description="Probability of dropping a number.")
+    dropout: float = Field(
+        default=0.1, ge=0, lt=1, description="Probability of dropping a number: section 5.4 of the paper."
+    )
+    inner_dropout: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="The same inside the sublayers: for attention weights, and between the two layers of a "
+        "feed-forward network. Section 5.4 names neither, so 0 is the paper's. Without it, as dropout.",
+    )
     norm_first: bool = Field(
         default=False,
         description="true: normalise before each sublayer. false: after the sum, as in the paper.",

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from course_lib.transformer import LabelSmoothingLoss, TransformerConfig
 from course_lib.translation.config import ModelConfig
+from course_lib.translation.errors import BadInputError
 from course_lib.translation.fused_attention import fused_attention
 from course_lib.translation.kernels.masks import decoder_mask_on_device
 from course_lib.translation.kernels.smoothed_loss import smoothed_loss_sum
@@ -35,7 +36,25 @@ def build_transformer(
         attention=fused_attention if config.attention == "fused" else pieces.attention,
     )
     model = pieces.transformer(source_size, target_size, sizes)
+    if config.inner_dropout is not None:
+        _set_inner_dropout(model, config.inner_dropout)
     return pieces.tie_embeddings(model) if config.tied else model
+
+
+def _set_inner_dropout(model: Any, rate: float) -> None:
+    """Give the sublayers a dropout of their own; a student's too, which have the contract's names."""
+    for layer in (*model.encoder_layers, *model.decoder_layers):
+        for name, sublayer in layer.named_children():
+            if name not in ("self_attention", "cross_attention", "feed_forward"):
+                continue
+            inside = [part for part in sublayer.modules() if isinstance(part, nn.Dropout)]
+            if not inside:
+                raise BadInputError(
+                    f"model.inner_dropout: expected an nn.Dropout inside {type(sublayer).__name__}, which is "
+                    f"the {name} of {type(layer).__name__}, and there is none; leave the key out"
+                )
+            for part in inside:
+                part.p = rate
 
 
 def real_places(target: Int[Tensor, "B T"], pad_id: int, pieces: Pieces = REFERENCE) -> Int[Tensor, "N"]:
