@@ -11,7 +11,7 @@ import torch
 from course_lib.transformer import LabelSmoothingLoss, evaluating
 from course_lib.translation.batches import IdPair, collate, token_batches
 from course_lib.translation.config import RunConfig
-from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings
+from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings, ready
 from course_lib.translation.decoding.tuning import Candidate, Tuned, tune_alpha
 from course_lib.translation.distributed import Place, gather
 from course_lib.translation.model import LossSum
@@ -79,14 +79,14 @@ class Evaluator:
 
         `decode`, if given, is another search than the lab's.
         """
-        found = self._find(model, sentences, settings, decode or self._decoder.decode)
+        found = self._find(model, sentences, settings, decode)
         return [candidates[0].text if candidates else "" for candidates in found]
 
     def tune(
         self, model: Any, sentences: Sequence[Sequence[int]], references: Sequence[str], beam: int
     ) -> Tuned:
         """Choose the length penalty for a beam by BLEU on these sentences."""
-        found = self._find(model, sentences, SearchSettings(beam, n_best=beam), self._decoder.decode)
+        found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
         return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
 
     def settings(
@@ -102,8 +102,14 @@ class Evaluator:
         return SearchSettings(self._config.beam, alpha)
 
     def _find(
-        self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings, decode: Decode
+        self,
+        model: Any,
+        sentences: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        decode: Decode | None = None,
     ) -> list[list[Candidate]]:
+        if decode is None:
+            model, decode = ready(model, self._precision), self._decoder.decode
         batches = self._decoder.batches(sentences, settings.beam)
         mine: list[tuple[int, list[Hypothesis]]] = []
         for batch in self._pieces.shard(batches, self._place.rank, self._place.world_size):

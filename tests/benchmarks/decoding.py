@@ -23,7 +23,7 @@ from rich.table import Table
 
 from course_lib.transformer import greedy_decode, padding_mask
 from course_lib.translation.config import load_config
-from course_lib.translation.decoding import BatchDecoder, SearchSettings, greatest_length
+from course_lib.translation.decoding import BatchDecoder, SearchSettings, greatest_length, ready
 from course_lib.translation.decoding.steps import HALF_PAYS_FROM
 from course_lib.translation.distributed import Place
 from course_lib.translation.precision import Precision, has_bfloat16
@@ -90,6 +90,7 @@ def in_batches(translator: Translator, beam: int, precision: Precision) -> Metho
     decoder = BatchDecoder(
         translator.vocabularies, translator.device, config.data.max_length, 1_000_000, precision
     )
+    model = ready(translator.model, precision)
     settings = SearchSettings(beam, 0.0 if beam == 1 else 1.0)
 
     def translate(sources: Sequence[Ids]) -> list[Ids]:
@@ -97,7 +98,7 @@ def in_batches(translator: Translator, beam: int, precision: Precision) -> Metho
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
         for first in range(0, len(order), BATCH):
             batch = order[first : first + BATCH]
-            some = decoder.decode(translator.model, [sources[index] for index in batch], settings)
+            some = decoder.decode(model, [sources[index] for index in batch], settings)
             for index, (best, *_) in zip(batch, some, strict=True):
                 found[index] = [number for number in best.ids if number != end]
         return found

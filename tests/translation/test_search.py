@@ -17,10 +17,12 @@ from course_lib.translation.decoding import (
     SearchSettings,
     batched_search,
     has_reference_insides,
+    ready,
     search,
     steps,
 )
 from course_lib.translation.decoding.cached_steps import CachedSteps
+from course_lib.translation.decoding.fused_model import FusedTransformer
 from course_lib.translation.decoding.hypothesis import Hypothesis
 from course_lib.translation.distributed import Place
 from course_lib.translation.tokens.subwords import Subwords
@@ -35,7 +37,7 @@ def found(
 ) -> list[list[Hypothesis]]:
     source = padded(rows)
     mask = padding_mask(source, PAD)
-    return search(model, source, mask, torch.tensor(limits), settings, START, END, **more)
+    return search(ready(model, **more), source, mask, torch.tensor(limits), settings, START, END)
 
 
 def expected(model: Any, row: Tensor, limit: int, beam: int, alpha: float) -> list[int]:
@@ -180,8 +182,9 @@ def test_a_sentence_leaves_once_nothing_can_overtake_its_best(monkeypatch: pytes
 def test_the_cache_does_not_grow_with_the_beam_where_the_source_is_kept() -> None:
     model, source = taught(), padded(sentences(1, LENGTHS))
     mask = padding_mask(source, PAD)
-    memory = model.eval().encode(source, mask)
-    kept = [CachedSteps(model, memory, mask, beam, 5)._layers[0]._source for beam in (1, 5)]
+    fused = FusedTransformer(model, torch.float64)
+    memory = fused.encode(source, mask)
+    kept = [CachedSteps(fused, memory, mask, beam, 5)._layers[0]._source for beam in (1, 5)]
     assert [keys.shape for keys, _ in kept] == [kept[0][0].shape] * 2
 
 
@@ -286,5 +289,7 @@ def test_it_runs_on_every_device() -> None:
     limits = torch.tensor(LIMITS)
     for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
         mask = padding_mask(source, PAD).to(device)
-        got = search(model.to(device), source.to(device), mask, limits, SearchSettings(3, 0.6), START, END)
+        got = search(
+            ready(model.to(device)), source.to(device), mask, limits, SearchSettings(3, 0.6), START, END
+        )
         assert [len(each) for each in got] == [1] * len(rows)

@@ -3,7 +3,7 @@
 from course_lib.translation.decoding.batch_decoder import BatchDecoder, greatest_length
 from course_lib.translation.decoding.batched_search import search
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
-from course_lib.translation.decoding.steps import has_reference_insides
+from course_lib.translation.decoding.steps import has_reference_insides, ready
 
 __all__ = [
     "BatchDecoder",
@@ -11,5 +11,6 @@ __all__ = [
     "SearchSettings",
     "greatest_length",
     "has_reference_insides",
+    "ready",
     "search",
 ]

@@ -9,6 +9,7 @@ from course_lib.transformer import padding_mask
 from course_lib.translation.batches import collate, token_batches
 from course_lib.translation.decoding.batched_search import search
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
+from course_lib.translation.decoding.steps import Ready, ready
 from course_lib.translation.precision import Precision
 from course_lib.translation.tokens.vocabularies import Vocabularies
 
@@ -50,7 +51,7 @@ class BatchDecoder:
         return [[indices[place] for place in batch] for batch in token_batches(lengths, room)]
 
     def decode(
-        self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings
+        self, model: Ready, sentences: Sequence[Sequence[int]], settings: SearchSettings
     ) -> list[list[Hypothesis]]:
         """Decode one batch: for each sentence its hypotheses, the best first.
 
@@ -64,15 +65,16 @@ class BatchDecoder:
         greatest = torch.tensor([greatest_length(length) for length in lengths.tolist()])
         source = source.to(self._device)
         mask = padding_mask(source, ids.pad_id)
-        return search(model, source, mask, greatest, settings, ids.start_id, ids.end_id, self._precision)
+        return search(model, source, mask, greatest, settings, ids.start_id, ids.end_id)
 
     def decode_all(
         self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings
     ) -> list[list[Hypothesis]]:
         """Decode any number of sentences in batches, and give what was found in their order."""
         found = [[Hypothesis([], 0.0, 0.0)] for _ in sentences]
+        prepared = ready(model, self._precision)
         for batch in self.batches(sentences, settings.beam):
-            some = self.decode(model, [sentences[index] for index in batch], settings)
+            some = self.decode(prepared, [sentences[index] for index in batch], settings)
             for index, hypotheses in zip(batch, some, strict=True):
                 found[index] = hypotheses
         return found

@@ -4,8 +4,6 @@ The reference stops when every beam of every sentence has ended. Here each sente
 length, leaves the batch once nothing can change about it, and is not held up by the others.
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -13,8 +11,7 @@ from torch import Tensor
 from course_lib.transformer import evaluating, length_penalty
 from course_lib.translation.decoding.candidates import best_few
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
-from course_lib.translation.decoding.steps import steps_of
-from course_lib.translation.precision import Precision
+from course_lib.translation.decoding.steps import Ready
 
 #: Steps between two looks at which sentences are done. On a GPU each look waits for all that was asked of it.
 STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 4}
@@ -24,22 +21,21 @@ DONE_SHARE = 0.2
 
 
 def search(
-    model: Any,
+    model: Ready,
     source: Int[Tensor, "B S"],
     source_mask: Bool[Tensor, "B 1 S"],
     max_lengths: Int[Tensor, "B"],
     settings: SearchSettings,
     start_id: int,
     end_id: int,
-    precision: Precision = "float32",
 ) -> list[list[Hypothesis]]:
     """Translate a batch: for each sentence up to `settings.n_best` hypotheses, the best first.
 
-    The model has `encode`, `decode` and `generator`. `max_lengths` says for each sentence how many tokens it
-    may have, the start counted. Each sentence needs a real token.
+    `max_lengths` says for each sentence how many tokens it may have, the start counted. Each sentence needs a
+    real token.
     """
-    with evaluating(model):
-        return _Search(model, source, source_mask, max_lengths, settings, start_id, end_id, precision).run()
+    with evaluating(model.model):
+        return _Search(model, source, source_mask, max_lengths, settings, start_id, end_id).run()
 
 
 class _Search:
@@ -47,14 +43,13 @@ class _Search:
 
     def __init__(
         self,
-        model: Any,
+        model: Ready,
         source: Tensor,
         source_mask: Tensor,
         max_lengths: Tensor,
         settings: SearchSettings,
         start_id: int,
         end_id: int,
-        precision: Precision,
     ) -> None:
         self._beam, self._alpha, self._n_best = settings.beam, settings.alpha, settings.n_best
         self._end_id = end_id
@@ -62,7 +57,7 @@ class _Search:
         self._most_steps = max(int(max_lengths.max()) - 1, 0) if len(source) else 0
         if not self._most_steps:
             return
-        self._steps = steps_of(model, source, source_mask, settings.beam, self._most_steps, precision)
+        self._steps = model.begin(source, source_mask, settings.beam, self._most_steps)
         self._dtype = torch.promote_types(self._steps.dtype, torch.float32)
 
         rows = len(source)

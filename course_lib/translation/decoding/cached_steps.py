@@ -10,55 +10,34 @@ keys and values: when the search lets one beam go on from another, only a table 
 Axes, beside those of `course_lib.transformer.attention`: K beams of a sentence, N places in the store.
 """
 
-import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
-from course_lib.transformer import DecoderLayer, Transformer
-from course_lib.translation.decoding.fused_layers import (
-    Feed,
-    Linear,
-    Norm,
-    Projections,
-    attend,
-    merged,
-    padding_bias,
-)
+from course_lib.translation.decoding.fused_layers import attend, merged, padding_bias
+from course_lib.translation.decoding.fused_model import FusedDecoderLayer, FusedTransformer
 
 
 class CachedSteps:
-    """Steps of a reference Transformer's decoder over a batch, with room for `steps` steps of `beam` beams.
-
-    The layers compute in the dtype of `memory`, the generator in its own.
-    """
+    """Steps of a Transformer's decoder over a batch, with room for `steps` steps of `beam` beams."""
 
     def __init__(
         self,
-        model: Transformer,
+        model: FusedTransformer,
         memory: Float[Tensor, "B S D"],
         source_mask: Bool[Tensor, "B 1 S"],
         beam: int,
         steps: int,
     ) -> None:
-        self._table = model.target_embedding.table.weight
-        self._positions = model.positions.table
-        self._norm = Norm(model.decoder_norm, memory.dtype) if model.decoder_norm is not None else None
-        self.dtype = model.generator.weight.dtype
+        self._model = model
+        self.dtype = model.logits_dtype
         """Of the logits."""
-        self._generator = Linear([model.generator], self.dtype)
-
         # The first step has one beam: all beams begin alike.
         places = 1 + (steps - 1) * beam
-        layers: Any = model.decoder_layers
-        heads: int = layers[0].self_attention.heads
-        self._layers = [_Layer(layer, memory, places) for layer in layers]
-        self._layers_dtype, self._heads = memory.dtype, heads
-        self._source_bias = padding_bias(source_mask, heads, memory.dtype)
+        self._layers = [_Layer(layer, memory, places) for layer in model.decoder_layers]
+        self._source_bias = padding_bias(source_mask, model.heads, memory.dtype)
         # Added to the scores: zero where a beam may look, minus infinity elsewhere. One beam sees all.
         self._visible = memory.new_full((len(memory), beam, places), -torch.inf) if beam > 1 else None
         self._steps = self._filled = 0
@@ -69,16 +48,15 @@ class CachedSteps:
         The first step reads one token a sentence, the start; each later one a token of every beam.
         """
         beams = tokens.shape[1]
-        embedded = F.embedding(tokens, self._table) * math.sqrt(self._table.shape[1])
-        x = (embedded + self._positions[self._steps].to(embedded.dtype)).to(self._layers_dtype)
+        x = self._model.embed_target(tokens, self._steps)
         own_bias = self._open_places(beams)
         for layer in self._layers:
             x = layer.step(x, self._filled, own_bias, self._source_bias)
-        if self._norm is not None:
-            x = self._norm(x)
+        if self._model.decoder_norm is not None:
+            x = self._model.decoder_norm(x)
         self._steps += 1
         self._filled += beams
-        return self._generator(x.to(self.dtype))
+        return self._model.generator(x.to(self.dtype))
 
     def follow(self, parent: Int[Tensor, "B K"]) -> None:
         """Let beam k of each sentence go on from its beam `parent[k]`."""
@@ -91,7 +69,7 @@ class CachedSteps:
         for layer in self._layers:
             layer.keep(sentences, self._filled)
         if self._source_bias is not None:
-            self._source_bias = _kept(self._source_bias, sentences, self._heads)
+            self._source_bias = _kept(self._source_bias, sentences, self._model.heads)
         if self._visible is not None:
             self._visible = self._visible[sentences]
 
@@ -104,29 +82,19 @@ class CachedSteps:
             return None
         new = torch.arange(beams, device=self._visible.device)
         self._visible[:, new, self._filled + new] = 0.0
-        return self._visible[:, :, : self._filled + beams].repeat_interleave(self._heads, dim=0)
+        return self._visible[:, :, : self._filled + beams].repeat_interleave(self._model.heads, dim=0)
 
 
 class _Layer:
-    """One decoder layer, with what it keeps; projections of the same input stand side by side in one matrix.
+    """One decoder layer at work on a batch, with what it keeps.
 
-    It keeps keys (B*H, d, S) and values (B*H, S, d) of the encoder's output, and keys and values (B*H, N, d)
+    That is keys (B*H, d, S) and values (B*H, S, d) of the encoder's output, and keys and values (B*H, N, d)
     of what was written; the places that the beams of a step take lie side by side.
     """
 
-    def __init__(self, layer: DecoderLayer, memory: Float[Tensor, "B S D"], places: int) -> None:
-        own, cross, dtype = layer.self_attention, layer.cross_attention, memory.dtype
-        connections: Any = layer.sublayers
-        self._heads = own.heads
-        self._own = Projections(own, ["query", "key", "value"], dtype)
-        self._own_output = Linear([own.output_projection], dtype)
-        self._cross_query = Projections(cross, ["query"], dtype)
-        self._cross_output = Linear([cross.output_projection], dtype)
-        self._feed = Feed(layer.feed_forward, dtype)
-        self._norms = [Norm(sublayer.norm, dtype) for sublayer in connections]
-        self._norm_first = connections[0].norm_first
-
-        keys, values = Projections(cross, ["key", "value"], dtype)(memory)
+    def __init__(self, layer: FusedDecoderLayer, memory: Float[Tensor, "B S D"], places: int) -> None:
+        self._layer, self._heads = layer, layer.heads
+        keys, values = layer.cross_memory(memory)
         self._source = keys.transpose(1, 2).contiguous(), values
         self._written = memory.new_empty(2, len(values), places, values.shape[2])
 
@@ -134,21 +102,22 @@ class _Layer:
         self, x: Float[Tensor, "B K D"], filled: int, own_bias: Tensor | None, source_bias: Tensor | None
     ) -> Float[Tensor, "B K D"]:
         """Compute the layer for one new token of every beam, with `filled` places taken so far."""
+        layer = self._layer
 
         def look_back(x: Tensor) -> Tensor:
-            new, now = self._own(x), filled + x.shape[1]
+            new, now = layer.own(x), filled + x.shape[1]
             self._written[:, :, filled:now] = new[1:]
             keys, values = self._written[:, :, :now]
             output = attend(new[0], keys.transpose(1, 2), values, own_bias)
-            return self._own_output(merged(output, self._heads))
+            return layer.own_output(merged(output, self._heads))
 
         def look_at_source(x: Tensor) -> Tensor:
-            output = attend(self._cross_query(x)[0], *self._source, source_bias)
-            return self._cross_output(merged(output, self._heads))
+            output = attend(layer.cross_query(x)[0], *self._source, source_bias)
+            return layer.cross_output(merged(output, self._heads))
 
-        sublayers: tuple[Callable[[Tensor], Tensor], ...] = (look_back, look_at_source, self._feed)
-        for sublayer, norm in zip(sublayers, self._norms, strict=True):
-            x = x + sublayer(norm(x)) if self._norm_first else norm(x + sublayer(x))
+        sublayers: tuple[Callable[[Tensor], Tensor], ...] = (look_back, look_at_source, layer.feed)
+        for sublayer, norm in zip(sublayers, layer.norms, strict=True):
+            x = x + sublayer(norm(x)) if layer.norm_first else norm(x + sublayer(x))
         return x
 
     def keep(self, sentences: Int[Tensor, "B2"], filled: int) -> None:

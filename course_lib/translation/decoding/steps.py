@@ -1,5 +1,6 @@
 """Which decoder suits which model."""
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeGuard
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from course_lib import transformer as reference
 from course_lib.translation.decoding.cached_steps import CachedSteps
-from course_lib.translation.decoding.encoding import encoded
+from course_lib.translation.decoding.fused_model import FusedTransformer
 from course_lib.translation.decoding.uncached_steps import UncachedSteps
 from course_lib.translation.fused_attention import fused_attention
 from course_lib.translation.kernels.dropout import BlockDropout
@@ -23,23 +24,34 @@ Steps: TypeAlias = CachedSteps | UncachedSteps
 HALF_PAYS_FROM = 512
 
 
-def steps_of(
-    model: Any,
-    source: Int[Tensor, "B S"],
-    source_mask: Bool[Tensor, "B 1 S"],
-    beam: int,
-    steps: int,
-    precision: Precision,
-) -> Steps:
-    """Read the source and begin to decode: with a cache where the model's insides are known, else without."""
-    if has_reference_insides(model):
-        weight = model.generator.weight
-        pays = source.device.type != "cpu" or weight.shape[1] >= HALF_PAYS_FROM
-        in_half = pays and settled(precision, source.device) == "bfloat16"
-        dtype = torch.bfloat16 if in_half else weight.dtype
-        return CachedSteps(model, encoded(model, source, source_mask, dtype), source_mask, beam, steps)
-    with arithmetic(precision, source.device):
-        return UncachedSteps(model, model.encode(source, source_mask), source_mask, precision)
+@dataclass(frozen=True)
+class Ready:
+    """A model made ready to decode with the weights that it has now."""
+
+    model: Any
+    precision: Precision
+    fused: FusedTransformer | None
+    """There where the model's insides are known, so that what was computed for earlier tokens can be kept."""
+
+    def begin(
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, steps: int
+    ) -> Steps:
+        """Read the source of a batch, and begin to decode it."""
+        if self.fused is not None:
+            return CachedSteps(self.fused, self.fused.encode(source, source_mask), source_mask, beam, steps)
+        with arithmetic(self.precision, source.device):
+            memory = self.model.encode(source, source_mask)
+            return UncachedSteps(self.model, memory, source_mask, self.precision)
+
+
+def ready(model: Any, precision: Precision = "float32") -> Ready:
+    """Make a model ready to decode. It has `encode`, `decode` and `generator`."""
+    if not has_reference_insides(model):
+        return Ready(model, precision, None)
+    weight = model.generator.weight
+    pays = weight.device.type != "cpu" or weight.shape[1] >= HALF_PAYS_FROM
+    in_half = pays and settled(precision, weight.device) == "bfloat16"
+    return Ready(model, precision, FusedTransformer(model, torch.bfloat16 if in_half else weight.dtype))
 
 
 _INSIDES = {
