@@ -35,7 +35,8 @@ def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str,
     in the order of the lessons, the model differs. `device` is where both are run.
     """
     device = torch.device(device)
-    expected = observe(parts.only(()), device)
+    with torch.random.fork_rng(devices=[]):
+        expected = dict(observe(parts.only(()), device))
     if not _differs(expected, parts, device):
         return {}
     if alone := _alone(expected, parts, parts.yours, device):
@@ -58,9 +59,15 @@ def _alone(expected: Observed, parts: Parts, names: list[str], device: torch.dev
 def _differs(expected: Observed, parts: Parts, device: torch.device) -> str:
     """Say what differs first, or nothing."""
     try:
-        with time_limit(_SECONDS), redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        with (
+            time_limit(_SECONDS),
+            redirect_stdout(io.StringIO()),
+            warnings.catch_warnings(),
+            torch.random.fork_rng(devices=[]),
+        ):
             warnings.simplefilter("ignore")
-            found = observe(parts, device)
+            differences = (_difference(name, expected[name], found) for name, found in observe(parts, device))
+            return next(filter(None, differences), "")
     except OutOfTime:
         return f"it does not come back within {_SECONDS:g} seconds"
     except PartsError as error:
@@ -69,7 +76,6 @@ def _differs(expected: Observed, parts: Parts, device: torch.device) -> str:
         return f"it raises {said(error)}; move what it needs into the solution cell"
     except Exception as error:
         return f"it raises {said(error)}"
-    return next((how for name in expected if (how := _difference(name, expected[name], found[name]))), "")
 
 
 def _difference(name: str, expected: Tensor, found: object) -> str:

@@ -5,6 +5,7 @@ learning rates, the loss. All of it in float64, so that what is equal looks equa
 float32, and in bfloat16 only that there are some, since that is how a run of the lab computes.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -26,37 +27,39 @@ _MAY_LACK = "generator.bias"
 Observed = dict[str, Tensor]
 
 
-def observe(parts: Parts, device: torch.device) -> Observed:
-    """Let the parts do all that they are for, and write down what comes out."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        source, target = (tokens.to(device) for tokens in _sentences())
-        source_mask = parts["padding_mask"](source, _PAD)
-        decoder_input, labels = parts["shift_target"](target)
-        batch = (source, source_mask, decoder_input, parts["decoder_mask"](decoder_input, _PAD))
-        seen: Observed = {}
-        for norm_first in (False, True):
-            kind = "pre-norm" if norm_first else "post-norm"
-            model = _with_weights(parts, norm_first).to(device)
-            logits = model(*batch)
-            seen[f"the logits, {kind}"] = logits
-            seen |= _gradients(parts, model, logits, labels, kind)
-        # With pre-norm and large weights a model answers to every token that it reads.
-        ids = parts["greedy_decode"](model, source, source_mask, _LONGEST, _START, _END)
-        # Once more with an end symbol that comes soon, so that sentences end at different steps.
-        soon = int(ids[0, 2])
-        seen["the tokens of greedy_decode, up to their ends"] = parts["greedy_decode"](
-            model, source, source_mask, _LONGEST, _START, soon
-        )
-        seen |= _of_decoding(parts, source, source_mask)
-        tied = parts["tie_embeddings"](model)
-        with torch.no_grad():
-            # Which of the three the others come to share is left open.
-            shared = tied.source_embedding.table.weight
-            shared.copy_(_weights(norm_first=True)["target_embedding.table.weight"])
-            seen["the logits with tied embeddings"] = tied(*batch)
-        seen |= {"the tokens of greedy_decode": ids} | _of_training(parts, labels)
-        return seen | _as_in_a_run(parts, batch, labels)
+def observe(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]:
+    """Let the parts do all that they are for, and give what comes out, one after the other, with its name.
+
+    Whoever compares can stop at the first that differs. torch's random numbers are seeded.
+    """
+    torch.manual_seed(0)
+    source, target = (tokens.to(device) for tokens in _sentences())
+    source_mask = parts["padding_mask"](source, _PAD)
+    decoder_input, labels = parts["shift_target"](target)
+    batch = (source, source_mask, decoder_input, parts["decoder_mask"](decoder_input, _PAD))
+    for norm_first in (False, True):
+        kind = "pre-norm" if norm_first else "post-norm"
+        model = _with_weights(parts, norm_first).to(device)
+        logits = model(*batch)
+        yield f"the logits, {kind}", logits
+        yield from _gradients(parts, model, logits, labels, kind).items()
+    # With pre-norm and large weights a model answers to every token that it reads.
+    ids = parts["greedy_decode"](model, source, source_mask, _LONGEST, _START, _END)
+    # Once more with an end symbol that comes soon, so that sentences end at different steps.
+    soon = int(ids[0, 2])
+    ended = parts["greedy_decode"](model, source, source_mask, _LONGEST, _START, soon)
+    yield "the tokens of greedy_decode, up to their ends", ended
+    yield from _of_decoding(parts, source, source_mask).items()
+    tied = parts["tie_embeddings"](model)
+    with torch.no_grad():
+        # Which of the three the others come to share is left open.
+        shared = tied.source_embedding.table.weight
+        shared.copy_(_weights(norm_first=True)["target_embedding.table.weight"])
+        logits = tied(*batch)
+    yield "the logits with tied embeddings", logits
+    yield "the tokens of greedy_decode", ids
+    yield from _of_training(parts, labels).items()
+    yield from _as_in_a_run(parts, batch, labels).items()
 
 
 def _sentences() -> tuple[Tensor, Tensor]:

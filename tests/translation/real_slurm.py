@@ -56,6 +56,7 @@ class Slurm:
     """A running SLURM, and its commands."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
 
     def command(self, name: str, *arguments: str, **environment: str) -> str:
@@ -80,6 +81,7 @@ class Slurm:
         deadline = time.monotonic() + SECONDS
         self.wait_for(job, "PENDING")
         _until(lambda: _idle(self) == 2)  # Before that, the end of the first try counts for the second.
+        time.sleep(2)  # A node refuses what starts in the second in which it was told to end the job.
         while self.state(job) == "PENDING":
             assert time.monotonic() < deadline, self.command("scontrol", "show", "job", job)
             self.command("scontrol", "update", f"JobId={job}", "StartTime=now")
@@ -89,8 +91,14 @@ class Slurm:
         """Wait until a job is in that state."""
         deadline = time.monotonic() + SECONDS
         while (now := self.state(job)) != state:
-            assert time.monotonic() < deadline, f"job {job} is {now}, and not {state}"
+            gave_up = now == "FAILED" or time.monotonic() > deadline
+            assert not gave_up, f"job {job} is {now}, and not {state}\n{self._told(job)}"
             time.sleep(0.1)
+
+    def _told(self, job: str) -> str:
+        """Give what SLURM itself has to say, where a job did not come to what was expected."""
+        logs = [f"{path.name}:\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.out"))]
+        return "\n".join([self.command("scontrol", "show", "job", job), *logs])
 
 
 @contextmanager

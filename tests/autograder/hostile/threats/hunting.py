@@ -62,8 +62,10 @@ THREATS = (
         "wraps-the-reference",
         "calls the course's own solution, by all the ways in which later lessons use it",
         """\
-import importlib, pkgutil
+import importlib, pkgutil, sys
+from unittest.mock import MagicMock
 import course_lib
+sys.modules.update(altair=MagicMock(), pandas=MagicMock())  # seconds, and no solution is in there
 for module in pkgutil.walk_packages(course_lib.__path__, "course_lib."):
     if "__main__" in module.name or module.name.endswith((".train", ".lab")):
         continue
