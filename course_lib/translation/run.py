@@ -114,18 +114,7 @@ def _train(
         for note in trainer.notes:
             display.say(f"{note}.")
         evaluator = Evaluator(config, vocabularies, place, device, pieces)
-        session = Session(
-            config,
-            place,
-            folder,
-            data,
-            trainer,
-            evaluator,
-            display,
-            log,
-            interruption,
-            parts,
-        )
+        session = Session(config, place, folder, data, trainer, evaluator, display, log, interruption, parts)
         if state is not None:
             session.load(state)
         session.train()

@@ -6,6 +6,7 @@ before the checkpoint of that moment, never after.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from course_lib.atomic_files import atomic_write_text
@@ -36,43 +37,37 @@ from course_lib.translation.tokens.prepared import PreparedData
 from course_lib.translation.training import Trainer
 
 
+@dataclass
 class Session:
     """One process's part in a run, from where it stands to its end."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        place: Place,
-        folder: RunFolder,
-        data: PreparedData,
-        trainer: Trainer,
-        evaluator: Evaluator,
-        display: RunDisplay,
-        log: MetricsLog | None,
-        interruption: Interruption,
-        parts: OwnParts | None = None,
-    ) -> None:
-        self._config = config
-        self._place = place
-        self._folder = folder
-        self._data = data
-        self._trainer = trainer
-        self._evaluator = evaluator
-        self._display = display
-        self._log = log
-        self._interruption = interruption
-        self._parts = None if parts is None else parts.fingerprint
+    config: RunConfig
+    place: Place
+    folder: RunFolder
+    data: PreparedData
+    trainer: Trainer
+    evaluator: Evaluator
+    display: RunDisplay
+    log: MetricsLog | None
+    """Of the first process, which alone writes."""
+    interruption: Interruption
+    parts: OwnParts | None = None
+
+    def __post_init__(self) -> None:
         # What is measured, kept and translated with. It has the trainer's weights, and not a copy of them.
-        self._model: Any = trainer.model
+        self._model: Any = self.trainer.model
         self._own_search: Decode | None = None
-        if parts is not None:
-            device = trainer.model.generator.weight.device
-            self._own_search = own_search(parts.parts, config, data.vocabularies, device)
-            sizes = len(data.vocabularies.source), len(data.vocabularies.target)
-            self._model = reference_view(trainer.model, config.model, *sizes)
-        self._checkpoints = Checkpoints(folder.checkpoints, config.checkpoints.keep_last)
-        self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
-        self._selection = Selection(config.selection)
+        self._fingerprint: str | None = None
+        if self.parts is not None:
+            self._fingerprint = self.parts.fingerprint
+            device = self._model.generator.weight.device
+            vocabularies = self.data.vocabularies
+            self._own_search = own_search(self.parts.parts, self.config, vocabularies, device)
+            sizes = len(vocabularies.source), len(vocabularies.target)
+            self._model = reference_view(self._model, self.config.model, *sizes)
+        self._checkpoints = Checkpoints(self.folder.checkpoints, self.config.checkpoints.keep_last)
+        self._snapshots = Snapshots(self.folder.snapshots, self.config.training.average_last)
+        self._selection = Selection(self.config.selection)
         self._epochs_validated = 0
         self._saved: tuple[int, int] | None = None
 
@@ -83,35 +78,35 @@ class Session:
 
     def train(self) -> None:
         """Make the updates that are still to be made; Interrupted, once all is saved, when told to stop."""
-        trainer = self._trainer
-        with self._interruption.deferred():
+        trainer = self.trainer
+        with self.interruption.deferred():
             if trainer.epochs_done > self._epochs_validated:
                 self._validate()
-            while trainer.epochs_done < self._config.training.epochs and not self._selection.is_over:
+            while trainer.epochs_done < self.config.training.epochs and not self._selection.is_over:
                 self._epoch()
                 self._validate()
-        if trainer.epochs_done < self._config.training.epochs:
-            self._display.say(
-                f"Training ends early: no better {self._config.selection.measure} in "
-                f"{self._config.selection.patience} measurements; the best was after update "
+        if trainer.epochs_done < self.config.training.epochs:
+            self.display.say(
+                f"Training ends early: no better {self.config.selection.measure} in "
+                f"{self.config.selection.patience} measurements; the best was after update "
                 f"{self._selection.step}."
             )
 
     def test(self) -> tuple[Score, list[str]]:
         """Translate the test split with the weights that the config chooses; keep and score that."""
-        use, test = self._config.evaluation.use, self._data.test
+        use, test = self.config.evaluation.use, self.data.test
         self._average()
         if use != "last":
-            chosen = first_then_rest(self._place, lambda: self._load(use))
+            chosen = first_then_rest(self.place, lambda: self._load(use))
             self._model.load_state_dict(chosen.weights)
-        model, validation = self._model, self._data.validation
-        settings = self._evaluator.settings(
+        model, validation = self._model, self.data.validation
+        settings = self.evaluator.settings(
             model, [source for source, _ in validation.pairs], validation.text.english
         )
         if self._own_search is not None:
-            model = self._trainer.model
+            model = self.trainer.model
         sources = [source for source, _ in test.pairs]
-        translations = self._evaluator.translate(model, sources, settings, self._own_search)
+        translations = self.evaluator.translate(model, sources, settings, self._own_search)
         result = score(translations, test.text.english)
         lowercased = score(translations, test.text.english, lowercase=True)
         self._record(
@@ -125,26 +120,26 @@ class Session:
                 "alpha": settings.alpha,
             }
         )
-        if self._log is not None:
+        if self.log is not None:
             # A line feed inside a translation would shift all sentences after it.
             lines = [" ".join(text.split("\n")) for text in translations]
             try:
-                self._log.position()
-                atomic_write_text(self._folder.translations, "\n".join(lines) + "\n")
-                write_search(self._folder.search, settings)
+                self.log.position()
+                atomic_write_text(self.folder.translations, "\n".join(lines) + "\n")
+                write_search(self.folder.search, settings)
             except OSError as error:
                 raise BadInputError(
-                    f"{self._folder.path}: the results cannot be kept there ({error.strerror}); make room, "
+                    f"{self.folder.path}: the results cannot be kept there ({error.strerror}); make room, "
                     "and give the same command again: it goes on from the latest checkpoint"
                 ) from None
         return result, translations
 
     def _epoch(self) -> None:
-        trainer, training = self._trainer, self._config.training
+        trainer, training = self.trainer, self.config.training
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
             rate = trainer.update(plan[trainer.updates_done])
-            self._display.advance()
+            self.display.advance()
             last_of_epoch = trainer.updates_done == len(plan)
             if trainer.step % training.log_every == 0 or last_of_epoch:
                 self._record({"rate": rate, **trainer.window.close()})
@@ -154,7 +149,7 @@ class Session:
                 break
             if trainer.step % training.checkpoint_every == 0:
                 self._save()
-            if self._place.world_size == 1 or trainer.step % self._config.checkpoints.listen_every == 0:
+            if self.place.world_size == 1 or trainer.step % self.config.checkpoints.listen_every == 0:
                 self._stop_if_asked()
         trainer.end_epoch()
         if not training.average_every:
@@ -164,60 +159,58 @@ class Session:
 
     def _validate(self) -> None:
         """Measure the weights after an epoch, of which a checkpoint is kept already."""
-        model, epochs = self._model, self._trainer.epochs_done
+        model, epochs = self._model, self.trainer.epochs_done
         self._stop_if_asked()
-        with self._interruption.at_once():
-            row: dict[str, Any] = {
-                "validation_loss": self._evaluator.loss(model, self._data.validation.pairs)
-            }
-            every = self._config.evaluation.bleu_every
+        with self.interruption.at_once():
+            row: dict[str, Any] = {"validation_loss": self.evaluator.loss(model, self.data.validation.pairs)}
+            every = self.config.evaluation.bleu_every
             if every and epochs % every == 0:
-                sources = [source for source, _ in self._data.validation.pairs]
-                translations = self._evaluator.translate(model, sources)
-                row["bleu"] = score(translations, self._data.validation.text.english).bleu
+                sources = [source for source, _ in self.data.validation.pairs]
+                translations = self.evaluator.translate(model, sources)
+                row["bleu"] = score(translations, self.data.validation.text.english).bleu
         self._record(row, stays=True)
-        if self._selection.is_better(row, self._trainer.step):
+        if self._selection.is_better(row, self.trainer.step):
             self._keep("The best weights", lambda: self._save_model("best"))
         self._epochs_validated = epochs
         self._save()
-        self._trainer.window.restart_clock()
+        self.trainer.window.restart_clock()
 
     def _record(self, values: dict[str, Any], stays: bool = False) -> None:
-        epoch = self._trainer.epochs_done + (self._trainer.updates_done > 0)
-        row = {"step": self._trainer.step, "epoch": epoch, **values}
-        if self._log is not None:
-            self._log.write(row)
-        self._display.numbers(row, stays)
+        epoch = self.trainer.epochs_done + (self.trainer.updates_done > 0)
+        row = {"step": self.trainer.step, "epoch": epoch, **values}
+        if self.log is not None:
+            self.log.write(row)
+        self.display.numbers(row, stays)
 
     def _save(self) -> None:
         # All processes take part in the first line; only the first one writes.
-        state = self._trainer.state()
-        self._saved = (self._trainer.step, self._epochs_validated)
+        state = self.trainer.state()
+        self._saved = (self.trainer.step, self._epochs_validated)
         self._keep("A checkpoint", lambda: self._save_checkpoint(state))
 
     def _save_checkpoint(self, trainer_state: dict[str, Any]) -> None:
-        assert self._log is not None, "only the first process writes"
+        assert self.log is not None, "only the first process writes"
         self._checkpoints.save(
-            self._trainer.step,
+            self.trainer.step,
             {
-                "config": self._config.model_dump(),
-                "vocabulary": self._data.vocabularies.fingerprint,
-                "data": self._data.fingerprint,
+                "config": self.config.model_dump(),
+                "vocabulary": self.data.vocabularies.fingerprint,
+                "data": self.data.fingerprint,
                 "trainer": trainer_state,
-                "metrics_bytes": self._log.position(),
+                "metrics_bytes": self.log.position(),
                 "selection": self._selection.state(),
                 "epochs_validated": self._epochs_validated,
-                "parts": self._parts,
+                "parts": self._fingerprint,
             },
         )
 
     def _stop_if_asked(self) -> None:
         """All processes stop, or none, and at the same update."""
-        if number := largest(self._place, self._interruption.asked):
-            if self._saved != (self._trainer.step, self._epochs_validated):
+        if number := largest(self.place, self.interruption.asked):
+            if self._saved != (self.trainer.step, self._epochs_validated):
                 self._save()
             # torchrun ends all processes as soon as one has ended: the first must have written by then.
-            largest(self._place, 0)
+            largest(self.place, 0)
             raise Interrupted(number)
 
     def _snapshot(self) -> None:
@@ -225,28 +218,28 @@ class Session:
             self._keep("A snapshot", lambda: self._snapshots.save(self._trained()))
 
     def _average(self) -> None:
-        if self._log is None or not self._snapshots.wanted:
+        if self.log is None or not self._snapshots.wanted:
             return
-        path = trained_path(self._folder.path, "averaged")
+        path = trained_path(self.folder.path, "averaged")
         path.unlink(missing_ok=True)
-        averaged = self._snapshots.average(self._trainer.step, self._display.say)
+        averaged = self._snapshots.average(self.trainer.step, self.display.say)
         if averaged is not None:
             self._keep("The averaged weights", lambda: save_trained(path, averaged))
 
     def _trained(self) -> TrainedModel:
         return TrainedModel(
-            self._config,
-            self._data.vocabularies.fingerprint,
+            self.config,
+            self.data.vocabularies.fingerprint,
             self._model.state_dict(),
-            self._trainer.step,
-            self._parts,
+            self.trainer.step,
+            self._fingerprint,
         )
 
     def _save_model(self, use: Use) -> None:
-        save_trained(trained_path(self._folder.path, use), self._trained())
+        save_trained(trained_path(self.folder.path, use), self._trained())
 
     def _load(self, use: Use) -> TrainedModel:
-        path = trained_path(self._folder.path, use)
+        path = trained_path(self.folder.path, use)
         model = load_trained(path)
         if use == "best" and model.step != self._selection.step:
             raise BadInputError(
@@ -257,11 +250,11 @@ class Session:
 
     def _keep(self, what: str, write: Callable[[], None]) -> None:
         """Have the first process write something, and go on without it where the disk refuses."""
-        if self._log is None:
+        if self.log is None:
             return
         try:
             write()
         except OSError as error:
-            self._display.say(
+            self.display.say(
                 f"{what} could not be kept ({error.strerror}): training goes on, and older files stay."
             )
