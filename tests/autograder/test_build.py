@@ -2,7 +2,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -12,6 +11,7 @@ import course_lib
 from autograder.build import build, main
 from autograder.errors import CourseError
 from autograder.freshness import refresh
+from tests.nbgrader_command import try_nbgrader
 
 CLASS_EXERCISE = """
 [[lesson.exercise]]
@@ -152,7 +152,7 @@ def test_nbgraders_own_command_gives_the_same_bytes(small: SmallCourse) -> None:
     built = {path: path.read_bytes() for path in lessons.rglob("*") if path.is_file()}
     # As in a fresh clone: lessons/ is there, the solution notebooks and the gradebook are not.
     (small.root / "solutions" / LESSON / f"{LESSON}.ipynb").unlink()
-    done = nbgrader(small.root, "generate_assignment", LESSON)
+    done = try_nbgrader(small.root / "autograder", "generate_assignment", LESSON)
     assert done.returncode == 0, done.stderr
     assert {path: path.read_bytes() for path in lessons.rglob("*") if path.is_file()} == built
     assert (small.root / "autograder/gradebook.db").is_file()
@@ -162,7 +162,7 @@ def test_nbgrader_releases_no_lesson_that_is_not_in_order(small: SmallCourse) ->
     build(small.root)
     before = (small.root / "lessons" / LESSON / f"{LESSON}.ipynb").read_bytes()
     small.change_source('# %% check="predict_spread"\n', "")
-    done = nbgrader(small.root, "generate_assignment", LESSON)
+    done = try_nbgrader(small.root / "autograder", "generate_assignment", LESSON)
     assert done.returncode == 1
     # Said once, although nbgrader loads its configuration several times.
     assert done.stderr.count("Not in order") == 1
@@ -176,7 +176,7 @@ def test_nbgrader_releases_no_lesson_that_is_not_in_order(small: SmallCourse) ->
 
 def test_nbgrader_does_nothing_with_a_manifest_that_is_not_in_order(small: SmallCourse) -> None:
     small.change_manifest("points = 4", "points = 0")
-    done = nbgrader(small.root, "generate_assignment", LESSON)
+    done = try_nbgrader(small.root / "autograder", "generate_assignment", LESSON)
     assert done.returncode == 1
     assert done.stderr == (
         "The manifest is not in order:\nsolutions/course.toml, lesson 01-scores, exercise attention_scores, "
@@ -196,7 +196,7 @@ def test_a_lesson_that_is_not_in_order_holds_up_no_other(small: SmallCourse) -> 
     assert problem.startswith("solutions/02-scores/02-scores.py: the manifest has predict_spread")
     assert small.solution().metadata.course.lesson == LESSON
     assert not (small.root / "solutions/02-scores/02-scores.ipynb").exists()
-    assert nbgrader(small.root, "generate_assignment", LESSON).returncode == 0
+    assert try_nbgrader(small.root / "autograder", "generate_assignment", LESSON).returncode == 0
     with pytest.raises(CourseError, match="02-scores"):
         build(small.root)
 
@@ -281,14 +281,4 @@ def test_the_command_line_builds_and_refuses(small: SmallCourse, capsys: pytest.
     assert main(["--course", str(small.root)]) == 1
     assert capsys.readouterr().err.startswith(
         "solutions/course.toml, lesson 01-scores, exercise attention_scores"
-    )
-
-
-def nbgrader(course: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).with_name("nbgrader"), *arguments],
-        cwd=course / "autograder",
-        capture_output=True,
-        text=True,
-        check=False,
     )

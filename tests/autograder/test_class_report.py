@@ -4,8 +4,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 from graded_class import CODE, NOT_SCALED, RIGHT, GradedClass, copy_of, empty_course, folder_of
 
 from autograder.class_report import as_csv
+from tests.nbgrader_command import nbgrader
 
 
 @pytest.fixture(scope="module")
@@ -215,20 +214,12 @@ def test_a_spreadsheet_takes_no_text_for_a_formula(text: str) -> None:
 
 
 def test_the_command_writes_page_and_tables(graded: GradedClass) -> None:
-    program = Path(sys.executable).with_name("nbgrader")
     (graded.root / "nbgrader_config.py").write_text(
         'c = get_config()\nc.CourseDirectory.autograded_directory = "autograder/autograded"\n'
         'c.CourseDirectory.course_id = "a-course"\n'
     )
-    command = [
-        program,
-        "export",
-        "--exporter=autograder.class_report.ClassReport",
-        "--to",
-        "mine/report.html",
-    ]
-    done = subprocess.run(command, cwd=graded.root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    exporter = "--exporter=autograder.class_report.ClassReport"
+    nbgrader(graded.root, "export", exporter, "--to", "mine/report.html")
     assert {path.name for path in (graded.root / "mine" / "report").iterdir()} == {
         "scores.csv",
         "points_by_exercise.csv",

@@ -4,10 +4,7 @@ import copy
 import csv
 import html
 import io
-import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +22,7 @@ from autograder.feedback import CHECK_ERROR
 from autograder.manifest import Lesson, load_manifest
 from course_lib.checks import CheckError
 from tests.made_once import made_once
+from tests.nbgrader_command import nbgrader
 
 ATTACK = (
     'I say <script>alert(1)</script><img src="x" onerror="alert(2)"> [this](javascript:alert(3)). **Really.**'
@@ -68,12 +66,12 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> GradedClass:
 def grade(root: Path) -> GradedClass:
     copy_course(COURSE, root)
     lesson = example_lesson(load_manifest(root))
-    run(root, "generate_assignment", lesson.name)
+    nbgrader(root / "autograder", "generate_assignment", lesson.name)
     submissions = hand_in(root, lesson)
     submissions.append(hand_in_spoilt(root, lesson, submissions[0].notebook))
-    run(root, "autograde", lesson.name)
-    run(root, "generate_feedback", lesson.name)
-    run(root, "export")
+    nbgrader(root / "autograder", "autograde", lesson.name)
+    nbgrader(root / "autograder", "generate_feedback", lesson.name)
+    nbgrader(root / "autograder", "export")
     return GradedClass(root, lesson, submissions)
 
 
@@ -87,21 +85,6 @@ def hand_in_spoilt(root: Path, lesson: Lesson, right: NotebookNode) -> Submissio
     folder.mkdir(parents=True)
     nbformat.write(notebook, folder / f"{lesson.name}.ipynb")
     return Submission("felix", "right, with an attack", notebook)
-
-
-def run(root: Path, *command: str) -> str:
-    # A gradebook of the person who runs the tests must not be written to.
-    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("nbgrader"), *command],
-        cwd=root / "autograder",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -177,7 +160,7 @@ def test_sources_are_copied_nowhere(graded: GradedClass) -> None:
 
 def test_a_lesson_as_released_fails_validation_on_each_graded_cell(graded: GradedClass) -> None:
     name = graded.lesson.name
-    said = run(graded.root, "validate", f"../lessons/{name}/{name}.ipynb")
+    said = nbgrader(graded.root / "autograder", "validate", f"../lessons/{name}/{name}.ipynb").stdout
     assert f"VALIDATION FAILED ON {len(graded.lesson.points)} CELL(S)" in said
     for exercise in graded.lesson.exercise:
         assert f"{exercise.name} is yours to write: lesson {name[:2]}, exercise " in said
@@ -185,7 +168,7 @@ def test_a_lesson_as_released_fails_validation_on_each_graded_cell(graded: Grade
 
 def test_a_solved_lesson_validates(graded: GradedClass) -> None:
     name = graded.lesson.name
-    said = run(graded.root, "validate", f"submitted/amara/{name}/{name}.ipynb")
+    said = nbgrader(graded.root / "autograder", "validate", f"submitted/amara/{name}/{name}.ipynb").stdout
     assert said == "Success! Your notebook passes all the tests.\n"
 
 

@@ -9,8 +9,6 @@ of `autograder.example_class`. Where plain nbgrader grades fewer of them, its ti
 import argparse
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from datetime import date
@@ -31,6 +29,7 @@ from autograder.manifest import Lesson, load_manifest
 PLAIN = """
 from nbconvert.exporters import NotebookExporter
 from nbgrader.preprocessors import Execute
+from tests.nbgrader_command import nbgrader
 c.Autograde.exporter_class = NotebookExporter
 c.Autograde.autograde_preprocessors = [
     Execute, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties,
@@ -87,7 +86,7 @@ def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float
     shutil.rmtree(root, ignore_errors=True)
     copy_course(COURSE, root)
     desk = root / "autograder"
-    _nbgrader(desk, "generate_assignment", lesson.name)
+    nbgrader(desk, "generate_assignment", lesson.name)
     five = hand_in(root, lesson)
     for number in range(students):
         one = five[number % len(five)].student
@@ -99,7 +98,7 @@ def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float
     with (desk / "nbgrader_config.py").open("a") as file:
         file.write(config)
     start = time.perf_counter()
-    _nbgrader(desk, "autograde", lesson.name)
+    nbgrader(desk, "autograde", lesson.name)
     seconds = time.perf_counter() - start
     with Gradebook(f"sqlite:///{desk}/gradebook.db") as gradebook:
         points = {each.student.id: each.score for each in gradebook.assignment_submissions(lesson.name)}
@@ -112,20 +111,6 @@ def _make_another(path: Path) -> None:
     first = next(cell for cell in notebook.cells if cell.cell_type == "code" and is_solution(cell))
     first.source += f"\n# {path.parent.parent.name}"
     nbformat.write(notebook, path)
-
-
-def _nbgrader(desk: Path, *command: str) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("nbgrader"), *command],
-        cwd=desk,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"nbgrader {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
 
 
 def _cells(seconds: list[float]) -> list[str]:

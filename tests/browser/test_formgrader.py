@@ -1,7 +1,5 @@
 """An instructor's session in Formgrader: release, grade, read, give points by hand, give feedback."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from autograder.manifest import Lesson, load_manifest
 from tests.browser.formgrader_page import FormgraderPage
 from tests.browser.jupyterlab import JupyterLab, jupyterlab
 from tests.browser.screenshots import shoot
+from tests.nbgrader_command import nbgrader
 
 STUDENTS = ("amara", "bruno", "chiyo")
 #: JupyterLab shows Formgrader in a frame that lets no script open a window: so one that ran says so.
@@ -55,20 +54,6 @@ def hand_in_class(course: Path, lesson: Lesson) -> None:
     nbformat.write(notebook, path)
 
 
-def autograde_all(course: Path, lesson: Lesson) -> None:
-    """Type what Formgrader's instructions say for a whole class: there is no button for it."""
-    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("nbgrader"), "autograde", lesson.name],
-        cwd=course / "autograder",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: Page, course: Path) -> None:
     lesson = example_lesson(load_manifest(course))
     automatic = sum(entry.points for entry in lesson.checked.values())
@@ -100,7 +85,8 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     assert f"Successfully autograded '{lesson.name}' for student 'amara'." in said
     expect(formgrader.row("amara")).to_contain_text("needs manual grading")
     expect(formgrader.row("amara")).to_contain_text(f"{automatic:g} / {most:g}")
-    autograde_all(course, lesson)
+    # As Formgrader says itself: it has no button for a whole class.
+    nbgrader(course / "autograder", "autograde", lesson.name)
     formgrader.submissions(lesson.name)
     expect(formgrader.row("bruno")).to_contain_text(f"{automatic - slip.cost:g} / {most:g}")
     expect(formgrader.row("chiyo")).to_contain_text(f"0 / {most:g}")

@@ -1,7 +1,5 @@
 """Nothing that a student hands in runs in a browser: in feedback, in formgrader, in the class report."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from playwright.sync_api import Page
 from tests.autograder.small_course import LESSON, SmallCourse
 from tests.browser.hostile_notebook import ATTACKER, in_html, made_hostile
 from tests.browser.jupyterlab import jupyterlab
+from tests.nbgrader_command import nbgrader
 
 STUDENT = "<img src=x onerror=document.title='RUN-id'>"
 
@@ -56,7 +55,7 @@ class Watched:
 def course(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
     """A small course, in whose gradebook stands a submission that attacks."""
     small = SmallCourse.make(tmp_path_factory.mktemp("hostile") / "course")
-    nbgrader(small, "generate_assignment", LESSON)
+    nbgrader(small.root / "autograder", "generate_assignment", LESSON)
     notebook = small.released()
     with Gradebook(f"sqlite:///{small.root}/autograder/gradebook.db", "build-the-transformer") as gradebook:
         gradebook.add_student(STUDENT, first_name=in_html("first"), last_name=in_html("last"))
@@ -68,7 +67,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
     folder.mkdir(parents=True)
     text = made_hostile(notebook, "explain_root", "check_attention_scores")
     (folder / f"{LESSON}.ipynb").write_text(text, encoding="utf-8")
-    nbgrader(small, "generate_feedback", LESSON)
+    nbgrader(small.root / "autograder", "generate_feedback", LESSON)
     [made] = (small.root / "autograder" / "feedback").rglob("*.html")
     (small.root / "page.html").write_bytes(made.read_bytes())  # a path that is an address
     return small
@@ -82,19 +81,6 @@ def served(folder: Path) -> Iterator[str]:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-
-
-def nbgrader(course: SmallCourse, *command: str) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("nbgrader"), *command],
-        cwd=course.root / "autograder",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_attacks_run_where_nothing_stops_them(course: SmallCourse, page: Page, tmp_path: Path) -> None:
@@ -130,7 +116,8 @@ def test_nothing_runs_in_feedback_where_the_browser_knows_no_policy(course: Smal
 
 def test_nothing_runs_in_the_class_report(course: SmallCourse, page: Page) -> None:
     report = course.root / "report.html"
-    nbgrader(course, "export", "--exporter=autograder.class_report.ClassReport", "--to", str(report))
+    exporter = "--exporter=autograder.class_report.ClassReport"
+    nbgrader(course.root / "autograder", "export", exporter, "--to", str(report))
     watched = Watched(page)
     with served(course.root) as address:
         watched.open(f"{address}/report.html")

@@ -4,7 +4,6 @@ import csv
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from small_desk import Desk, solved
 from sqlalchemy import text
 
 from autograder.build import COURSE
+from tests import nbgrader_command
 
 HERE = Path(__file__).parent
 
@@ -59,16 +59,10 @@ def server() -> Iterator[str]:
 
 
 def nbgrader(desk: Desk, gradebook: str, *command: str) -> str:
-    paths = {"PYTHONPATH": os.pathsep.join([str(COURSE), str(HERE)])}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("nbgrader"), *command],
-        cwd=desk.course / "autograder",
-        env=os.environ | paths | {"COURSE_GRADEBOOK": gradebook},
-        capture_output=True,
-        text=True,
-        check=False,
+    paths = os.pathsep.join([str(COURSE), str(HERE)])
+    done = nbgrader_command.nbgrader(
+        desk.course / "autograder", *command, PYTHONPATH=paths, COURSE_GRADEBOOK=gradebook
     )
-    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
