@@ -24,12 +24,12 @@ from autograder.build import COURSE
 from autograder.demo import copy_course
 from autograder.example_class import hand_in
 from autograder.manifest import Lesson, load_manifest
+from tests.nbgrader_command import nbgrader
 
 #: What nbgrader does where nobody tells it otherwise, with the time that the lessons need.
 PLAIN = """
 from nbconvert.exporters import NotebookExporter
 from nbgrader.preprocessors import Execute
-from tests.nbgrader_command import nbgrader
 c.Autograde.exporter_class = NotebookExporter
 c.Autograde.autograde_preprocessors = [
     Execute, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties,
