@@ -17,7 +17,7 @@ class Linear:
     """Some layers with the same input, as one: their outputs stand side by side.
 
     A CPU's kernels read a weight matrix in blocks. PyTorch would put it into blocks at every call, which for
-    the few rows of a step takes about as long as the product; here it is done once.
+    the few rows of a step can take as long as the product itself; here it is done once.
     """
 
     def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype) -> None:
