@@ -42,9 +42,7 @@ class Evaluator:
         self._precision: Precision = config.training.precision
         self._place = place
         self._device = device
-        self._decoder = BatchDecoder(
-            vocabularies, device, self._max_length, self._config.tokens_per_batch, self._precision
-        )
+        self._decoder = BatchDecoder(vocabularies, device, self._max_length, self._config.tokens_per_batch)
 
     def loss(self, model: Any, pairs: Sequence[IdPair]) -> float:
         """Give the cross-entropy in nats a token, without label smoothing, over all pairs.
@@ -108,13 +106,16 @@ class Evaluator:
         settings: SearchSettings,
         decode: Decode | None = None,
     ) -> list[list[Candidate]]:
-        if decode is None:
-            model, decode = ready(model, self._precision), self._decoder.decode
         batches = self._decoder.batches(sentences, settings.beam)
+        share = self._pieces.shard(batches, self._place.rank, self._place.world_size)
         mine: list[tuple[int, list[Hypothesis]]] = []
-        for batch in self._pieces.shard(batches, self._place.rank, self._place.world_size):
-            some = decode(model, [sentences[index] for index in batch], settings)
-            mine += zip(batch, some, strict=True)
+        if decode is None:
+            mine = self._decoder.decode_batches(ready(model, self._precision), sentences, share, settings)
+        else:
+            for batch in share:
+                mine += zip(
+                    batch, decode(model, [sentences[index] for index in batch], settings), strict=True
+                )
         found: list[list[Candidate]] = [[] for _ in sentences]
         for index, hypotheses in gather(self._place, mine):
             texts = self._vocabularies.target.decode([each.ids for each in hypotheses])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.translation.checkpoints.trained import Use, load_trained, trained_path
 from course_lib.translation.config import RunConfig, load_config
-from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings
+from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings, ready
 from course_lib.translation.decoding.attention_maps import attention_maps
 from course_lib.translation.decoding.kept_settings import read_search
 from course_lib.translation.errors import BadInputError
@@ -82,8 +82,10 @@ class Translator:
             device,
             config.data.max_length,
             config.evaluation.tokens_per_batch,
-            # What was trained in bfloat16 may be asked to translate where the hardware has none.
-            precision if precision != "bfloat16" or has_bfloat16(device) else "float32",
+        )
+        # What was trained in bfloat16 may be asked to translate where the hardware has none.
+        self._ready = ready(
+            model, precision if precision != "bfloat16" or has_bfloat16(device) else "float32"
         )
 
     @overload
@@ -113,7 +115,7 @@ class Translator:
             beam = max(self.settings.beam, n_best or 1)
         alpha = self.settings.alpha if alpha is None else alpha
         settings = SearchSettings(beam, alpha, 1 if n_best is None else n_best)
-        found = self._decoder.decode_all(self.model, self._ids(sentences), settings)
+        found = self._decoder.decode_all(self._ready, self._ids(sentences), settings)
         if n_best is None:
             # A model whose numbers are no numbers may find nothing at all.
             best = [hypotheses[0].ids if hypotheses else [] for hypotheses in found]
@@ -125,7 +127,7 @@ class Translator:
         ids = self.vocabularies
         (source,) = self._ids([german])
         if english is None:
-            ((best, *_),) = self._decoder.decode_all(self.model, [source], self.settings)
+            ((best, *_),) = self._decoder.decode_all(self._ready, [source], self.settings)
             target = best.ids if best.ids[-1:] != [ids.end_id] else best.ids[:-1]
         else:
             (target,) = ids.target.encode([english])

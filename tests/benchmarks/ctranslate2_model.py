@@ -11,10 +11,10 @@ from course_lib.transformer import LayerNorm, MultiHeadAttention, Transformer
 from course_lib.translation.translator import Translator
 
 
-def converted(translator: Translator, folder: Path, threads: int) -> ctranslate2.Translator:
+def converted(translator: Translator, folder: Path, batches: int, threads: int) -> ctranslate2.Translator:
     """Write the model into a new folder as CTranslate2 reads it, and open it there in float32.
 
-    Its tokens are our ids as text: "17".
+    Its tokens are our ids as text: "17". It works on so many batches at a time, each with so many threads.
     """
     model, ids = translator.model.cpu().float(), translator.vocabularies
     config = translator.config.model
@@ -32,7 +32,7 @@ def converted(translator: Translator, folder: Path, threads: int) -> ctranslate2
     folder.mkdir(parents=True)
     spec.save(str(folder))
     return ctranslate2.Translator(
-        str(folder), device="cpu", compute_type="float32", inter_threads=1, intra_threads=threads
+        str(folder), device="cpu", compute_type="float32", inter_threads=batches, intra_threads=threads
     )
 
 

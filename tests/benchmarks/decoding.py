@@ -3,17 +3,22 @@
 Sentences a second, on the run's test split: greedy decoding of one sentence after the other without a cache,
 as the reference does it; the lab's greedy and beam search, in batches; and CTranslate2 with the same weights,
 threads, beam and batches, where it is installed (`pip install ctranslate2`). All take turns, so that what
-else the machine does falls on all alike. Without a folder, a model of the built-in captions is trained first.
+else the machine does falls on all alike, and each has a process of its own: CTranslate2 slows what else is in
+its process, even while it has nothing to do. Without a folder, a model of the built-in captions is trained
+first.
 """
 
 import argparse
 import importlib.util
+import multiprocessing
 import platform
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
@@ -44,26 +49,78 @@ Ids = list[int]
 Method = Callable[[Sequence[Ids]], list[Ids]]
 
 
-@dataclass
-class Timed:
-    """A way to translate, with what it took in each round and what it gave."""
+@dataclass(frozen=True)
+class Way:
+    """A way to translate."""
 
     name: str
-    method: Method
+    of: str
+    """Whose it is: the reference's, the lab's or CTranslate2's."""
+    beam: int
+    precision: Precision = "float32"
+    batches: int = 1
+    """How many CTranslate2 works on at a time; the lab has as many as there are threads."""
+
+    def method(self, translator: Translator, threads: int, folder: Path) -> Method:
+        """Make it ready to translate. The folder is for what it has to write."""
+        if self.of == "reference":
+            return one_by_one(translator)
+        if self.of == "lab":
+            return in_batches(translator, self.beam, self.precision)
+        return by_ctranslate2(translator, folder, self.beam, self.batches, threads // self.batches)
+
+
+def ways(translator: Translator, threads: int) -> list[Way]:
+    """List those that this machine and this model allow."""
+    kinds = ((1, "greedy"), (BEAM, f"beam {BEAM}"))
+    found = [Way("one by one, greedy, no cache", "reference", 1)]
+    precisions: list[Precision] = ["float32"]
+    if has_bfloat16(translator.device) and translator.config.model.d_model >= HALF_PAYS_FROM:
+        precisions.append("bfloat16")
+    for precision in precisions:
+        found += [Way(f"batches of {BATCH}, {kind}, {precision}", "lab", n, precision) for n, kind in kinds]
+    if importlib.util.find_spec("ctranslate2") and translator.device.type == "cpu":
+        for count in sorted({1, threads}):
+            found += [
+                Way(f"CTranslate2, {kind}, {count} at a time", "CTranslate2", n, batches=count)
+                for n, kind in kinds
+            ]
+    return found
+
+
+@dataclass
+class Contender:
+    """A way to translate in a process of its own, with what it took in each round and what it gave."""
+
+    way: Way
+    process: ProcessPoolExecutor
     sources: Sequence[Ids]
-    seconds: list[float]
-    found: list[Ids]
+    seconds: list[float] = field(default_factory=list)
+    found: list[Ids] = field(default_factory=list)
 
     def run(self) -> None:
         """Translate once."""
-        began = time.perf_counter()
-        self.found = self.method(self.sources)
-        self.seconds.append(time.perf_counter() - began)
+        seconds, self.found = self.process.submit(_translate, self.sources).result()
+        self.seconds.append(seconds)
 
     @property
     def rate(self) -> float:
         """Sentences a second, in the middle one of the rounds."""
         return len(self.sources) / statistics.median(self.seconds)
+
+
+_METHODS: list[Method] = []
+
+
+def _begin(way: Way, run_folder: Path, device: str, threads: int, folder: Path) -> None:
+    torch.set_num_threads(threads)
+    _METHODS.append(way.method(load_translator(run_folder, device=device), threads, folder))
+
+
+def _translate(sources: Sequence[Ids]) -> tuple[float, list[Ids]]:
+    began = time.perf_counter()
+    found = _METHODS[0](sources)
+    return time.perf_counter() - began, found
 
 
 def one_by_one(translator: Translator) -> Method:
@@ -87,31 +144,30 @@ def one_by_one(translator: Translator) -> Method:
 def in_batches(translator: Translator, beam: int, precision: Precision) -> Method:
     """Decode as the lab does, in batches of BATCH sentences of like length."""
     config, end = translator.config, translator.vocabularies.end_id
-    decoder = BatchDecoder(
-        translator.vocabularies, translator.device, config.data.max_length, 1_000_000, precision
-    )
+    decoder = BatchDecoder(translator.vocabularies, translator.device, config.data.max_length, 1_000_000)
     model = ready(translator.model, precision)
     settings = SearchSettings(beam, 0.0 if beam == 1 else 1.0)
 
     def translate(sources: Sequence[Ids]) -> list[Ids]:
         found: list[Ids] = [[] for _ in sources]
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        for first in range(0, len(order), BATCH):
-            batch = order[first : first + BATCH]
-            some = decoder.decode(model, [sources[index] for index in batch], settings)
-            for index, (best, *_) in zip(batch, some, strict=True):
-                found[index] = [number for number in best.ids if number != end]
+        batches = [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
+        for index, (best, *_) in decoder.decode_batches(model, sources, batches, settings):
+            found[index] = [number for number in best.ids if number != end]
         return found
 
     return translate
 
 
-def by_ctranslate2(translator: Translator, folder: Path, beam: int, threads: int) -> Method:
-    """Decode with CTranslate2, which sorts by length and makes batches of BATCH sentences itself."""
+def by_ctranslate2(translator: Translator, folder: Path, beam: int, batches: int, threads: int) -> Method:
+    """Decode with CTranslate2, which sorts by length and makes batches of BATCH sentences itself.
+
+    It works on so many batches at a time, each with so many threads.
+    """
     from tests.benchmarks.ctranslate2_model import converted
 
     ids = translator.vocabularies
-    other = converted(translator, folder, threads)
+    other = converted(translator, folder, batches, threads)
 
     def translate(sources: Sequence[Ids]) -> list[Ids]:
         results = other.translate_batch(
@@ -126,56 +182,57 @@ def by_ctranslate2(translator: Translator, folder: Path, beam: int, threads: int
     return translate
 
 
-def measured(translator: Translator, sources: Sequence[Ids], threads: int) -> list[Timed]:
+def measured(
+    run_folder: Path, device: str, chosen: Sequence[Way], sources: Sequence[Ids], threads: int
+) -> list[Contender]:
     """Let all ways take turns."""
-    ways: list[tuple[str, Method, Sequence[Ids]]] = [
-        ("one by one, greedy, no cache", one_by_one(translator), sources[:SINGLE]),
-        (f"batches of {BATCH}, greedy", in_batches(translator, 1, "float32"), sources),
-        (f"batches of {BATCH}, beam {BEAM}", in_batches(translator, BEAM, "float32"), sources),
-    ]
-    if has_bfloat16(translator.device) and translator.config.model.d_model >= HALF_PAYS_FROM:
-        ways += [
-            (f"batches of {BATCH}, greedy, bfloat16", in_batches(translator, 1, "bfloat16"), sources),
-            (f"batches of {BATCH}, beam {BEAM}, bfloat16", in_batches(translator, BEAM, "bfloat16"), sources),
-        ]
-    with tempfile.TemporaryDirectory() as folder:
-        if importlib.util.find_spec("ctranslate2") and translator.device.type == "cpu":
-            for beam, name in ((1, "greedy"), (BEAM, f"beam {BEAM}")):
-                way = by_ctranslate2(translator, Path(folder) / name, beam, threads)
-                ways.append((f"CTranslate2, {name}", way, sources))
-        timed = [Timed(name, method, some, [], []) for name, method, some in ways]
-        for one in timed:
-            one.method(one.sources[:BATCH])  # What is done but once.
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        contenders = []
+        for number, way in enumerate(chosen):
+            given = (way, run_folder, device, threads, folder / str(number))
+            process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, given)
+            some = sources[:SINGLE] if way.of == "reference" else sources
+            contenders.append(Contender(way, stack.enter_context(process), some))
+        for one in contenders:
+            one.process.submit(_translate, one.sources[:BATCH]).result()  # What is done but once.
         for _ in range(ROUNDS):
-            for one in timed:
+            for one in contenders:
                 one.run()
-    return timed
+    return contenders
 
 
 def table_of(
-    timed: Sequence[Timed], translator: Translator, references: Sequence[str], threads: int
+    contenders: Sequence[Contender], translator: Translator, references: Sequence[str], threads: int
 ) -> Table:
     """Put the ways side by side: their speed, and how good and how alike their translations are."""
-    rates = {one.name: one.rate for one in timed}
-    single = timed[0]
+    single = contenders[0]
     device = torch.cuda.get_device_name() if translator.device.type == "cuda" else platform.machine()
     table = Table(
-        title=f"Translating {len(timed[1].sources)} sentences; {device}, {threads} threads, "
+        title=f"Translating {len(references)} sentences; {device}, {threads} threads, "
         f"torch {torch.__version__}, {date.today()}"
     )
     for column in ("", "sentences/s", "x one by one", "x CTranslate2", "BLEU", "as greedy, no cache"):
         table.add_column(column, justify="right" if column else "left")
-    for one in timed:
-        rival = rates.get(f"CTranslate2, beam {BEAM}" if "beam" in one.name else "CTranslate2, greedy")
+    for one in contenders:
+        # Against the faster of its ways.
+        rival = max(
+            (
+                other.rate
+                for other in contenders
+                if (other.way.of, other.way.beam) == ("CTranslate2", one.way.beam)
+            ),
+            default=None,
+        )
         alike = sum(a == b for a, b in zip(one.found, single.found, strict=False)) / len(single.found)
         bleu = score(translator.vocabularies.target.decode(one.found), references[: len(one.found)]).bleu
         table.add_row(
-            one.name,
+            one.way.name,
             f"{one.rate:.1f}",
             f"{one.rate / single.rate:.1f}",
             f"{one.rate / rival:.2f}" if rival else "",
             f"{bleu:.2f}" if len(one.found) == len(references) else "",
-            f"{alike:.0%}" if "beam" not in one.name else "",
+            f"{alike:.0%}" if one.way.beam == 1 else "",
         )
     return table
 
@@ -197,9 +254,10 @@ def main() -> None:
         folder = RunFolder(given.run_folder)
         test = open_prepared(folder.data, folder.vocabulary).test
         sources = [list(source) for source, _ in test.pairs][: given.sentences]
-        timed = measured(translator, sources, given.threads)
+        chosen = ways(translator, given.threads)
+        contenders = measured(given.run_folder, given.device, chosen, sources, given.threads)
         references = test.text.english[: len(sources)]
-        Console(highlight=False, width=110).print(table_of(timed, translator, references, given.threads))
+        Console(highlight=False, width=120).print(table_of(contenders, translator, references, given.threads))
 
 
 if __name__ == "__main__":

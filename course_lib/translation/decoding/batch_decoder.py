@@ -1,16 +1,15 @@
 """Many sentences, decoded in batches with little padding."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from course_lib.transformer import padding_mask
+from course_lib.transformer import evaluating, padding_mask
 from course_lib.translation.batches import collate, token_batches
 from course_lib.translation.decoding.batched_search import search
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
-from course_lib.translation.decoding.steps import Ready, ready
-from course_lib.translation.precision import Precision
+from course_lib.translation.decoding.side_by_side import side_by_side
+from course_lib.translation.decoding.steps import Ready
 from course_lib.translation.tokens.vocabularies import Vocabularies
 
 
@@ -31,13 +30,11 @@ class BatchDecoder:
         device: torch.device,
         max_length: int,
         tokens_per_batch: int,
-        precision: Precision = "float32",
     ) -> None:
         self._vocabularies = vocabularies
         self._device = device
         self._max_length = max_length
         self._tokens_per_batch = tokens_per_batch
-        self._precision: Precision = precision
 
     def batches(self, sentences: Sequence[Sequence[int]], beam: int) -> list[list[int]]:
         """Plan batches of sentences of like length, as lists of indices; beams count as sentences do.
@@ -67,14 +64,36 @@ class BatchDecoder:
         mask = padding_mask(source, ids.pad_id)
         return search(model, source, mask, greatest, settings, ids.start_id, ids.end_id)
 
+    def decode_batches(
+        self,
+        model: Ready,
+        sentences: Sequence[Sequence[int]],
+        batches: Sequence[Sequence[int]],
+        settings: SearchSettings,
+    ) -> list[tuple[int, list[Hypothesis]]]:
+        """Decode some batches, given as indices: for each sentence in them its index and its hypotheses.
+
+        On a CPU they are decoded side by side. A student's model is not: it need not bear that.
+        """
+
+        def decode(batch: Sequence[int]) -> list[tuple[int, list[Hypothesis]]]:
+            found = self.decode(model, [sentences[index] for index in batch], settings)
+            return list(zip(batch, found, strict=True))
+
+        if model.fused is None or self._device.type != "cpu":
+            found = [decode(batch) for batch in batches]
+        else:
+            # Every search leaves the model as it was, and so must find it as all the others leave it.
+            with evaluating(model.model):
+                found = side_by_side(decode, batches)
+        return [each for batch in found for each in batch]
+
     def decode_all(
-        self, model: Any, sentences: Sequence[Sequence[int]], settings: SearchSettings
+        self, model: Ready, sentences: Sequence[Sequence[int]], settings: SearchSettings
     ) -> list[list[Hypothesis]]:
         """Decode any number of sentences in batches, and give what was found in their order."""
         found = [[Hypothesis([], 0.0, 0.0)] for _ in sentences]
-        prepared = ready(model, self._precision)
-        for batch in self.batches(sentences, settings.beam):
-            some = self.decode(prepared, [sentences[index] for index in batch], settings)
-            for index, hypotheses in zip(batch, some, strict=True):
-                found[index] = hypotheses
+        batches = self.batches(sentences, settings.beam)
+        for index, hypotheses in self.decode_batches(model, sentences, batches, settings):
+            found[index] = hypotheses
         return found

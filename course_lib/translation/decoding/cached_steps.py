@@ -37,7 +37,8 @@ class CachedSteps:
         # The first step has one beam: all beams begin alike.
         places = 1 + (steps - 1) * beam
         self._layers = [_Layer(layer, memory, places) for layer in model.decoder_layers]
-        self._source_bias = padding_bias(source_mask, model.heads, memory.dtype)
+        bias = padding_bias(source_mask, memory.dtype)
+        self._source_bias = None if bias is None else bias.squeeze(1).repeat_interleave(model.heads, dim=0)
         # Added to the scores: zero where a beam may look, minus infinity elsewhere. One beam sees all.
         self._visible = memory.new_full((len(memory), beam, places), -torch.inf) if beam > 1 else None
         self._steps = self._filled = 0

@@ -100,11 +100,8 @@ def merged(x: Float[Tensor, "BH L d"], heads: int) -> Float[Tensor, "B L D"]:
     return x.unflatten(0, (-1, heads)).transpose(1, 2).flatten(2)
 
 
-def padding_bias(
-    mask: Bool[Tensor, "B 1 S"], heads: int, dtype: torch.dtype
-) -> Float[Tensor, "BH 1 S"] | None:
+def padding_bias(mask: Bool[Tensor, "B 1 S"], dtype: torch.dtype) -> Float[Tensor, "B 1 1 S"] | None:
     """Give what to add to the scores so that nobody looks at padding; None where there is none."""
     if mask.all():
         return None
-    bias = torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
-    return bias.repeat_interleave(heads, dim=0)
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min).unsqueeze(1)

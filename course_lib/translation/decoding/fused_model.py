@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from course_lib.transformer import DecoderLayer, EncoderLayer, Transformer
 from course_lib.translation.decoding.fused_layers import (
@@ -18,8 +19,6 @@ from course_lib.translation.decoding.fused_layers import (
     Linear,
     Norm,
     Projections,
-    attend,
-    merged,
     padding_bias,
 )
 
@@ -48,7 +47,7 @@ class FusedTransformer:
     ) -> Float[Tensor, "B S D"]:
         """Compute `Transformer.encode` without dropout."""
         x = self._embedded(self._source_table, source, self._positions[: source.shape[1]])
-        bias = padding_bias(source_mask, self.heads, self.dtype)
+        bias = padding_bias(source_mask, self.dtype)
         for layer in self._encoder_layers:
             x = layer(x, bias)
         return x if self._encoder_norm is None else self._encoder_norm(x)
@@ -58,7 +57,7 @@ class FusedTransformer:
         return self._embedded(self._target_table, tokens, self._positions[position])
 
     def _embedded(self, table: Tensor, tokens: Tensor, positions: Tensor) -> Tensor:
-        embedded = table[tokens] * math.sqrt(table.shape[1])
+        embedded = F.embedding(tokens, table) * math.sqrt(table.shape[1])
         return (embedded + positions.to(embedded.dtype)).to(self.dtype)
 
 
@@ -69,18 +68,23 @@ class FusedEncoderLayer:
         attention = layer.self_attention
         connections: Any = layer.sublayers
         self._heads = attention.heads
-        self._project = Projections(attention, ["query", "key", "value"], dtype)
+        projections = (attention.query_projection, attention.key_projection, attention.value_projection)
+        self._project = Linear(projections, dtype)
         self._output = Linear([attention.output_projection], dtype)
         self._feed = Feed(layer.feed_forward, dtype)
         self._norms = [Norm(connection.norm, dtype) for connection in connections]
         self._norm_first = connections[0].norm_first
 
-    def __call__(self, x: Float[Tensor, "B S D"], bias: Tensor | None) -> Float[Tensor, "B S D"]:
+    def __call__(
+        self, x: Float[Tensor, "B S D"], bias: Float[Tensor, "B 1 1 S"] | None
+    ) -> Float[Tensor, "B S D"]:
         """Compute the layer; `bias` keeps everyone from looking at padding."""
 
         def look(x: Tensor) -> Tensor:
-            query, key, value = self._project(x)
-            return self._output(merged(attend(query, key.transpose(1, 2), value, bias), self._heads))
+            split = self._project(x).unflatten(-1, (3, self._heads, -1))
+            query, key, value = split.permute(2, 0, 3, 1, 4)
+            output = F.scaled_dot_product_attention(query, key, value, bias)
+            return self._output(output.transpose(1, 2).flatten(2))
 
         sublayers: tuple[Callable[[Tensor], Tensor], ...] = (look, self._feed)
         for sublayer, norm in zip(sublayers, self._norms, strict=True):
