@@ -20,22 +20,26 @@ class Linear:
     the few rows of a step can take as long as the product itself; here it is done once.
     """
 
-    def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype) -> None:
+    def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype, relu: bool = False) -> None:
         weights: list[Tensor] = [layer.weight for layer in layers]
         biases: list[Tensor] = [layer.bias for layer in layers]
         one = len(layers) == 1
         self._weight = (weights[0] if one else torch.cat(weights)).to(dtype)
         self._bias = (biases[0] if one else torch.cat(biases)).to(dtype)
+        self._relu = relu
         self._in_blocks = _in_blocks(self._weight)
         if self._in_blocks:
             self._weight = torch.ops.mkldnn._reorder_linear_weight(self._weight, None)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Compute them all."""
-        if self._in_blocks:
-            found: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
-            return found
-        return F.linear(x, self._weight, self._bias)
+    def __call__(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... E"]:
+        """Compute them all, and ReLU after them if that was asked for."""
+        if not self._in_blocks:
+            y = F.linear(x, self._weight, self._bias)
+            return y.relu_() if self._relu else y
+        rows: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x.flatten(0, -2), self._weight, self._bias, "relu" if self._relu else "none", [], ""
+        )
+        return rows.unflatten(0, x.shape[:-1])
 
 
 def _in_blocks(weight: Tensor) -> bool:
@@ -76,11 +80,12 @@ class Feed:
     """`FeedForward` without dropout."""
 
     def __init__(self, feed_forward: FeedForward, dtype: torch.dtype) -> None:
-        self._inner, self._outer = Linear([feed_forward.inner], dtype), Linear([feed_forward.outer], dtype)
+        self._inner = Linear([feed_forward.inner], dtype, relu=True)
+        self._outer = Linear([feed_forward.outer], dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Widen, apply ReLU, narrow."""
-        return self._outer(self._inner(x).relu_())
+        return self._outer(self._inner(x))
 
 
 def attend(
