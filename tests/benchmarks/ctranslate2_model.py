@@ -38,20 +38,22 @@ def converted(translator: Translator, folder: Path, batches: int, threads: int) 
 
 def _fill(spec: Any, model: Transformer) -> None:
     encoder, decoder = spec.encoder, spec.decoder
+    encoder_layers: Any = model.encoder_layers
+    decoder_layers: Any = model.decoder_layers
     encoder.embeddings[0].weight = _array(model.source_embedding.table.weight)
     decoder.embeddings.weight = _array(model.target_embedding.table.weight)
     encoder.scale_embeddings = decoder.scale_embeddings = True
     for stack in (encoder, decoder):
         stack.position_encodings.encodings = _array(model.positions.table)
-    for to, layer in zip(encoder.layer, model.encoder_layers, strict=True):
+    for to, layer in zip(encoder.layer, encoder_layers, strict=True):
         _attention(to.self_attention, layer.self_attention, ("query", "key", "value"))
         norms = (to.self_attention.layer_norm, to.ffn.layer_norm)
         _rest(to.ffn, layer.feed_forward, norms, layer.sublayers)
-    for to, layer in zip(decoder.layer, model.decoder_layers, strict=True):
+    for to, layer in zip(decoder.layer, decoder_layers, strict=True):
         _attention(to.self_attention, layer.self_attention, ("query", "key", "value"))
         _attention(to.attention, layer.cross_attention, ("query",), ("key", "value"))
-        norms = (to.self_attention.layer_norm, to.attention.layer_norm, to.ffn.layer_norm)
-        _rest(to.ffn, layer.feed_forward, norms, layer.sublayers)
+        three = (to.self_attention.layer_norm, to.attention.layer_norm, to.ffn.layer_norm)
+        _rest(to.ffn, layer.feed_forward, three, layer.sublayers)
     if model.encoder_norm is not None and model.decoder_norm is not None:
         _norm(encoder.layer_norm, model.encoder_norm)
         _norm(decoder.layer_norm, model.decoder_norm)

@@ -93,8 +93,8 @@ def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float
         if number >= len(five):
             shutil.copytree(desk / "submitted" / one, desk / "submitted" / f"{one}{number:03d}")
             _make_another(desk / "submitted" / f"{one}{number:03d}" / lesson.name / f"{lesson.name}.ipynb")
-    for one in five[students:]:
-        shutil.rmtree(desk / "submitted" / one.student)
+    for too_many in five[students:]:
+        shutil.rmtree(desk / "submitted" / too_many.student)
     with (desk / "nbgrader_config.py").open("a") as file:
         file.write(config)
     start = time.perf_counter()

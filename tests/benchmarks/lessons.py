@@ -8,9 +8,9 @@ from nbclient import NotebookClient
 from rich.console import Console
 from rich.table import Table
 
-from autograder.build import COURSE, SOURCES
+from autograder.build import COURSE
 from autograder.freshness import refresh
-from autograder.manifest import load_manifest
+from autograder.manifest import SOURCES, load_manifest
 
 
 def main() -> None:
