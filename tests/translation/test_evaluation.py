@@ -1,6 +1,8 @@
 """Loss and translations are those of the sentences one by one, in their order."""
 
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -84,6 +86,40 @@ def test_translations_are_those_of_single_sentences(
         assert got == expected
         assert len(set(got)) > 3
     assert model.training
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_batches_side_by_side_find_what_they_find_one_after_the_other(
+    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]], beam: int
+) -> None:
+    evaluator, model, _, pairs = setting
+    sources = [source for source, _ in pairs] * 6
+    expected = evaluator.translate(model, sources, SearchSettings(beam))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        assert evaluator.translate(model, sources, SearchSettings(beam)) == expected
+    finally:
+        torch.set_num_threads(threads)
+    assert model.training, "the mode is given back"
+
+
+def test_a_model_of_the_students_own_is_asked_one_batch_at_a_time(
+    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluator, model, _, pairs = setting
+    asked_by = []
+
+    class Own(Transformer):
+        def encode(self, *given: Any) -> torch.Tensor:
+            asked_by.append(threading.current_thread())
+            return super().encode(*given)
+
+    model.__class__ = Own
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    evaluator.translate(model, [source for source, _ in pairs] * 6)
+    assert len(asked_by) > 1
+    assert set(asked_by) == {threading.current_thread()}
 
 
 def test_a_sentence_without_a_token_has_an_empty_translation(

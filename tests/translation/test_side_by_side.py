@@ -1,0 +1,59 @@
+"""Batches decoded side by side: each by a thread of its own, and all as if one had come after the other."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from course_lib.translation.decoding.side_by_side import side_by_side
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_as_many_are_at_work_as_there_are_threads_and_results_keep_their_order() -> None:
+    together = threading.Barrier(3, timeout=30)
+
+    def work(item: int) -> tuple[int, int]:
+        together.wait()  # breaks, were there fewer
+        return item, torch.get_num_threads()
+
+    assert side_by_side(work, range(6)) == [(item, 1) for item in range(6)]
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_the_last_is_begun_first() -> None:
+    begun: list[int] = []
+    side_by_side(begun.append, range(40))
+    assert begun.index(39) < 3
+    assert begun.index(0) > 36
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize(("items", "each"), [(1, 3), (2, 1), (0, 0)])
+def test_few_items_share_the_threads(items: int, each: int) -> None:
+    assert side_by_side(lambda _: torch.get_num_threads(), range(items)) == [each] * items
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_the_number_of_threads_stays_even_where_the_work_fails() -> None:
+    def work(item: int) -> int:
+        if item == 2:
+            raise ValueError("item 2")
+        return item
+
+    with pytest.raises(ValueError, match="item 2"):
+        side_by_side(work, range(4))
+    assert torch.get_num_threads() == 3
+    found: list[int] = []
+    later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    later.start()
+    later.join()
+    assert found == [3]
