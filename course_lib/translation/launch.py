@@ -8,10 +8,13 @@ signals on to them, SIGUSR1 included; but however they end, its own exit code is
 "start me again" (75) from "your config is wrong" (2) needs theirs.
 """
 
+import contextlib
 import os
 import re
 import signal
+import socket
 import sys
+import threading
 from collections.abc import Sequence
 
 import torch.distributed as dist
@@ -27,6 +30,8 @@ CANNOT_MEET = 69  # EX_UNAVAILABLE of sysexits.h
 FAILED = 1
 #: SLURM's usual warning comes two minutes before the end; torchrun kills after 30 seconds otherwise.
 _SECONDS_TO_SAVE = 100
+#: So long, what listens at the port where all should meet may take to say that it is torchrun's.
+_SECONDS_TO_ANSWER = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,8 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))
     # Else torchrun lends its own store, in which processes that start again find where the dead ones were.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+    given = run.parse_args(sys.argv[1:] if arguments is None else list(arguments))
+    if given.rdzv_backend == "c10d" and not given.standalone and _is_held_by_a_stranger(given.rdzv_endpoint):
+        return _cannot_meet(f"port {given.rdzv_endpoint.rpartition(':')[2]} is in use; choose another one")
     try:
-        run.run(run.parse_args(sys.argv[1:] if arguments is None else list(arguments)))
+        run.run(given)
     except SignalException as stopped:
         return FROM_KEYBOARD if stopped.sigval == signal.SIGINT else START_AGAIN
     except ChildFailedError as failed:
@@ -50,9 +58,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         codes = {failure.exitcode for failure in failed.failures.values()}
         return codes.pop() if len(codes) == 1 and min(codes) > 0 else FAILED
     except (dist.DistError, RendezvousError) as error:
-        print(f"launch: the processes cannot meet: {_why(str(error))}", file=sys.stderr, flush=True)
-        return CANNOT_MEET
+        return _cannot_meet(_why(str(error)))
     return 0
+
+
+def _is_held_by_a_stranger(endpoint: str) -> bool:
+    """Say whether another program listens where the processes should meet.
+
+    torchrun would wait for its answer forever. Nobody there, or a torchrun that came earlier, is as it should
+    be.
+    """
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, ValueError):
+        return False
+    answered = threading.Event()
+
+    def ask() -> None:
+        with contextlib.suppress(dist.DistError):  # torchrun will say it better
+            dist.TCPStore(host, int(port), wait_for_workers=False).check(["anything"])  # type: ignore[attr-defined]
+        answered.set()
+
+    # Where no answer comes, no time limit ends the wait either.
+    threading.Thread(target=ask, daemon=True).start()
+    return not answered.wait(_SECONDS_TO_ANSWER)
+
+
+def _cannot_meet(why: str) -> int:
+    print(f"launch: the processes cannot meet: {why}", file=sys.stderr, flush=True)
+    return CANNOT_MEET
 
 
 def _why(text: str) -> str:

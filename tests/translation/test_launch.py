@@ -94,17 +94,24 @@ def test_a_code_on_which_all_agree_comes_back(launch: Launch, tmp_path: Path) ->
     assert launch(said, "--standalone", str(script), "2", "2").wait(SECONDS) == 2
 
 
-def test_a_port_in_use_is_one_line(launch: Launch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("meet", "advice"),
+    [
+        (["--master-port={port}"], "choose another one, or start with --standalone, which finds one"),
+        # Here torchrun would wait for the other program's answer, and it would wait forever.
+        (["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:{port}"], "choose another one"),
+    ],
+)
+def test_a_port_in_use_is_one_line(meet: list[str], advice: str, launch: Launch, tmp_path: Path) -> None:
     said = tmp_path / "said"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        running = launch(said, "--nnodes=1", f"--master-port={port}", *TRAIN, "captions")
+        running = launch(said, "--nnodes=1", *(each.format(port=port) for each in meet), *TRAIN, "captions")
         assert running.wait(SECONDS) == CANNOT_MEET
     lines = said.read_text("utf-8").splitlines()
     assert [line for line in lines if line.startswith("launch:")] == [
-        f"launch: the processes cannot meet: port {port} is in use; choose another one, or start with "
-        "--standalone, which finds one"
+        f"launch: the processes cannot meet: port {port} is in use; {advice}"
     ]
     assert "Traceback" not in said.read_text("utf-8")
