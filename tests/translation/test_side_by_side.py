@@ -42,6 +42,15 @@ def test_few_items_share_the_threads(items: int, each: int) -> None:
     assert side_by_side(lambda _: torch.get_num_threads(), range(items)) == [each] * items
 
 
+def test_many_threads_are_shared_by_four() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(11)
+    try:
+        assert side_by_side(lambda _: torch.get_num_threads(), range(6)) == [2] * 6
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.usefixtures("three_threads")
 def test_the_number_of_threads_stays_even_where_the_work_fails() -> None:
     def work(item: int) -> int:

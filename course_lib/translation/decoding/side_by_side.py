@@ -10,18 +10,21 @@ from typing import TypeVar
 
 import torch
 
+#: Python itself runs one thread at a time, and so much of a step is Python's that more would wait for it.
+MOST_AT_A_TIME = 4
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Do the work on every item, on as many at a time as torch has threads, which they share evenly.
+    """Do the work on every item, on up to four at a time, which share torch's threads evenly.
 
     The last are begun first: where items grow, no long one is left over at the end. What work raises is
     raised.
     """
     threads = torch.get_num_threads()
-    workers = min(threads, len(items))
+    workers = min(threads, len(items), MOST_AT_A_TIME)
     if workers < 2:
         return [work(item) for item in items]
     try:
