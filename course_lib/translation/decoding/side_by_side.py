@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import torch
 
-#: Python itself runs one thread at a time, and so much of a step is Python's that more would wait for it.
+#: On four cores, 1, 2 and 4 at a time gave 256, 452 and 494 translations a second, and with a beam of 5 121,
+#: 211 and 315: Python's own share of a step is done by one thread at a time.
 MOST_AT_A_TIME = 4
 
 Item = TypeVar("Item")
