@@ -29,11 +29,16 @@ def test_as_many_are_at_work_as_there_are_threads_and_results_keep_their_order()
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_the_last_is_begun_first() -> None:
+def test_the_last_are_begun_first() -> None:
+    together = threading.Barrier(3, timeout=30)
     begun: list[int] = []
-    side_by_side(begun.append, range(40))
-    assert begun.index(39) < 3
-    assert begun.index(0) > 36
+
+    def work(item: int) -> None:
+        begun.append(item)
+        together.wait()
+
+    side_by_side(work, range(9))
+    assert [set(begun[first : first + 3]) for first in (0, 3, 6)] == [{6, 7, 8}, {3, 4, 5}, {0, 1, 2}]
 
 
 @pytest.mark.usefixtures("three_threads")
