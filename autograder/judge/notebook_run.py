@@ -151,7 +151,7 @@ class _Run:
             client = manager.client()
             # No heartbeat: its thread can wait for ever for a kernel that was killed. The sandbox is asked.
             client.start_channels(stdin=False, hb=False)
-            await _ready(client)
+            await _ready(client, self.nursery)
             yield _Kernel(manager, client, Channel(ours, self.job.limits.reply_bytes))
         finally:
             ours.close()
@@ -302,10 +302,10 @@ class _Cells(NotebookClient):
             self.task_poll_for_reply.cancel()
 
 
-async def _ready(client: Any) -> None:
+async def _ready(client: Any, nursery: Nursery) -> None:
     """Wait until the kernel answers, and what it shows arrives here."""
     deadline = time.monotonic() + _STARTING
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and nursery.state().ended is None:
         client.kernel_info()
         with contextlib.suppress(Exception):
             await client.get_iopub_msg(timeout=0.1)

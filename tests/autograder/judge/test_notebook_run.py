@@ -126,6 +126,13 @@ def test_kernels_are_not_started_for_ever(desk: Desk) -> None:
     assert said(result)[3] == "the kernel had ended 2 times before"
 
 
+def test_a_kernel_that_ends_before_it_answers_is_not_waited_for(desk: Desk) -> None:
+    # One of them cannot be unpacked. To wait for the kernel would take longer than the notebook may.
+    files = (("a", b"a file"), ("a/b", b"a file in it"))
+    result = desk.run(RIGHT, CHECK, files=files, restarts=1, notebook_seconds=50)
+    assert said(result)[1] == "the kernel had ended 2 times before"
+
+
 def test_a_notebook_has_an_end(desk: Desk) -> None:
     nap = "import time\ntime.sleep(3)"
     result = desk.run(nap, nap, nap, RIGHT, CHECK, notebook_seconds=2)
