@@ -76,7 +76,7 @@ def _is_held_by_a_stranger(endpoint: str) -> bool:
     answered = threading.Event()
 
     def ask() -> None:
-        with contextlib.suppress(dist.DistError):  # torchrun will say it better
+        with contextlib.suppress(RuntimeError):  # torchrun will say it better
             dist.TCPStore(host, int(port), wait_for_workers=False).check(["anything"])  # type: ignore[attr-defined]
         answered.set()
 
