@@ -60,7 +60,7 @@ class Nursery:
             answer = self._receive(STARTING)
             self._starting = False
             if not answer.get("ready"):
-                raise NurseryError(f"the sandbox for grading did not start:\n{self._said()}")
+                raise NurseryError(f"the sandbox for grading did not start:\n{self.said()}")
 
     def begin(self) -> None:
         """Start it where it is not running; `start` then waits for it."""
@@ -179,7 +179,7 @@ class Nursery:
         try:
             socket.send_fds(self._control, [data], files or [])
         except OSError:
-            raise NurseryError(f"the sandbox for grading has ended:\n{self._said()}") from None
+            raise NurseryError(f"the sandbox for grading has ended:\n{self.said()}") from None
         answer = self._receive(ANSWERING)
         return State(answer["running"], answer["ended"], tuple(answer["violations"]))
 
@@ -193,11 +193,12 @@ class Nursery:
         except OSError:
             data = b""
         if not data:
-            raise NurseryError(f"the sandbox for grading has ended:\n{self._said()}")
+            raise NurseryError(f"the sandbox for grading has ended:\n{self.said()}")
         answer: dict[str, Any] = json.loads(data)
         return answer
 
-    def _said(self) -> str:
+    def said(self) -> str:
+        """Give the end of what the warm process and its kernels wrote to standard output and error."""
         return (self.folder / "log").read_text(errors="replace")[-2000:]
 
 
