@@ -175,6 +175,12 @@ class TrainingConfig(Section):
         description="Batches that share one update. They are dealt to the processes; a process that gets "
         "several works through them in turn. The result does not depend on the number of processes.",
     )
+    start_from: str | None = Field(
+        default=None,
+        description="The folder of another run whose model this one begins with: the weights that it "
+        "translates with, and its vocabulary, whatever data says of one. Without it, random weights.",
+        json_schema_extra=MAY_CHANGE,
+    )
     label_smoothing: float = Field(
         default=0.1, ge=0, lt=1, description="Probability spread over the whole vocabulary."
     )

@@ -15,6 +15,7 @@ from course_lib.translation.checkpoints.checkpoint import (
     load_checkpoint,
     refuse_other_config,
 )
+from course_lib.translation.checkpoints.trained_run import TrainedRun
 from course_lib.translation.config import RunConfig, TrainingConfig, documented_yaml, keys, value_text
 from course_lib.translation.distributed import (
     Place,
@@ -36,6 +37,7 @@ from course_lib.translation.progress import RunDisplay
 from course_lib.translation.run_folder import RunFolder
 from course_lib.translation.scoring import Score
 from course_lib.translation.session import Session
+from course_lib.translation.starting_model import starting_model
 from course_lib.translation.tokens.prepared import PreparedData, open_prepared, prepare
 from course_lib.translation.tokens.vocabularies import load_vocabularies
 from course_lib.translation.training import Trainer
@@ -84,10 +86,16 @@ def _train(
 ) -> Result:
     folder = RunFolder(Path(config.run_folder))
     found = first_decides(place, lambda: Checkpoints(folder.checkpoints, config.checkpoints.keep_last).find())
-    data, state = first_then_rest(place, lambda: _open(folder, config, place, found, parts))
+    start = first_then_rest(place, lambda: starting_model(config) if found.path is None else None)
+    data, state = first_then_rest(place, lambda: _open(folder, config, place, found, parts, start))
     vocabularies = data.vocabularies
     refuse_differences(
-        place, {"the vocabulary": vocabularies.fingerprint, "the prepared data": data.fingerprint}
+        place,
+        {
+            "the vocabulary": vocabularies.fingerprint,
+            "the prepared data": data.fingerprint,
+            "the model to begin with": start.fingerprint if start else "none",
+        },
     )
 
     pieces = parts.pieces() if parts else REFERENCE
@@ -95,6 +103,8 @@ def _train(
     trainer.measure_machine()
     if state is not None:
         trainer.load(state["trainer"])
+    elif start is not None:
+        trainer.begin_with(start.model.weights)
     updates = config.training.epochs * len(trainer.plan())
     log = first_then_rest(place, lambda: _open_log(folder, state, place))
     with (
@@ -164,7 +174,10 @@ def _refuse_idle(config: TrainingConfig, place: Place) -> None:
 
 
 #: What may differ from process to process: where things are, and what computes.
-_OF_THE_MACHINE = {"run_folder", "data.folder", "data.mirror", "data.cache", "training.threads"}
+_OF_THE_MACHINE = {
+    *("run_folder", "data.folder", "data.mirror", "data.cache"),
+    *("training.threads", "training.start_from"),
+}
 
 
 def _what_must_agree(config: RunConfig) -> dict[str, str]:
@@ -182,7 +195,12 @@ def _open_log(folder: RunFolder, state: dict[str, Any] | None, place: Place) -> 
 
 
 def _open(
-    folder: RunFolder, config: RunConfig, place: Place, found: Found, parts: OwnParts | None
+    folder: RunFolder,
+    config: RunConfig,
+    place: Place,
+    found: Found,
+    parts: OwnParts | None,
+    start: TrainedRun | None,
 ) -> tuple[PreparedData, dict[str, Any] | None]:
     state = None
     if found.path is not None:
@@ -197,7 +215,8 @@ def _open(
         return open_prepared(folder.data, folder.vocabulary), state
     folder.remove_leftovers()
     # Only before its first checkpoint may a run learn another vocabulary.
-    data = prepare(config.data, folder.data, folder.vocabulary, learn=state is None)
+    given = start.vocabularies if start else None
+    data = prepare(config.data, folder.data, folder.vocabulary, learn=state is None, given=given)
     if state is not None and state["data"] != data.fingerprint:
         raise BadInputError(
             f"{found.path}: the corpus is no longer what that run has learnt from; bring it back to go on "

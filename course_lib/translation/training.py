@@ -9,7 +9,7 @@ of the batch), so no generator's state has to be kept or shared.
 import contextlib
 import hashlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from course_lib.translation.compiled import compiled_or_not
 from course_lib.translation.config import RunConfig, TrainingConfig
 from course_lib.translation.device_batch import DeviceBatch, move_batch
 from course_lib.translation.distributed import Place, global_sum
+from course_lib.translation.errors import BadInputError
 from course_lib.translation.kernels import use_kernels
 from course_lib.translation.metrics import Window
 from course_lib.translation.model import LossSum, build_transformer, real_places
@@ -165,6 +166,16 @@ class Trainer:
         self.step = state["step"]
         self.epochs_done = state["epochs_done"]
         self.updates_done = state["updates_done"]
+
+    def begin_with(self, weights: Mapping[str, Tensor]) -> None:
+        """Take over weights that were learnt before. Raises BadInputError where they don't fit the model."""
+        try:
+            self.model.load_state_dict(weights)
+        except RuntimeError:
+            raise BadInputError(
+                "training.start_from: expected weights by the names and of the sizes of this run's model, "
+                "came others"
+            ) from None
 
     def measure_machine(self) -> None:
         """Measure what MFU is a share of, in a third of a second. All processes call it together."""

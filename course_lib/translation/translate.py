@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from course_lib.atomic_files import atomic_write
+from course_lib.translation.checkpoints.trained_run import USES
 from course_lib.translation.decoding import SearchSettings
 from course_lib.translation.decoding.attention_file import SUFFIXES, write_attention
 from course_lib.translation.decoding.kept_settings import write_search
@@ -23,7 +24,7 @@ from course_lib.translation.errors import BadInputError
 from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.run_folder import RunFolder
 from course_lib.translation.tokens.prepared import open_prepared
-from course_lib.translation.translator import USES, AttentionMaps, Translator, load_translator
+from course_lib.translation.translator import AttentionMaps, Translator, load_translator
 
 BAD_INPUT = 2
 INTERRUPTED = 130

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.translation.checkpoints.trained import Use, load_trained, trained_path
-from course_lib.translation.config import RunConfig, load_config
+from course_lib.translation.checkpoints.trained_run import load_trained_run
+from course_lib.translation.config import RunConfig
 from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings, ready
 from course_lib.translation.decoding.attention_maps import attention_maps
 from course_lib.translation.decoding.kept_settings import read_search
@@ -20,12 +20,10 @@ from course_lib.translation.precision import has_bfloat16
 from course_lib.translation.run_folder import RunFolder
 from course_lib.translation.tokens.directed import Towards
 from course_lib.translation.tokens.subwords import END, PAD, START, UNKNOWN
-from course_lib.translation.tokens.vocabularies import Vocabularies, Vocabulary, load_vocabularies
+from course_lib.translation.tokens.vocabularies import Vocabularies, Vocabulary
 
 #: Section 6.1 of the paper, "chosen after experimentation"; for models that were not tuned.
 PAPERS_ALPHA = 0.6
-
-USES: tuple[Use, ...] = ("last", "best", "averaged")
 
 
 @dataclass(frozen=True)
@@ -195,18 +193,13 @@ def load_translator(
     run, the model or the device is not there.
     """
     folder = RunFolder(Path(run_folder))
-    trained = load_trained(_model_path(folder, checkpoint))
-    vocabularies = load_vocabularies(folder.vocabulary)
-    if vocabularies.fingerprint != trained.vocabulary:
-        raise BadInputError(
-            f"{folder.vocabulary}: expected the vocabulary that the model was trained with, came another one"
-        )
-    config, place = trained.config, _device(device)
+    run = load_trained_run(folder, checkpoint)
+    vocabularies, config, place = run.vocabularies, run.model.config, _device(device)
     model = build_transformer(config.model, len(vocabularies.source), len(vocabularies.target))
     if config.training.precision == "float64":
         model.double()
     try:
-        model.load_state_dict(trained.weights)
+        model.load_state_dict(run.model.weights)
     except RuntimeError:
         raise BadInputError(
             f"{folder.path}: expected weights by the names of the reference's Transformer, came others"
@@ -214,28 +207,6 @@ def load_translator(
     alpha = PAPERS_ALPHA if config.evaluation.alpha == "auto" else config.evaluation.alpha
     settings = read_search(folder.search) or SearchSettings(config.evaluation.beam, alpha)
     return Translator(model.to(place), config, vocabularies, settings, place)
-
-
-def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:
-    there = [use for use in USES if trained_path(folder.path, use).is_file()]
-    if checkpoint is None:
-        if not folder.path.is_dir():
-            raise BadInputError(f"{folder.path}: expected the folder of a run, but there is none")
-        if not there:
-            raise BadInputError(
-                f"{folder.path}: expected the folder of a run with a trained model, came one without; "
-                "its first epoch has to end before it can translate"
-            )
-        chosen = load_config(str(folder.config)).evaluation.use
-        return trained_path(folder.path, chosen if chosen in there else there[0])
-    for use in USES:
-        if checkpoint == use:
-            if use not in there:
-                raise BadInputError(
-                    f"{folder.path}: the run has no {use} model; it has {', '.join(there) or 'none yet'}"
-                )
-            return trained_path(folder.path, use)
-    return Path(checkpoint)
 
 
 def _device(name: str | torch.device) -> torch.device:

@@ -25,7 +25,9 @@ from course_lib.translation.tokens.vocabularies import (
 )
 
 #: How the files are laid out. Older ones are made anew.
-LAYOUT = 1
+LAYOUT = 2
+#: Where the vocabularies come from, where it is not another run: that has a fingerprint.
+_LEARNT, _OF_THE_RUN = "learnt", "of the run"
 #: What shapes the ids, apart from the corpus.
 SHAPING = (
     "tokens",
@@ -63,16 +65,18 @@ class PreparedData:
     """A hash that two have in common only where every id and every reference is the same."""
 
 
-def prepare(config: DataConfig, folder: Path, vocabulary: Path, learn: bool) -> PreparedData:
+def prepare(
+    config: DataConfig, folder: Path, vocabulary: Path, learn: bool, given: Vocabularies | None = None
+) -> PreparedData:
     """Open the data in `folder`, after making it where it isn't there, whole and of this config.
 
     `vocabulary` is the file of the vocabularies. With `learn` they may be learnt anew, from the training
-    split alone; without, a run has begun with those in the file. Raises BadInputError where the corpus or the
-    vocabulary can't be read or nothing can be written.
+    split alone, or be replaced by those `given`; without, a run has begun with those in the file. Raises
+    BadInputError where the corpus or the vocabulary can't be read or nothing can be written.
     """
-    key = _key(config)
+    key, origin = _key(config), given.fingerprint if given else _LEARNT
     contents = _whole(folder, vocabulary)
-    if contents and contents["key"] == key and (contents["learnt"] or not learn):
+    if contents and contents["key"] == key and (contents["origin"] == origin or not learn):
         return _opened(folder, vocabulary, contents)
     corpus = load_corpus(config)
     train, empty = _without_empty(corpus.train)
@@ -80,7 +84,7 @@ def prepare(config: DataConfig, folder: Path, vocabulary: Path, learn: bool) -> 
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "contents.json").unlink(missing_ok=True)
         if learn:
-            learn_vocabularies(train, config).save(vocabulary)
+            (given or learn_vocabularies(train, config)).save(vocabulary)
         writer = DataWriter(folder, load_vocabularies(vocabulary), config)
         if empty:
             writer.notes.append(
@@ -89,7 +93,7 @@ def prepare(config: DataConfig, folder: Path, vocabulary: Path, learn: bool) -> 
         writer.train(train)
         writer.scored("validation", corpus.validation)
         writer.scored("test", corpus.test)
-        facts = {"key": key, "learnt": learn, "bpe_dropout": config.bpe_dropout}
+        facts = {"key": key, "origin": origin if learn else _OF_THE_RUN, "bpe_dropout": config.bpe_dropout}
         writer.finish({**facts, "vocabulary": digest(vocabulary)})
     except OSError as error:
         raise BadInputError(f"{folder}: the run cannot be kept there ({error.strerror})") from None

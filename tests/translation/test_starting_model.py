@@ -1,0 +1,166 @@
+"""A run that begins with another's model is the same run that it would be with those weights drawn."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from phrases import phrase_pairs, write_split
+from real_processes import in_processes
+from same_run import assert_same_run, metrics, newest
+
+from course_lib.translation.checkpoints.trained import load_trained, save_trained, trained_path
+from course_lib.translation.checkpoints.trained_run import load_trained_run
+from course_lib.translation.config import RunConfig
+from course_lib.translation.distributed import Place
+from course_lib.translation.errors import BadInputError
+from course_lib.translation.run import train
+from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.tokens.directed import DirectedSubwords
+from course_lib.translation.translator import load_translator
+
+ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+NO_STEP = "training.factor=1e-30"
+
+Configs = Callable[..., RunConfig]
+
+
+@pytest.fixture
+def first_run(tiny_config: Configs, tmp_path: Path) -> Path:
+    """A finished run; its averaged weights are what it translates with."""
+    folder = tmp_path / "first"
+    averaged = ("training.average_last=2", "evaluation.use=averaged")
+    train(tiny_config(f"run_folder={folder}", "evaluation.bleu_every=0", *averaged), ALONE)
+    return folder
+
+
+def train_from(first: Path, tiny_config: Configs, *overrides: str) -> Path:
+    config = tiny_config(f"training.start_from={first}", "evaluation.bleu_every=0", *overrides)
+    train(config, ALONE)
+    return Path(config.run_folder)
+
+
+def refusal(tiny_config: Configs, first: Path, *overrides: str) -> str:
+    with pytest.raises(BadInputError) as caught:
+        train_from(first, tiny_config, *overrides)
+    return str(caught.value)
+
+
+def test_it_begins_with_the_weights_that_the_other_translates_with(
+    first_run: Path, tiny_config: Configs
+) -> None:
+    folder = train_from(first_run, tiny_config, NO_STEP, "training.epochs=1", "evaluation.alpha=0.6")
+    expected = load_trained(trained_path(first_run, "averaged")).weights
+    got = load_trained(trained_path(folder, "last")).weights
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-20)
+    sentences = ["zwei Hunde schlafen", "fünf Züge"]
+    theirs = load_translator(first_run).translate(sentences, beam=2, alpha=0.6)
+    assert load_translator(folder).translate(sentences, beam=2, alpha=0.6) == theirs
+    # Everything else begins anew: updates, schedule, optimiser.
+    assert newest(folder)["trainer"]["epochs_done"] == 1
+    assert metrics(folder)[0]["step"] == 4
+
+
+def test_it_keeps_the_others_vocabulary_whatever_there_is_to_learn_from(
+    first_run: Path, tiny_config: Configs, tmp_path: Path
+) -> None:
+    write_split(tmp_path / "corpus", "train", phrase_pairs(60, seed=77))
+    folder = train_from(first_run, tiny_config, "training.epochs=1", "data.vocabulary_size=310")
+    assert (folder / "vocabulary.json").read_bytes() == (first_run / "vocabulary.json").read_bytes()
+    # What was prepared without a checkpoint is made anew with the vocabulary that is wanted now.
+    shutil.rmtree(folder / "checkpoints")
+    train(tiny_config("training.epochs=1", "data.vocabulary_size=310", "evaluation.bleu_every=0"), ALONE)
+    own = (folder / "vocabulary.json").read_bytes()
+    assert own != (first_run / "vocabulary.json").read_bytes()
+    shutil.rmtree(folder / "checkpoints")
+    train_from(first_run, tiny_config, "training.epochs=1", "data.vocabulary_size=310")
+    assert (folder / "vocabulary.json").read_bytes() == (first_run / "vocabulary.json").read_bytes()
+
+
+def test_once_begun_it_goes_on_without_the_other(
+    first_run: Path, tiny_config: Configs, tmp_path: Path
+) -> None:
+    whole = train_from(first_run, tiny_config, f"run_folder={tmp_path / 'whole'}")
+    train_from(first_run, tiny_config, "training.epochs=1")
+    first_run.rename(tmp_path / "elsewhere")
+    stopped = train_from(first_run, tiny_config)
+    for folder in (whole, stopped):
+        # The folder that it began with may change its name in between, so it is no part of the comparison.
+        assert newest(folder)["config"]["training"].pop("start_from") == str(first_run)
+    assert_same_run(stopped, whole)
+
+
+def test_what_was_learnt_in_both_directions_goes_on_in_one(tiny_config: Configs, tmp_path: Path) -> None:
+    both = tmp_path / "both"
+    train(tiny_config(f"run_folder={both}", "data.both_directions=true", "evaluation.bleu_every=0"), ALONE)
+    folder = train_from(both, tiny_config, "training.epochs=1", "data.max_length=30")
+    run = load_trained_run(RunFolder(folder))
+    assert isinstance(run.vocabularies, DirectedSubwords)
+    assert len(load_translator(folder).translate(["zwei Hunde schlafen"])) == 1
+    pairs = {path: (path / "data" / "train.offsets").stat().st_size for path in (both, folder)}
+    assert pairs[both] > 1.9 * pairs[folder]
+
+
+def in_two_processes(place: Place, config: RunConfig) -> str:
+    try:
+        train(config, place)
+    except BadInputError as error:
+        return str(error)
+    return ""
+
+
+def test_two_processes_begin_alike(first_run: Path, tiny_config: Configs, tmp_path: Path) -> None:
+    exact = ("training.precision=float64", "evaluation.bleu_every=0", f"training.start_from={first_run}")
+    in_processes(2, in_two_processes, tiny_config(*exact, f"run_folder={tmp_path / 'two'}"))
+    train(tiny_config(*exact, f"run_folder={tmp_path / 'one'}"), ALONE)
+    one, two = (newest(tmp_path / name)["trainer"]["model"] for name in ("one", "two"))
+    torch.testing.assert_close(two, one, rtol=1e-9, atol=1e-9)
+
+
+def with_another_model(place: Place, config: RunConfig, other: RunConfig) -> str:
+    return in_two_processes(place, other if place.rank else config)
+
+
+def test_processes_with_different_models_to_begin_with_are_refused(
+    first_run: Path, tiny_config: Configs, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(first_run, other)
+    path = trained_path(other, "averaged")
+    model = load_trained(path)
+    weights = {**model.weights, "generator.bias": model.weights["generator.bias"] + 1e-3}
+    save_trained(path, replace(model, weights=weights))
+    # A cluster's machines may have it in different places; it has to be the same model.
+    configs = [tiny_config(f"training.start_from={run}") for run in (first_run, other)]
+    told, told_again = in_processes(2, with_another_model, *configs)
+    assert told == told_again
+    assert "expected the same config and data for all processes, but process 1 has the model to begin" in told
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_model_of_another_shape_is_refused_by_name(
+    first_run: Path, tiny_config: Configs, tmp_path: Path
+) -> None:
+    told = refusal(tiny_config, first_run, "model.d_ff=64", "model.layers=2")
+    assert told == (
+        f"training.start_from: {first_run}: expected its own model.layers 1, came 2; model.d_ff 32, came 64"
+    )
+    told = refusal(tiny_config, first_run, "data.tokens=separate-bpe", "model.tied=false")
+    assert "model.tied True, came False; data.tokens joint-bpe, came separate-bpe" in told
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_folder_without_a_model_is_refused(tiny_config: Configs, tmp_path: Path, there: bool) -> None:
+    if there:
+        (tmp_path / "empty").mkdir()
+    told = refusal(tiny_config, tmp_path / "empty")
+    assert "its first epoch has to end before" in told if there else "but there is none" in told
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_direction_cannot_become_both(first_run: Path, tiny_config: Configs) -> None:
+    told = refusal(tiny_config, first_run, "data.both_directions=true")
+    assert "expected a run with data.both_directions, as this one has it" in told
