@@ -23,7 +23,12 @@ def starting_model(config: RunConfig) -> TrainedRun | None:
     folder = config.training.start_from
     if folder is None:
         return None
-    run = load_trained_run(RunFolder(Path(folder)))
+    try:
+        run = load_trained_run(RunFolder(Path(folder)))
+    except BadInputError as error:
+        raise BadInputError(
+            f"training.start_from: {error}; train that run first, or give training.start_from=null"
+        ) from None
     was = run.model.config
     facts = [(f"model.{name}", getattr(was.model, name), getattr(config.model, name)) for name in _SHAPE]
     facts.append(("data.tokens", was.data.tokens, config.data.tokens))

@@ -158,6 +158,8 @@ def test_a_folder_without_a_model_is_refused(tiny_config: Configs, tmp_path: Pat
         (tmp_path / "empty").mkdir()
     told = refusal(tiny_config, tmp_path / "empty")
     assert "its first epoch has to end before" in told if there else "but there is none" in told
+    assert told.startswith("training.start_from: ")
+    assert told.endswith("; train that run first, or give training.start_from=null")
     assert not (tmp_path / "run").exists()
 
 
