@@ -44,7 +44,7 @@ def move_batch(
 
     def moved(matrix: Tensor) -> Tensor:
         # Only from pinned memory does a copy run beside the computing.
-        return matrix.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else matrix
+        return (matrix.pin_memory() if device.type == "cuda" else matrix).to(device, non_blocking=True)
 
     return DeviceBatch(
         moved(source),

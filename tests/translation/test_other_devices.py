@@ -1,0 +1,79 @@
+"""What is computed on another device than the CPU stays there: no tensor of the CPU's gets in between.
+
+There need be no GPU for that. PyTorch's meta device computes shapes and no numbers, and refuses as a GPU does
+to compute with a tensor of the CPU's. It cannot show that a GPU's numbers are right.
+"""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from micro_training import material
+from torch import Tensor
+
+from course_lib.transformer import padding_mask
+from course_lib.translation.config import RunConfig
+from course_lib.translation.decoding import ready
+from course_lib.translation.device_batch import DeviceBatch, move_batch
+from course_lib.translation.kernels import use_kernels
+from course_lib.translation.model import LossSum, build_transformer
+from course_lib.translation.pieces import REFERENCE
+from course_lib.translation.tokens.token_pairs import collate_some
+
+META = torch.device("meta")
+KINDS = ["model.attention=plain", "model.attention=fused", "model.norm_first=true", "training.simcut_alpha=3"]
+
+
+@pytest.fixture(autouse=True)
+def shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autocast knows no meta device; and what has no numbers is neither true nor false."""
+    autocast, is_true = torch.autocast, Tensor.__bool__
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: autocast("cpu", enabled=False))
+    monkeypatch.setattr(Tensor, "__bool__", lambda tensor: not tensor.is_meta and is_true(tensor))
+
+
+def batch_of(config: RunConfig) -> tuple[DeviceBatch, int]:
+    pairs, subwords = material(config)
+    source, target = collate_some(pairs, range(20), 0, 1, 2, config.data.max_length)
+    return move_batch(source, target, META, config.model, len(subwords), 0, REFERENCE), len(subwords)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_update_stays_on_its_device(tiny_config: Callable[..., RunConfig], kind: str) -> None:
+    config = tiny_config(kind, "training.precision=float32")
+    batch, words = batch_of(config)
+    model = build_transformer(config.model, words, words).to(META)
+    use_kernels(model)
+    loss_sum = LossSum(
+        model, REFERENCE.loss(words, 0, 0.1), "float32", simcut_alpha=config.training.simcut_alpha
+    )
+    loss_sum(batch.source, batch.target, batch.places).backward()
+    assert all(weight.grad is not None and weight.grad.is_meta for weight in model.parameters())
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_decoding_stays_on_its_device(tiny_config: Callable[..., RunConfig], kind: str, beam: int) -> None:
+    config = tiny_config(kind)
+    batch, words = batch_of(config)
+    model = ready(build_transformer(config.model, words, words).eval().to(META))
+    assert model.fused is not None
+    with torch.no_grad():
+        steps = model.begin(batch.source, padding_mask(batch.source, 0), beam, steps=5)
+        for beams in (1, beam, beam):
+            tokens = torch.ones(len(batch.source), beams, dtype=torch.int64, device=META)
+            assert steps.step(tokens).shape == (len(batch.source), beams, words)
+            steps.follow(torch.zeros(len(batch.source), beam, dtype=torch.int64, device=META))
+        steps.keep(torch.arange(3, device=META))
+        assert steps.step(tokens[:3]).is_meta
+
+
+def test_what_comes_from_the_cpu_is_refused(tiny_config: Callable[..., RunConfig]) -> None:
+    """The tests above can fail."""
+    config = tiny_config()
+    batch, words = batch_of(config)
+    loss_sum = LossSum(
+        build_transformer(config.model, words, words).to(META), REFERENCE.loss(words, 0, 0.1), "float32"
+    )
+    with pytest.raises(RuntimeError, match="device"):
+        loss_sum(batch.source, batch.target.new_ones(batch.target.shape, device="cpu"), batch.places)
