@@ -23,21 +23,24 @@ from course_lib.translation.translator import load_translator
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 NO_STEP = "training.factor=1e-30"
+#: What is no part of these tests is left out; the width is the first run's.
+PLAIN = ("evaluation.bleu_every=0", "model.d_model=32")
 
 Configs = Callable[..., RunConfig]
 
 
 @pytest.fixture
-def first_run(tiny_config: Configs, tmp_path: Path) -> Path:
+def first_run(trained_folder: Path, tmp_path: Path) -> Path:
     """A finished run; its averaged weights are what it translates with."""
     folder = tmp_path / "first"
-    averaged = ("training.average_last=2", "evaluation.use=averaged")
-    train(tiny_config(f"run_folder={folder}", "evaluation.bleu_every=0", *averaged), ALONE)
+    shutil.copytree(trained_folder, folder)
+    config = (folder / "config.yaml").read_text("utf-8")
+    (folder / "config.yaml").write_text(config.replace("use: last", "use: averaged"), "utf-8")
     return folder
 
 
 def train_from(first: Path, tiny_config: Configs, *overrides: str) -> Path:
-    config = tiny_config(f"training.start_from={first}", "evaluation.bleu_every=0", *overrides)
+    config = tiny_config(f"training.start_from={first}", *PLAIN, *overrides)
     train(config, ALONE)
     return Path(config.run_folder)
 
@@ -71,7 +74,7 @@ def test_it_keeps_the_others_vocabulary_whatever_there_is_to_learn_from(
     assert (folder / "vocabulary.json").read_bytes() == (first_run / "vocabulary.json").read_bytes()
     # What was prepared without a checkpoint is made anew with the vocabulary that is wanted now.
     shutil.rmtree(folder / "checkpoints")
-    train(tiny_config("training.epochs=1", "data.vocabulary_size=310", "evaluation.bleu_every=0"), ALONE)
+    train(tiny_config("training.epochs=1", "data.vocabulary_size=310", *PLAIN), ALONE)
     own = (folder / "vocabulary.json").read_bytes()
     assert own != (first_run / "vocabulary.json").read_bytes()
     shutil.rmtree(folder / "checkpoints")
@@ -94,7 +97,7 @@ def test_once_begun_it_goes_on_without_the_other(
 
 def test_what_was_learnt_in_both_directions_goes_on_in_one(tiny_config: Configs, tmp_path: Path) -> None:
     both = tmp_path / "both"
-    train(tiny_config(f"run_folder={both}", "data.both_directions=true", "evaluation.bleu_every=0"), ALONE)
+    train(tiny_config(f"run_folder={both}", "data.both_directions=true", *PLAIN), ALONE)
     folder = train_from(both, tiny_config, "training.epochs=1", "data.max_length=30")
     run = load_trained_run(RunFolder(folder))
     assert isinstance(run.vocabularies, DirectedSubwords)
@@ -112,7 +115,7 @@ def in_two_processes(place: Place, config: RunConfig) -> str:
 
 
 def test_two_processes_begin_alike(first_run: Path, tiny_config: Configs, tmp_path: Path) -> None:
-    exact = ("training.precision=float64", "evaluation.bleu_every=0", f"training.start_from={first_run}")
+    exact = ("training.precision=float64", *PLAIN, f"training.start_from={first_run}")
     in_processes(2, in_two_processes, tiny_config(*exact, f"run_folder={tmp_path / 'two'}"))
     train(tiny_config(*exact, f"run_folder={tmp_path / 'one'}"), ALONE)
     one, two = (newest(tmp_path / name)["trainer"]["model"] for name in ("one", "two"))
@@ -133,7 +136,7 @@ def test_processes_with_different_models_to_begin_with_are_refused(
     weights = {**model.weights, "generator.bias": model.weights["generator.bias"] + 1e-3}
     save_trained(path, replace(model, weights=weights))
     # A cluster's machines may have it in different places; it has to be the same model.
-    configs = [tiny_config(f"training.start_from={run}") for run in (first_run, other)]
+    configs = [tiny_config(f"training.start_from={run}", *PLAIN) for run in (first_run, other)]
     told, told_again = in_processes(2, with_another_model, *configs)
     assert told == told_again
     assert "expected the same config and data for all processes, but process 1 has the model to begin" in told
