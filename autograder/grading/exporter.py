@@ -15,6 +15,7 @@ from nbgrader.utils import is_locked
 
 from autograder.grading import ahead, unfinished
 from autograder.grading.not_graded import forget_not_graded, load_not_graded, note_not_graded
+from autograder.grading.one_at_a_time import claim, let_go_afterwards
 from autograder.grading.reading import UnreadableError, shown
 from autograder.grading.repair import GRADING, Repaired, repair
 from autograder.grading.submitted import (
@@ -41,7 +42,11 @@ class GradingExporter(NotebookExporter):
         self._locked: dict[tuple[str, str], dict[str, str]] = {}
         """What locked cells say, hidden tests included: by lesson and notebook, then by cell."""
         if isinstance(self.parent, Autograde):
-            self._start(self.parent)
+            try:
+                self._claim_and_start(self.parent)
+            except NbGraderException as error:
+                self.log.error("%s", error)  # of itself the command ends without a word
+                raise
 
     def begin(self, converter: Autograde) -> None:
         """Have the workers begin. Called once a run, when it is known what there is to grade."""
@@ -107,6 +112,15 @@ class GradingExporter(NotebookExporter):
             if is_locked(cell) and grade_id in self._locked[lesson, name]:
                 cell.source = self._locked[lesson, name][grade_id]
 
+    def _claim_and_start(self, converter: Autograde) -> None:
+        let_go = claim(self._desk)
+        try:
+            self._start(converter)
+        except BaseException:
+            let_go()
+            raise
+        let_go_afterwards(converter, let_go)
+
     def _start(self, converter: Autograde) -> None:
         if converter.config.get("Execute", {}).get("enabled", True) is not True:
             raise NbGraderException(
@@ -146,17 +160,21 @@ class GradingExporter(NotebookExporter):
     def _require_release(self, converter: Autograde, lesson: str) -> None:
         course = converter.coursedir
         if released_notebooks(converter, lesson):
+            with Gradebook(course.db_url, course.course_id) as gradebook:
+                try:
+                    gradebook.find_assignment(lesson)
+                except MissingEntry:
+                    raise NbGraderException(
+                        f"The gradebook does not know {lesson} yet. Run `nbgrader generate_assignment "
+                        f"{lesson}` first: it writes the lesson anew, as it is, and enters it."
+                    ) from None
             return
         folder = os.path.relpath(course.format_path(course.release_directory, ".", lesson), course.root)
         named = "" if course.notebook_id == "*" else f" called {course.notebook_id}"
-        converter.log.error(
-            "There is no notebook%s in %s, and submissions are compared with it. "
-            "Run `nbgrader generate_assignment %s` first.",
-            named,
-            folder,
-            lesson,
+        raise NbGraderException(
+            f"There is no notebook{named} in {folder}, and submissions are compared with it. "
+            f"Run `nbgrader generate_assignment {lesson}` first."
         )
-        raise NbGraderException(f"lesson {lesson} is not released")
 
     def _release_of(self, lesson: str, notebook: str) -> NotebookNode:
         course = self.parent.coursedir

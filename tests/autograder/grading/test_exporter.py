@@ -322,6 +322,16 @@ def test_a_lesson_that_was_never_released_is_no_crash(desk: Desk, right: Noteboo
     assert desk.scores("anna") is None
 
 
+def test_a_lesson_that_the_gradebook_does_not_know_is_said_before_anything_is_graded(
+    desk: Desk, right: NotebookNode
+) -> None:
+    (desk.course / "autograder/gradebook.db").unlink()
+    said = desk.autograde()
+    assert said[0].startswith("The gradebook does not know 01-scores yet. Run `nbgrader generate_assignment")
+    assert len(said) == 2
+    assert not desk.folder("anna", "autograded").exists()
+
+
 def test_graded_files_cannot_be_written(desk: Desk, right: NotebookNode) -> None:
     desk.autograde()
     assert stat.S_IMODE((desk.folder("anna", "autograded") / NAME).stat().st_mode) == 0o444

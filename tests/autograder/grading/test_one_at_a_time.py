@@ -1,0 +1,67 @@
+"""Two runs at once in one course would take each other's work for leftovers: the second one is refused."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nbgrader.converters.base import NbGraderException
+from small_desk import Desk, solved
+
+from autograder.build import COURSE
+from autograder.grading.one_at_a_time import claim
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from autograder.grading.one_at_a_time import claim
+let_go = claim(Path(sys.argv[1]))
+print("claimed", flush=True)
+time.sleep(600)
+"""
+
+
+def another_run(folder: Path) -> subprocess.Popen[str]:
+    """A process that has claimed a course."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], cwd=COURSE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "claimed\n"
+    return process
+
+
+def test_while_another_run_grades_nothing_is_touched(desk: Desk) -> None:
+    desk.hand_in("anna", solved(desk.released))
+    half_done = desk.folder("anna", "autograded") / "01-scores.ipynb"
+    half_done.parent.mkdir(parents=True)
+    half_done.write_text("{")
+    other = another_run(desk.course / "autograder")
+    said, ended = desk.autograde()
+    assert f"process {other.pid} is autograding in this course" in said
+    assert ended == f"nbgrader ends with an error: {said}"
+    assert half_done.read_text() == "{"
+    # The system lets go for a process that is killed.
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    assert not [line for line in desk.autograde() if "autograding in this course" in line]
+    assert desk.scores("anna")
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>"])
+def test_a_run_lets_go_however_it_ends(desk: Desk, content: bytes) -> None:
+    folder = desk.course / "autograder"
+    desk.autograde()  # nothing to grade
+    claim(folder)()
+    desk.hand_in("bela", content)
+    assert desk.autograde()[-1].startswith("nbgrader ends with an error")
+    claim(folder)()
+
+
+def test_a_claim_holds_until_it_is_let_go(tmp_path: Path) -> None:
+    let_go = claim(tmp_path)
+    with pytest.raises(NbGraderException, match="is autograding in this course"):
+        claim(tmp_path)
+    let_go()
+    claim(tmp_path)()
