@@ -1,8 +1,9 @@
 """Two runs at once in one course would take each other's work for leftovers: the second one is refused."""
 
-import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,17 @@ time.sleep(600)
 """
 
 
-def another_run(folder: Path) -> subprocess.Popen[str]:
-    """A process that has claimed a course."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], cwd=COURSE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout
-    assert process.stdout.readline() == "claimed\n"
-    return process
+@contextmanager
+def another_run(folder: Path) -> Iterator[None]:
+    """A process that has claimed a course, and in the end is killed."""
+    command = [sys.executable, "-c", HOLD, str(folder)]
+    with subprocess.Popen(command, cwd=COURSE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "claimed\n"
+            yield
+        finally:
+            process.kill()
 
 
 def test_while_another_run_grades_nothing_is_touched(desk: Desk) -> None:
@@ -37,16 +41,14 @@ def test_while_another_run_grades_nothing_is_touched(desk: Desk) -> None:
     half_done = desk.folder("anna", "autograded") / "01-scores.ipynb"
     half_done.parent.mkdir(parents=True)
     half_done.write_text("{")
-    other = another_run(desk.course / "autograder")
-    said, ended = desk.autograde()
+    with another_run(desk.course / "autograder"):
+        said, ended = desk.autograde()
     assert said.startswith(
         f"another process is autograding in {desk.course / 'autograder'}, and two at a time"
     )
     assert ended == f"nbgrader ends with an error: {said}"
     assert half_done.read_text() == "{"
-    # The system lets go for a process that is killed.
-    other.send_signal(signal.SIGKILL)
-    other.wait()
+    # The system has let go for the process that was killed.
     assert not [line for line in desk.autograde() if "another process" in line]
     assert desk.scores("anna")
 
