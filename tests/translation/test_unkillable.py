@@ -52,8 +52,9 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
     rng = random.Random(0)
     interrupted_writes = 0
     for number in range(kills):
-        # One half by the clock, and one in the midst of writing files.
-        at = rng.randrange(1, 25) if number % 2 else None
+        # One half in the midst of writing files, the first of them in a run that has all its files to write
+        # yet, and one half by the clock.
+        at = None if number % 2 else rng.randrange(1, 25)
         started = start_command(world_size, [*arguments, f"run_folder={killed}"], at)
         if at is None:
             time.sleep(rng.uniform(0, whole_life))
