@@ -73,10 +73,20 @@ def _parser() -> argparse.ArgumentParser:
         help=f"{', '.join(USES)}, or a model's file; without it, what the run's config says",
     )
     parser.add_argument(
+        "--with",
+        dest="together_with",
+        action="append",
+        default=[],
+        metavar="RUN_FOLDER",
+        help="another run of the same vocabulary, to decide on each word together with the first; may be "
+        "given several times",
+    )
+    parser.add_argument(
         "--attention",
         metavar="FILE",
         type=Path,
-        help=f"write the attention weights of all layers and heads there, as {' or '.join(SUFFIXES)}",
+        help="write the attention weights of all layers and heads of the first run there, as "
+        f"{' or '.join(SUFFIXES)}",
     )
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
     parser.add_argument(
@@ -88,8 +98,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tune",
         action="store_true",
-        help="choose the length penalty anew, by BLEU on the validation split, and keep it with the run; "
-        "without FILE, do only that",
+        help="choose the length penalty anew, by BLEU on the validation split, and keep it with the run, "
+        "unless there are others; without FILE, do only that",
     )
     return parser
 
@@ -97,10 +107,14 @@ def _parser() -> argparse.ArgumentParser:
 def _run(given: argparse.Namespace) -> None:
     if given.attention is not None and given.attention.suffix not in SUFFIXES:
         raise BadInputError(f"--attention: expected a name that ends on {' or '.join(SUFFIXES)}")
-    translator = load_translator(given.run_folder, given.checkpoint, given.device)
+    translator = load_translator(given.run_folder, given.checkpoint, given.device, given.together_with)
     translator.settings = _settings(translator.settings, given)
     if given.tune:
-        _tune(translator, RunFolder(Path(given.run_folder)))
+        folder = RunFolder(Path(given.run_folder))
+        _tune(translator, folder)
+        if not given.together_with:
+            # What suits several models together is not the one run's own.
+            _keep(folder.search, lambda: write_search(folder.search, translator.settings))
         if given.file is None:
             return
     maps: list[AttentionMaps] = []
@@ -149,7 +163,6 @@ def _tune(translator: Translator, folder: RunFolder) -> None:
         chosen = "  <- chosen" if alpha == tuned.alpha else ""
         print(f"alpha {alpha:.1f}  validation BLEU {bleu:.2f}{chosen}", file=sys.stderr)
     translator.settings = replace(translator.settings, alpha=tuned.alpha)
-    _keep(folder.search, lambda: write_search(folder.search, translator.settings))
 
 
 def _rows(translator: Translator, lines: list[str], done: int, n_best: int | None) -> list[str]:

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.translation.checkpoints.trained_run import load_trained_run
+from course_lib.translation.checkpoints.trained_run import TrainedRun, load_trained_run
 from course_lib.translation.config import RunConfig
-from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings, ready
+from course_lib.translation.decoding import BatchDecoder, Ensemble, Hypothesis, SearchSettings, ready
 from course_lib.translation.decoding.attention_maps import attention_maps
 from course_lib.translation.decoding.kept_settings import read_search
 from course_lib.translation.errors import BadInputError
@@ -69,6 +69,7 @@ class Translator:
         device: torch.device,
     ) -> None:
         self.model = model
+        """A Transformer, or an `Ensemble` of several."""
         self.config = config
         self.vocabularies = vocabularies
         self.settings = settings
@@ -121,7 +122,10 @@ class Translator:
         return [[self._translation(each) for each in hypotheses] for hypotheses in found]
 
     def attention(self, german: str, english: str | None = None) -> AttentionMaps:
-        """Show who looks at whom while this sentence is translated; into `english`, where it is given."""
+        """Show who looks at whom while this sentence is translated; into `english`, where it is given.
+
+        Of several models, the first is shown.
+        """
         ids = self.vocabularies
         (source,) = self._ids([german])
         if english is None:
@@ -133,7 +137,7 @@ class Translator:
         source = [ids.start_id, *source[:longest], ids.end_id]
         written = [ids.start_id, *target]
         encoder_self, decoder_self, cross = attention_maps(
-            self.model,
+            self.model[0] if isinstance(self.model, Ensemble) else self.model,
             torch.tensor([source], device=self.device),
             torch.tensor([written], device=self.device),
         )
@@ -184,17 +188,45 @@ def token_texts(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
 
 
 def load_translator(
-    run_folder: str | Path, checkpoint: str | None = None, device: str | torch.device = "cpu"
+    run_folder: str | Path,
+    checkpoint: str | None = None,
+    device: str | torch.device = "cpu",
+    together_with: Sequence[str | Path] = (),
 ) -> Translator:
     """Read a translator from the folder of a run, which may still be going on.
 
     `checkpoint` is last, best, averaged or a model's path; without it, what the run's config says, or the
-    last where the run has not come to that yet. `device` is cpu, cuda or auto. Raises BadInputError where the
-    run, the model or the device is not there.
+    last where the run has not come to that yet. `device` is cpu, cuda or auto. The models of the runs in
+    `together_with`, each the one that its own config says, decide on each word together with it. Raises
+    BadInputError where a run, the model or the device is not there, or where the vocabularies differ.
     """
     folder = RunFolder(Path(run_folder))
     run = load_trained_run(folder, checkpoint)
     vocabularies, config, place = run.vocabularies, run.model.config, _device(device)
+    model = _model(folder, run)
+    if together_with:
+        model = Ensemble([model, *(_member(RunFolder(Path(other)), run) for other in together_with)])
+    alpha = PAPERS_ALPHA if config.evaluation.alpha == "auto" else config.evaluation.alpha
+    settings = read_search(folder.search) or SearchSettings(config.evaluation.beam, alpha)
+    return Translator(model.to(place), config, vocabularies, settings, place)
+
+
+def _member(folder: RunFolder, first: TrainedRun) -> Any:
+    """Read the model of another run that has the vocabularies of the first."""
+    run = load_trained_run(folder)
+    if run.vocabularies.fingerprint != first.vocabularies.fingerprint:
+        raise BadInputError(
+            f"{folder.path}: expected a run with the same vocabulary, so that both mean the same word by a "
+            "number; came one with another: train it on the same data with the same keys of data"
+        )
+    was, now = first.model.config.data.max_length, run.model.config.data.max_length
+    if now < was:
+        raise BadInputError(f"{folder.path}: expected a model that reads {was} tokens, came one of {now}")
+    return _model(folder, run)
+
+
+def _model(folder: RunFolder, run: TrainedRun) -> Any:
+    config, vocabularies = run.model.config, run.vocabularies
     model = build_transformer(config.model, len(vocabularies.source), len(vocabularies.target))
     if config.training.precision == "float64":
         model.double()
@@ -204,9 +236,7 @@ def load_translator(
         raise BadInputError(
             f"{folder.path}: expected weights by the names of the reference's Transformer, came others"
         ) from None
-    alpha = PAPERS_ALPHA if config.evaluation.alpha == "auto" else config.evaluation.alpha
-    settings = read_search(folder.search) or SearchSettings(config.evaluation.beam, alpha)
-    return Translator(model.to(place), config, vocabularies, settings, place)
+    return model
 
 
 def _device(name: str | torch.device) -> torch.device:

@@ -29,7 +29,7 @@ from rich.table import Table
 from course_lib.transformer import greedy_decode, padding_mask
 from course_lib.translation.config import load_config
 from course_lib.translation.decoding import BatchDecoder, SearchSettings, greatest_length, ready
-from course_lib.translation.decoding.steps import HALF_PAYS_FROM
+from course_lib.translation.decoding.ready_models import HALF_PAYS_FROM
 from course_lib.translation.distributed import Place
 from course_lib.translation.precision import Precision, has_bfloat16
 from course_lib.translation.run import train

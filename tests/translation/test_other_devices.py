@@ -14,6 +14,7 @@ from torch import Tensor
 from course_lib.transformer import padding_mask
 from course_lib.translation.config import RunConfig
 from course_lib.translation.decoding import ready
+from course_lib.translation.decoding.ready_models import ReadyReference
 from course_lib.translation.device_batch import DeviceBatch, move_batch
 from course_lib.translation.kernels import use_kernels
 from course_lib.translation.model import LossSum, build_transformer
@@ -57,7 +58,7 @@ def test_decoding_stays_on_its_device(tiny_config: Callable[..., RunConfig], kin
     config = tiny_config(kind)
     batch, words = batch_of(config)
     model = ready(build_transformer(config.model, words, words).eval().to(META))
-    assert model.fused is not None
+    assert isinstance(model, ReadyReference)
     with torch.no_grad():
         steps = model.begin(batch.source, padding_mask(batch.source, 0), beam, steps=5)
         for beams in (1, beam, beam):

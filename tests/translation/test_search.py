@@ -18,8 +18,8 @@ from course_lib.translation.decoding import (
     batched_search,
     has_reference_insides,
     ready,
+    ready_models,
     search,
-    steps,
 )
 from course_lib.translation.decoding.cached_steps import CachedSteps
 from course_lib.translation.decoding.fused_model import FusedTransformer
@@ -217,7 +217,7 @@ def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.Monke
     exact = found(model, rows, LIMITS, SearchSettings(3, 0.6))
     small = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16")
     assert small == exact, "so small a model gains nothing by it on a CPU"
-    monkeypatch.setattr(steps, "HALF_PAYS_FROM", 1)
+    monkeypatch.setattr(ready_models, "HALF_PAYS_FROM", 1)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     got = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16")
     assert got != exact

@@ -2,11 +2,13 @@
 
 from course_lib.translation.decoding.batch_decoder import BatchDecoder, greatest_length
 from course_lib.translation.decoding.batched_search import search
+from course_lib.translation.decoding.ensemble import Ensemble
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
-from course_lib.translation.decoding.steps import has_reference_insides, ready
+from course_lib.translation.decoding.ready_models import has_reference_insides, ready
 
 __all__ = [
     "BatchDecoder",
+    "Ensemble",
     "Hypothesis",
     "SearchSettings",
     "greatest_length",

@@ -8,8 +8,8 @@ from course_lib.transformer import evaluating, padding_mask
 from course_lib.translation.batches import collate, token_batches
 from course_lib.translation.decoding.batched_search import search
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
+from course_lib.translation.decoding.ready_models import Ready
 from course_lib.translation.decoding.side_by_side import side_by_side
-from course_lib.translation.decoding.steps import Ready
 from course_lib.translation.tokens.vocabularies import Vocabularies
 
 
@@ -73,14 +73,14 @@ class BatchDecoder:
     ) -> list[tuple[int, list[Hypothesis]]]:
         """Decode some batches, given as indices: for each sentence in them its index and its hypotheses.
 
-        On a CPU they are decoded side by side. A student's model is not: it need not bear that.
+        On a CPU they are decoded side by side, if the model bears that.
         """
 
         def decode(batch: Sequence[int]) -> list[tuple[int, list[Hypothesis]]]:
             found = self.decode(model, [sentences[index] for index in batch], settings)
             return list(zip(batch, found, strict=True))
 
-        if model.fused is None or self._device.type != "cpu":
+        if not model.shares or self._device.type != "cpu":
             found = [decode(batch) for batch in batches]
         else:
             # Every search leaves the model as it was, and so must find it as all the others leave it.

@@ -1,0 +1,194 @@
+"""Several models that write one translation together find what the reference finds with their average."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import jaxtyping
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from phrases import write_corpus
+from taught import END, PAD, START, enlarged, padded, sentences, taught
+from torch import Tensor, nn
+
+from course_lib.transformer import beam_search, greedy_decode, padding_mask
+from course_lib.translation.config import load_config
+from course_lib.translation.decoding import Ensemble, SearchSettings, ready, search
+from course_lib.translation.decoding.kept_settings import read_search
+from course_lib.translation.distributed import Place
+from course_lib.translation.errors import BadInputError
+from course_lib.translation.run import train
+from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.translate import main
+from course_lib.translation.translator import Translator, load_translator
+
+GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
+LENGTHS = [4, 1, 6, 3]
+LIMITS = [9, 4, 12, 8]
+
+
+class Average(nn.Module):
+    """The same by way of one model: its features are those of all, side by side."""
+
+    def __init__(self, *models: Any) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+
+    def _each(self, method: str, memory: Tensor, *more: Tensor) -> Tensor:
+        parts = memory.chunk(len(self.models), dim=-1)
+        found = [getattr(model, method)(part, *more) for model, part in zip(self.models, parts, strict=True)]
+        return torch.cat(found, dim=-1)
+
+    def encode(self, source: Tensor, mask: Tensor) -> Tensor:
+        return torch.cat([model.encode(source, mask) for model in self.models], dim=-1)
+
+    def decode(self, memory: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
+        return self._each("decode", memory, source_mask, target, target_mask)
+
+    def generator(self, hidden: Tensor) -> Tensor:
+        logits = self._each("generator", hidden).unflatten(-1, (len(self.models), -1))
+        return logits.softmax(-1).mean(-2).log()
+
+
+def own(model: Any) -> Any:
+    """Put a module of somebody's own into a model, so that it is decoded without a cache."""
+    model.encoder_layers[0].sublayers[0].dropout = nn.Identity()
+    return model
+
+
+def reference(model: nn.Module, row: Tensor, limit: int, beam: int, alpha: float) -> list[int]:
+    source = row.unsqueeze(0)
+    mask = padding_mask(source, PAD)
+    jaxtyping.config.update("jaxtyping_disable", True)  # Features side by side are no D.
+    try:
+        if beam == 1:
+            target = greedy_decode(model, source, mask, limit, START, END)  # type: ignore[arg-type]
+        else:
+            target = beam_search(model, source, mask, beam, limit, START, END, alpha)  # type: ignore[arg-type]
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+    ids: list[int] = target[0, 1:].tolist()
+    return ids[: ids.index(END) + 1] if END in ids else ids
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    beam=st.integers(1, 4),
+    alpha=st.floats(0, 1),
+    members=st.lists(st.sampled_from(["taught", "pre-norm", "enlarged", "own"]), min_size=1, max_size=3),
+)
+@settings(max_examples=15)
+def test_the_average_of_all_is_searched(seed: int, beam: int, alpha: float, members: list[str]) -> None:
+    make = {
+        "taught": taught,
+        "pre-norm": lambda: taught(norm_first=True),
+        "enlarged": lambda: enlarged(seed),
+        "own": lambda: own(taught(tied=True)),
+    }
+    models: list[Any] = [make[member]() for member in members]
+    rows = sentences(seed, LENGTHS)
+    source = padded(rows)
+    found = search(
+        ready(Ensemble(models)),
+        source,
+        padding_mask(source, PAD),
+        torch.tensor(LIMITS),
+        SearchSettings(beam, alpha),
+        START,
+        END,
+    )
+    average = Average(*models)
+    for row, limit, (best,) in zip(rows, LIMITS, found, strict=True):
+        assert best.ids == reference(average, row, limit, beam, alpha)
+
+
+def test_probabilities_are_averaged_and_not_logarithms() -> None:
+    """What one model holds for impossible, another may hold for sure."""
+    models = [taught(), taught()]
+    for model, word in zip(models, (4, 5), strict=True):
+        with torch.no_grad():
+            model.generator.weight.zero_()
+            model.generator.bias.fill_(-200.0)
+            model.generator.bias[word] = 200.0
+    source = torch.tensor([[3, 4, 5]])
+    mask = padding_mask(source, PAD)
+    (found,) = search(
+        ready(Ensemble(models)), source, mask, torch.tensor([2]), SearchSettings(2, 0.0, 2), START, END
+    )
+    assert {tuple(each.ids) for each in found} == {(4,), (5,)}
+    assert [each.log_probability for each in found] == pytest.approx([math.log(0.5)] * 2)
+
+
+@pytest.fixture(scope="module")
+def other_folder(trained_folder: Path) -> Path:
+    """A run on the same corpus, from another seed."""
+    folder = trained_folder.parent / "other"
+    config = load_config(
+        str(trained_folder / "config.yaml"), [f"run_folder={folder}", "seed=7", "training.average_last=0"]
+    )
+    train(config, Place(0, 1, 0, 1))
+    return folder
+
+
+def test_runs_translate_together(
+    trained_folder: Path,
+    other_folder: Path,
+    translator: Translator,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    both = load_translator(trained_folder, together_with=[other_folder])
+    turned = load_translator(other_folder, together_with=[trained_folder])
+    alone = load_translator(other_folder)
+    for beam in (1, 3):
+        ways = [each.translate(GERMAN, beam=beam, alpha=0.6, n_best=1) for each in (both, turned)]
+        assert [each[0].tokens for each in ways[0]] == [each[0].tokens for each in ways[1]]
+        scores = [found[0].log_probability for found in ways[0]]
+        assert scores == pytest.approx([found[0].log_probability for found in ways[1]], rel=1e-5)
+        for one in (translator, alone):
+            theirs = one.translate(GERMAN, beam=beam, alpha=0.6, n_best=1)
+            assert scores != pytest.approx([found[0].log_probability for found in theirs], rel=1e-3)
+
+    german = tmp_path / "some.de"
+    german.write_text("\n".join(GERMAN) + "\n", "utf-8")
+    assert main([str(trained_folder), str(german), "--with", str(other_folder)]) == 0
+    assert capsys.readouterr().out.splitlines() == both.translate(GERMAN)
+
+    # Attention is shown of the first, which reads what they have written together.
+    maps, firsts = both.attention(GERMAN[0], "two dogs"), translator.attention(GERMAN[0], "two dogs")
+    torch.testing.assert_close(maps.cross, firsts.cross)
+
+
+def test_tuning_several_leaves_the_run_as_it_was(
+    trained_folder: Path, other_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = RunFolder(trained_folder).search
+    before = kept.read_bytes()
+    assert read_search(kept) is not None
+    assert main([str(trained_folder), "--with", str(other_folder), "--tune"]) == 0
+    assert capsys.readouterr().err.count("<- chosen") == 1
+    assert kept.read_bytes() == before
+
+
+def test_others_that_do_not_fit_are_refused_by_name(
+    trained_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BadInputError, match="nowhere: expected the folder of a run, but there is none"):
+        load_translator(trained_folder, together_with=[tmp_path / "nowhere"])
+    write_corpus(tmp_path / "corpus")
+    for override, message in (
+        ("data.vocabulary_size=300", "expected a run with the same vocabulary, so that both mean the same"),
+        ("data.max_length=30", "expected a model that reads 40 tokens, came one of 30"),
+    ):
+        folder = tmp_path / override
+        config = load_config(
+            str(trained_folder / "config.yaml"), [f"run_folder={folder}", "training.epochs=1", override]
+        )
+        train(config, Place(0, 1, 0, 1))
+        capsys.readouterr()
+        assert main([str(trained_folder), "--with", str(folder)]) == 2
+        error = capsys.readouterr().err
+        assert f"translate: {folder}: {message}" in error
+        assert len(error.splitlines()) == 1
