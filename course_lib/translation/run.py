@@ -104,7 +104,8 @@ def _train(
     if state is not None:
         trainer.load(state["trainer"])
     elif start is not None:
-        trainer.begin_with(start.model.weights)
+        weights = start.model.weights
+        first_then_rest(place, lambda: trainer.begin_with(weights))
     updates = config.training.epochs * len(trainer.plan())
     log = first_then_rest(place, lambda: _open_log(folder, state, place))
     with (

@@ -166,3 +166,23 @@ def test_a_folder_without_a_model_is_refused(tiny_config: Configs, tmp_path: Pat
 def test_one_direction_cannot_become_both(first_run: Path, tiny_config: Configs) -> None:
     told = refusal(tiny_config, first_run, "data.both_directions=true")
     assert "expected a run with data.both_directions, as this one has it" in told
+
+
+def who_refused(place: Place, config: RunConfig) -> tuple[str, str]:
+    with pytest.raises(BadInputError) as caught:
+        train(config, place)
+    return type(caught.value).__name__, str(caught.value)
+
+
+def test_weights_by_other_names_are_refused_once(first_run: Path, tiny_config: Configs) -> None:
+    path = trained_path(first_run, "averaged")
+    model = load_trained(path)
+    weights = {name.replace("generator", "output"): weight for name, weight in model.weights.items()}
+    save_trained(path, replace(model, weights=weights))
+    config = tiny_config(f"training.start_from={first_run}", *PLAIN)
+    first, second = in_processes(2, who_refused, config)
+    message = "training.start_from: expected weights by the names and of the sizes of this run's model"
+    assert first[1] == second[1]
+    assert first[1].startswith(message)
+    # Only the first process says it.
+    assert (first[0], second[0]) == ("BadInputError", "FirstRefusedError")
