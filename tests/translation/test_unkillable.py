@@ -44,17 +44,18 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
     config_file: Path, tmp_path: Path, world_size: int, kills: int
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    begin = time.monotonic()
     arguments = [str(config_file), *OVERRIDES]
+    end(start_command(1, ["--help"]))  # What all processes come from takes its time to start.
+    begin = time.monotonic()
     assert end(start_command(world_size, [*arguments, f"run_folder={whole}"])) == [0] * world_size
     whole_life = time.monotonic() - begin
 
     rng = random.Random(0)
-    interrupted_writes = 0
-    for number in range(kills):
+    killed_runs = interrupted_writes = 0
+    while killed_runs < kills:
         # One half in the midst of writing files, the first of them in a run that has all its files to write
         # yet, and one half by the clock.
-        at = None if number % 2 else rng.randrange(1, 25)
+        at = None if killed_runs % 2 else rng.randrange(1, 25)
         started = start_command(world_size, [*arguments, f"run_folder={killed}"], at)
         if at is None:
             time.sleep(rng.uniform(0, whole_life))
@@ -62,12 +63,14 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
             started[0].join(SECONDS)
         codes = [process.exitcode for process in started]
         kill(started)
-        interrupted_writes += bool(leftovers(killed))
         if codes == [0] * world_size:
+            # It came to its end before. The kills that are left shall hit a run that is not done.
             assert_same_run(killed, whole)
-            shutil.rmtree(killed)  # The kills that are left shall hit a run that is not done.
-        else:
-            assert codes[0] in (None, 0, -signal.SIGKILL)
+            shutil.rmtree(killed)
+            continue
+        assert codes[0] in (None, 0, -signal.SIGKILL)
+        killed_runs += 1
+        interrupted_writes += bool(leftovers(killed))
     assert interrupted_writes, "no kill hit a file that was being written"
 
     assert end(start_command(world_size, [*arguments, f"run_folder={killed}"])) == [0] * world_size
