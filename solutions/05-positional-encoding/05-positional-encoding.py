@@ -88,14 +88,17 @@ def in_every_order(word: str, place: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def how_many_differ(outputs: Tensor) -> int:
-    return sum(
-        bool((torch.cdist(output.unsqueeze(0), outputs[:number]) > 1e-4).all())
-        for number, output in enumerate(outputs)
-    )
+    distances = distances_in(outputs)
+    return sum(bool((distances[number, :number] > 1e-4).all()) for number in range(len(outputs)))
+
+
+def distances_in(outputs: Tensor) -> Tensor:
+    # The shortcut that cdist takes for many vectors rounds more.
+    return torch.cdist(outputs, outputs, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 outputs = in_every_order("dog", place=lambda x: x)
-print("largest distance between two outputs:", torch.cdist(outputs, outputs).max().item())
+print("largest distance between two outputs:", distances_in(outputs).max().item())
 print("different outputs:", how_many_differ(outputs))
 
 # %% [markdown]
@@ -133,8 +136,8 @@ print("different outputs:", how_many_differ(outputs))
 # | $2i$ and $2i+1$ | columns of the table | the sine and the cosine of hand $i$ |
 # | $1 / 10000^{2i/d_\mathrm{model}}$ | | the **frequency**: by how much (in radians) the hand turns from one position to the next |
 #
-# The exponent runs from 0 to almost 1. So hand 0 turns by 1 radian a position, and the last one by little more than a
-# ten-thousandth of that.
+# The exponent runs from 0 to almost 1. So hand 0 turns by 1 radian a position, and the last one, where there are 512
+# features, by little more than a ten-thousandth of that.
 
 # %% predict="predict_wave"
 # d_model is 8. Column 4 is a wave along the positions. How many positions long is one full wave?
@@ -195,8 +198,8 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 
 # %% [markdown]
 # On the right hardly anything happens: within 60 positions these hands do not move. Is that a waste? For short
-# sentences, yes. The authors chose 10000 so that there is room for texts much longer than sentences, and it did not seem
-# to matter much.
+# sentences, yes. The paper does not say why it is 10000. With so large a number there is room for texts much longer than
+# sentences.
 #
 # ## 3. What the pattern is good for
 #
@@ -299,8 +302,8 @@ named_lines(
 
 # %% [markdown]
 # Neighbours are much alike, and with the distance it falls: with 512 features at every step up to distance 43, with 16
-# features only up to 3. So attention can find what is *near* even before it has learned anything. And it can't tell "three
-# before" from "three behind" by this alone: the cosine is the same for both. For that it needs projections, which turn
+# features only up to 3. So the bare dot product of two places says already how *near* they are. But it can't tell "three
+# before" from "three behind": the cosine is the same for both. For that it needs projections, which turn
 # query and key differently. You will watch one being learned below.
 #
 # ### Explain it
@@ -452,7 +455,7 @@ for name, words in [("with the root", embedding(tokens)), ("without it", embeddi
 # %% tags=["see"]
 positions = PositionalEncoding(32, dropout=0.0)
 outputs = in_every_order("dog", place=positions)
-print("largest distance between two outputs:", torch.cdist(outputs, outputs).max().item())
+print("largest distance between two outputs:", distances_in(outputs).max().item())
 print("different outputs:", how_many_differ(outputs))
 
 # %% [markdown]
@@ -534,7 +537,7 @@ attention_heatmap(weights[0], spelled, spelled, title="The head has learned to l
 # The authors hoped that sinusoids would also let a model deal with sentences longer than those it was trained on (end of
 # section 3.5). Ours has seen ten letters at a time. Let us try more.
 #
-# **Change something:** train it with `length = 20` in the cell above. How far does it get then?
+# **Change something:** train it with `length = 20` in the cell that trains. How far does it get then?
 
 # %% tags=["see"]
 rows = []

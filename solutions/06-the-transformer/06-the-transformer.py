@@ -9,7 +9,7 @@
 #
 # - what one layer of the encoder and one of the decoder are made of, and in which order,
 # - how the source gets into the decoder, and who asks whom,
-# - where a Transformer keeps its 65 million parameters, and how one matrix can serve three times,
+# - where a Transformer keeps its 63 million parameters, and how one matrix can serve three times,
 # - why training runs the decoder once for a sentence, and translating once for each word.
 #
 # **Time:** about four and a half hours; it is the longest lesson, and section 4 is a good place for a break.
@@ -133,8 +133,8 @@ difference = (first_then_shuffled - shuffled_first).abs().max().item()
 print(f"shuffled before or after the layer: the largest difference is {difference:.1e}")
 
 # %% [markdown]
-# The same numbers, in another order. The only thing that tells "dog bites man" from "man bites dog" are the positions
-# that are added before the first layer (lesson 05). In the decoder the causal mask breaks the symmetry as well.
+# The same numbers, in another order. What tells "dog bites man" from "man bites dog" is only the positions that are
+# added before the first layer (lesson 05). In the decoder the causal mask breaks the symmetry as well.
 #
 # ## 2. A layer of the decoder
 #
@@ -199,6 +199,7 @@ target_words = ["<s>", "a", "dog", "plays", "on"]
 real = torch.tensor([[[True] * 5 + [False] * 2]])
 layer = DecoderLayer(16, 2, 32, dropout=0.0, attention=recording)
 layer(torch.randn(1, 5, 16), torch.randn(1, 7, 16), real, causal_mask(5))
+assert len(seen) == 2, "Both attentions of a layer should use the function that it was given: `attention`."
 attention_heatmap(
     seen[0][0, 0], target_words, target_words, title="Self-attention: nobody sees what comes later"
 )
@@ -237,7 +238,10 @@ attention_heatmap(seen[1][0, 0], target_words, source_words, title="Cross-attent
 #
 # $$\text{memory} = \mathrm{Encoder}(\mathrm{positions}(\mathrm{embed}(\text{source})))$$
 # $$\text{hidden} = \mathrm{Decoder}(\mathrm{positions}(\mathrm{embed}(\text{target})), \text{memory})$$
-# $$\text{logits} = \text{hidden} \, W_{\text{generator}} + b$$
+# $$\text{logits} = \text{hidden} \, W_{\text{generator}}^\top + b$$
+#
+# where $W_{\text{generator}}$ is the matrix of the last layer, with a row for each word of the target's vocabulary, and
+# $b$ its bias.
 #
 # `encode` gives the memory, `decode` gives the hidden vectors, and `forward` does it all, with the **generator** at
 # the end: one linear layer from d_model to the target's vocabulary, so that each position gets a number for every
@@ -441,12 +445,15 @@ parameters_by_part(pd.DataFrame(parameters_of("base", base) + parameters_of("big
 # **Change something:** tie the big model instead. Does tying matter more for small or for large models?
 
 # %% tags=["see"]
+from copy import deepcopy
+
 untied = parameters_of("base, three matrices", base)
-tied = parameters_of("base, tied", tie_embeddings(base))
+tied = parameters_of("base, tied", tie_embeddings(deepcopy(base)))
 parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 
 # %% [markdown]
-# The paper's table 3 says 65 million for the base model, and here is where they are.
+# So it has 63.1 million, and here is where they are. The paper's table 3 says 65 million; it doesn't say how they were
+# counted, and its vocabulary only as "about 37000".
 #
 # One thing does not become the same: reading multiplies the vector by $\sqrt{d_{\text{model}}}$ (`TokenEmbedding` does
 # it at each use), the generator takes the bare matrix.
@@ -462,8 +469,8 @@ parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 #
 # $$y_{t+1} = \arg\max_w \; \mathrm{logits}_t(w)$$
 #
-# where $\mathrm{logits}_t$ are the logits at the last position $t$ of what is written so far, and $w$ runs over the
-# words of the target's vocabulary.
+# where $y_{t+1}$ is the word that is written next, $\mathrm{logits}_t$ are the logits at the last position $t$ of what
+# is written so far, and $w$ runs over the words of the target's vocabulary.
 
 # %% predict="predict_runs"
 # A batch of 8 sentences is translated. The longest translation has 20 tokens after the start symbol, the end

@@ -180,7 +180,7 @@ named_lines(
 
 # %% tags=["see"]
 rows = []
-for step in range(1, 401, 3):
+for step in range(1, 601, 3):
     rows.append(("step · warmup^-1.5", step, step * 100**-1.5))
     rows.append(("step^-0.5", step, 1 / math.sqrt(step)))
     rows.append(("your rate", step, learning_rate(step, d_model=1, warmup=100)))
@@ -201,7 +201,7 @@ named_lines(
 # stand three other settings.
 #
 # **Change something:** add the small model that you would train on a laptop: 128 features, a warm-up of 400. Then
-# find a `factor` for it (the fourth number) that gives the same peak as the base model's.
+# find a `factor` for it (the third number in the brackets) that gives the same peak as the base model's.
 
 # %% tags=["see"]
 settings = {
@@ -221,8 +221,8 @@ schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 # %% [markdown]
 # Three things to see.
 #
-# **A longer warm-up has a lower peak.** The slope of the rise is $\mathit{warmup}^{-1.5}$, and the peak is
-# $(d_\mathrm{model} \cdot \mathit{warmup})^{-0.5}$. One number sets both.
+# **A longer warm-up has a lower peak.** The rise has a slope of $d_\mathrm{model}^{-0.5} \cdot \mathit{warmup}^{-1.5}$,
+# and the peak is $(d_\mathrm{model} \cdot \mathit{warmup})^{-0.5}$. The warm-up sets both.
 #
 # **After the warm-up nobody can tell how long it was.** The three curves with 512 features become one: the falling
 # half doesn't know the warm-up.
@@ -322,9 +322,10 @@ schedule_curves(
 )
 
 # %% [markdown]
-# The peak is as high as before, but it comes eight times as early, and from then on the rate is smaller than
-# you meant by a factor of $\sqrt 8$. Nothing fails, nothing warns. Such a model trains, only worse, and nobody knows
-# why. The rule: **one step of the scheduler for each step of the optimiser.**
+# The peak is as high as before, but it comes eight times as early: on the way up every rate is eight times as large as
+# you meant, just where it should be small. The two curves cross at update 2,000, and from update 4,000 on the rate is
+# smaller than you meant by a factor of $\sqrt 8$. Nothing fails, nothing warns. Such a model trains, only worse, and
+# nobody knows why. The rule: **one step of the scheduler for each step of the optimiser.**
 
 # %% [markdown]
 # ## 5. Does it matter?

@@ -68,8 +68,9 @@ from course_lib.transformer import (
 #
 # - The model becomes **too sure**. On sentences that it has seen it is right to be. On new ones it is just as sure,
 #   and less often right.
-# - It learns nothing about **words that would have done as well**. "A dog *runs*" or "a dog *is running*": the corpus
-#   has one of them, and a hard target calls the other as wrong as "a dog *refrigerator*".
+# - One sentence says nothing about **words that would have done as well**. "A dog *runs*" or "a dog *is running*": the
+#   corpus has one of them here, and the target says that at this place the other is impossible. A model that believes it
+#   learns the sentence by heart.
 #
 # ## 2. Smoothed targets
 #
@@ -404,8 +405,8 @@ calibration_curves(pd.concat(tables))
 #
 # <details><summary>Does smoothing help against wrong labels?</summary>
 #
-# Some. A wrong label pulls with a bounded force, since even for it the best probability is that of the targets. But the
-# model doesn't find out which labels are wrong.
+# Some. A wrong label stops pulling as soon as the model gives it the probability that the target has; a hard target
+# never stops. But the model doesn't find out which labels are wrong.
 #
 # </details>
 #

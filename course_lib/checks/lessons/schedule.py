@@ -390,6 +390,11 @@ PREDICT_FIRST_MOVE = Prediction(
             0.00002,
             "That is plain gradient descent, rate times gradient. Adam divides by the size of the gradient.",
         ),
+        WrongNumber(
+            "signed",
+            -0.01,
+            "That is right, with its direction. How far is asked for: a number without a sign.",
+        ),
         WrongNumber("gradient", 0.002, "That is the gradient itself. Adam divides by its size."),
         WrongNumber(
             "mean_not_corrected",
