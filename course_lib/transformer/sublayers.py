@@ -11,7 +11,8 @@ class LayerNorm(nn.Module):
     """Give each position mean 0 and variance 1 over its features, then a learned scale and shift.
 
     Ba, Kiros and Hinton 2016 (arXiv 1607.06450), equation 4, as cited in section 3.1: the variance is the
-    biased one (divided by D), and eps stands inside the root. Holds `scale` and `shift`, each of shape (D,).
+    biased one (divided by D). eps, which they do not write, stands inside the root. Holds `scale` and
+    `shift`, each of shape (D,).
     """
 
     def __init__(self, d_model: int, eps: float = 1e-6) -> None:

@@ -67,8 +67,9 @@ architecture_map(
 # Help stands where you need it:
 #
 # - **Checks** tell you which mistake you have made, if they know it. Run them as often as you like; nobody counts.
-# - **Hints** stand above each check, folded, three of them: the first is gentle, the third is plain. Nobody counts them
-#   either. Try for ten minutes, then open one.
+# - **Hints** stand above the check of whatever you build, folded, three of them: the first is gentle, the third is
+#   plain. Nobody counts them either. Try for ten minutes, then open one. For a prediction, the check itself says what to
+#   think about.
 # - **Common questions** stand at the end of each lesson.
 # - The **start page** shows how far you have come. `make lab` opens JupyterLab on it; in a terminal,
 #   `python -m course_lib.progress` shows the same.
@@ -261,6 +262,10 @@ broadcast_tables(predicted, target, difference, names=("predicted", "− target"
 # | **Why** | the reason, in words, and often the direction in which to look |
 # | **Read** | where it is explained |
 # | the picture | your result, the expected one, and where they differ |
+#
+# What is *expected* comes from the course's own function, the **reference**, which gets the same inputs as yours. Shapes,
+# dtypes and numbers are compared, and whether gradients arrive. How your code is written is not looked at. (In some
+# exercises one function is the whole exercise; then the check notices if yours calls it.)
 #
 # Notice what was tried, and what must have *passed* before it: a single row of four numbers. There, (4, 1) meets (4,),
 # and all is well. Only with three rows of three numbers, (3, 3, 1) against (3, 3), the wrong things meet, silently,

@@ -262,13 +262,14 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 #
 # A fellow student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another one like this:
 # `weights = (scores * mask).softmax(dim=-1)`. What is wrong with each? Say what happens to the weight of the allowed
-# keys, and to that of the forbidden ones.
+# keys, and to that of the forbidden ones. And what is to be done instead?
 
 # %% [markdown] explain="explain_mask"
 # The first takes the softmax over all keys, so forbidden keys get their share, and then throws that share away: the
 # allowed keys keep what they had, and the row sums to less than one. The second sets forbidden scores to 0, but the
 # softmax takes the exponential and $e^0 = 1$, so forbidden keys still get weight, more than any allowed key with a
-# score below zero.
+# score below zero. Instead, forbidden scores have to be made so low before the softmax that they get nothing; then the
+# allowed keys share the whole.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: in the first, the row of allowed weights sums to less than one (they do not share what was taken away).
@@ -287,8 +288,9 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # where $w_{ij}$ is the weight that query $i$ gives to key $j$, and $v_j$ the $j$-th row of $V$.
 #
 # One thing is new. In training, **dropout** sets some of the weights to zero at random and enlarges the others, so
-# that the network does not come to rely on a single connection (section 5.4 of the paper). Your function gets it as
-# an argument, a function to be called on the weights, or None. The **output** is made with the weights after
+# that the network does not come to rely on a single connection. (The paper's section 5.4 names other places for
+# dropout, and not this one. Nearly all code has it, PyTorch's own among it.) Your function gets it as an argument, a
+# function to be called on the weights, or None. The **output** is made with the weights after
 # dropout. The **weights that you hand back** are those before it: they are for looking at, and we want to see where
 # attention looked, not which connections were cut by chance.
 
@@ -390,7 +392,9 @@ print("largest change of the output:", (same - output).abs().max().item())
 #
 # They are one matrix product, which is what processors do fastest, and they leave lengths in: a long query makes
 # sharp weights, a short one makes soft ones, so the network can learn how sure to be. The paper compares them with a
-# small network as the judge of fit ("additive attention", section 3.2.1): about as good, and slower.
+# small network as the judge of fit ("additive attention", section 3.2.1): slower, and about as good where $d_k$ is
+# small. Where it is large, the small network is better than dot products that nobody divides. The division by
+# $\sqrt{d_k}$ is the paper's answer to that.
 #
 # </details>
 #

@@ -125,7 +125,8 @@ attention_heatmap(
 # vector than the one by which it is found.
 #
 # **It can look back without being looked at.** In the second panel "dog" looks at "small", and "small" does not look
-# back. With equal queries and keys that is impossible: then "dog" fits "small" exactly as well as "small" fits "dog".
+# back. With equal queries and keys the two *scores* would be the same: "dog" would fit "small" exactly as well as "small"
+# fits "dog".
 #
 # **Who finds nothing looks everywhere.** The first word has no previous one, and in the third panel "plays" looks for
 # nothing. All scores are 0 there, so the weights are equal. A softmax must spend its whole weight somewhere.
@@ -494,9 +495,9 @@ attention_heatmap(
 # who.)
 #
 # Nobody told them to share the work. They found it out, because it makes the loss smaller. Which of them looks back and
-# which ahead is chance: it hangs on the random numbers they started with. Had the two heads started *equal*, they
-# would have had the same gradients all along and stayed equal. So it matters that everything starts with numbers of
-# its own.
+# which ahead is chance: it depends on the random numbers they started with. Had the two heads started *equal*, their
+# parts of the output projection among them, they would have had the same gradients all along and stayed equal. So it
+# matters that everything starts with numbers of its own.
 #
 # With four and eight heads it works too, a little later: the narrower the heads, the harder it is to tell eleven
 # places apart. The paper saw the same on a larger scale (section 6.2 and table 3, rows A): one head was 0.9 BLEU worse
@@ -528,18 +529,22 @@ attention_heatmap(
 #
 # To save parameters, a fellow student uses one layer for queries and keys: `self.key_projection =
 # self.query_projection`. Think of the score that word $i$ gives to word $j$, and of the one that $j$ gives to $i$. What
-# can such a head no longer learn? Could it learn to look at the previous word?
+# can such a head no longer say by one rule that holds at all places? Take "look one place back" as an example.
 
 # %% [markdown] explain="explain_shared"
 # With one layer the query and the key of a word are the same vector, so the score of the pair $(i, j)$ is
 # $q_i \cdot q_j$, the same as that of $(j, i)$: looking becomes mutual. A word also fits itself at least as well as
-# others of the same length, so the diagonal is strong again, as in lesson 01. A head that looks at the previous word
-# must give "dog" a high score for "small" and "small" a low one for "dog". Equal scores both ways cannot do that: the
-# word after gets the same score as the word before.
+# others of the same length, so the diagonal is strong again, as in lesson 01. A head that looks one place back must
+# give "dog" a high score for "small" and "small" a low one for "dog". By a rule that holds at all places, equal scores
+# both ways cannot do that: the word after gets the same score as the word before, and the head looks at both. (What
+# is left is to give each pair of places a score of its own, each lower than the one before along the sentence. The
+# softmax of each row then prefers the earlier neighbour. But that is learned place by place, and ends where the
+# training sentences end.)
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: queries and keys are equal, so the score of (i, j) equals that of (j, i).
-# - 1 point: such a head cannot look in one direction only, so it cannot single out the previous word.
+# - 1 point: one rule for all places cannot tell back from ahead. (Also for showing that scores which fall along the
+#   sentence can, place by place.)
 # - 1 point: each word fits itself well again (the diagonal), or: what a word asks for is what it is found by.
 # ### END MARK SCHEME
 
@@ -612,4 +617,4 @@ architecture_map(built=exercises_through(2))
 # bottom, as the grader will.
 #
 # Next: **lesson 03, what stands around a sublayer**. Attention six layers deep does not learn by itself. Normalisation and
-# residual connections make it.
+# residual connections make it able to.

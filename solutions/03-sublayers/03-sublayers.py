@@ -3,12 +3,12 @@
 #
 # Attention moves information between words. That alone is no Transformer yet. Between attention and attention, every
 # word also has to *think over* what it has gathered, and the whole stack has to stay learnable when it is dozens of
-# steps deep. Three small parts see to that, and none of them is longer than four lines.
+# steps deep. Three small parts see to that, and no method of theirs is longer than four lines.
 #
 # At the end of this lesson you have written all three, and you can say
 #
 # - what **layer normalisation** computes, to the last detail that people get wrong,
-# - what the **feed-forward network** is for, and why two thirds of a layer's parameters are in it,
+# - what the **feed-forward network** is for, and why two thirds of an encoder layer's parameters are in it,
 # - what the **residual connection** does that normalisation cannot, and the other way round,
 # - what *post-norm* and *pre-norm* mean, and which of the two the paper has.
 #
@@ -72,7 +72,7 @@ from course_lib.transformer import MultiHeadAttention
 # | $g$ | `scale` | one learned factor for each feature; 1 in a new layer |
 # | $b$ | `shift` | one learned number to add for each feature; 0 in a new layer |
 #
-# First take it in by hand.
+# First work one out by hand.
 
 # %% predict="predict_normalised"
 # A word's vector has four features: 0, 0, 0 and 4. What does layer normalisation make of the 4?
@@ -143,7 +143,8 @@ normalisation_effect(x, norm(x), words)
 # *feature* over all examples of a batch, and at test time uses averages that it has collected during training.
 #
 # Why is that a bad fit for a translator? Think of sentences of different lengths in one batch, and of a user who has
-# one single sentence translated, word by word. Three or four sentences.
+# one single sentence translated, word by word. And why does none of that trouble layer normalisation? Three or four
+# sentences.
 
 # %% [markdown] explain="explain_over_features"
 # Sentences have different lengths, so a batch is filled up with padding, and the statistics of a batch would depend on
@@ -197,7 +198,7 @@ normalisation_effect(x, norm(x), words)
 #
 # Two `nn.Linear`, called `inner` and `outer`, and between them ReLU and **dropout**: in training, some of the hidden
 # features are set to 0 at random and the others are enlarged to make up for it, so that no answer comes to rely on a
-# single question. `nn.Dropout(p)` is a module that does this. It knows whether it is in training or in evaluation,
+# single question. (The paper's section 5.4 does not name this place for dropout; nearly all code has it.) `nn.Dropout(p)` is a module that does this. It knows whether it is in training or in evaluation,
 # provided that you make it in `__init__`.
 
 # %% build="FeedForward"
@@ -290,7 +291,7 @@ for length in [2**power for power in range(4, 15)]:
 layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplications"]))
 
 # %% [markdown]
-# Two thirds of the parameters are in the feed-forward network, and at the lengths of sentences also two thirds of the
+# Two thirds of an encoder layer's parameters are in the feed-forward network, and at the lengths of sentences also two thirds of the
 # work. Attention itself has no parameters at all, and for a sentence it costs next to nothing. In a text with as many
 # words as `d_ff` it costs as much as the network. That is why people who translate sentences worry about the network,
 # and people who read whole books worry about attention.
@@ -464,7 +465,7 @@ named_lines(
 #   network adds its bit to a larger and larger sum. Xiong et al. hold this against post-norm: large gradients near the
 #   output make the first steps of training dangerous, and it needs a *warm-up*. Lesson 07 tries that out.
 #
-# But wait. The dashed lines without the residual do not fade either! Is the residual superfluous, once there is a norm?
+# But wait. The two dashed lines with a norm and no residual do not fade either! Is the residual superfluous, once there is a norm?
 #
 # ### See it: who can learn to do nothing?
 #

@@ -10,7 +10,7 @@
 #
 # At the end of this lesson you have written all the masks of the Transformer, and you can say
 #
-# - what a **padding mask** hides, why it hides columns and leaves the rows alone,
+# - what a **padding mask** hides, and why it hides columns and leaves the rows alone,
 # - what a **causal mask** is for, and why it makes training so fast,
 # - what the decoder reads and what it is to predict, and why the two are **one place apart**,
 # - how to **find a leak** in any model, without reading its code.
@@ -92,7 +92,7 @@ vectors = torch.randn(len(vocabulary), 16)
 sentence = words[1]
 x = vectors[[number[word] for word in sentence]]
 is_word = torch.tensor([word != "<pad>" for word in sentence])
-scores = attention_scores(x, x) / 2
+scores = attention_scores(x, x) / 2  # halved: softer weights are easier to see
 
 attention_heatmap(
     torch.stack([attention_weights(scores), attention_weights(scores, is_word)]),
@@ -422,7 +422,7 @@ leak_probe(moved, spoken, changed)
 # layer the place before the change has seen it. In the second layer the place before *that* has looked at the first one,
 # which knows by now. Each layer carries the leak one place further. In a model of six layers, six places.
 #
-# The last two rows are alike, and no accident: where there is no padding, the padding mask allows everything, and
+# The last two rows are alike, and that is no accident: where there is no padding, the padding mask allows everything, and
 # then "either" means "everything".
 #
 # ## 6. What a leak does to learning
@@ -498,6 +498,9 @@ named_lines(
 # - results that are **too good to be true**. A loss far below everybody else's is no reason to be glad. Train on noise:
 #   whatever learns that is looking.
 #
+# The probe finds leaks of the mask. Labels that nobody has shifted pass it, since there the input itself is the answer;
+# noise finds these too.
+#
 # ### Explain it
 #
 # Somebody in your group trains a translator. After one hour the loss on the validation set is 0.03, where everybody
@@ -508,14 +511,16 @@ named_lines(
 # The decoder sees the words that it is to predict: the causal mask is missing or reaches too far, or the labels are not
 # shifted. In validation the whole right target is given to the decoder, with the same mask as in training, so it can
 # look up the answers there as well; a sentence it has never seen makes no difference. When it translates, the words to
-# come do not exist, and it has never learned to predict anything. To find out: the leak probe. Change one token of the
-# target and compare the outputs at all places before it; each that moves has seen the future. (Or train on random
-# targets: an honest model cannot get below the loss of guessing.)
+# come do not exist, and it has never learned to predict anything. To find out about the mask: the leak probe. Change one
+# token of the target and compare the outputs at all places before it; each that moves has seen the future. It does not
+# notice labels that are not shifted: for these, compare what the decoder reads with its labels. Training on random
+# targets finds both: an honest model cannot get below the loss of guessing.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the decoder sees what it is to predict (mask missing or off by one, or labels not shifted).
 # - 1 point: validation feeds the right target under the same mask, so it leaks as well; only writing shows it.
-# - 1 point: a test that decides: change a token and see whether earlier outputs move, or train on noise.
+# - 1 point: a test that decides what was suspected: for the mask, change a token and see whether earlier outputs move;
+#   for the labels, compare them with what is read; for either, train on noise.
 #
 # Give the point for a right idea in other words.
 # ### END MARK SCHEME

@@ -18,7 +18,7 @@ from course_lib.transformer.attention import (
 SCORES = "section 3.2.1, equation 1: the product of Q and K transposed, and the root of d_k"
 WEIGHTS = "section 3.2.1, equation 1: the softmax"
 MASK = "section 3.2.3: illegal connections are masked out before the softmax"
-DROPOUT = "section 5.4: dropout"
+DROPOUT = "section 4 of this lesson (the paper's section 5.4 does not name this dropout)"
 
 # --- attention_scores ---------------------------------------------------------------------------------------
 

@@ -647,7 +647,11 @@ PREDICT_PAIRS = Prediction(
     tolerance=0.001,
     hint="Go through it row by row: how many words may the first look at, how many the second?",
     misconceptions=(
-        WrongNumber("all_pairs", 36.0, "That is every word with every word. Half of that is still to come."),
+        WrongNumber(
+            "all_pairs",
+            36.0,
+            "That is every word with every word. What stands above the diagonal is still to come.",
+        ),
         WrongNumber("without_itself", 15.0, "That is without the diagonal. A word may look at itself, too."),
         WrongNumber(
             "half", 18.0, "That is half of the table. But the diagonal is not cut in half: it belongs to it."

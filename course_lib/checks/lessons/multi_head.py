@@ -19,7 +19,7 @@ HEADS = "section 3.2.2: h heads of width d_model / h"
 CONCAT = "section 3.2.2: the heads are concatenated and projected once more"
 PROJECTIONS = "section 3.2.2: the projections of queries, keys and values"
 MASK = "section 3.2.3: illegal connections are masked out, in every head"
-DROPOUT = "section 5.4: dropout"
+DROPOUT = "the documentation of torch.nn.MultiheadAttention: dropout (the paper does not name it here)"
 NO_GRADIENT = "`.detach()`, `.data`, `.item()` and making a new tensor out of numbers all cut the graph."
 
 # --- split_heads --------------------------------------------------------------------------------------------

@@ -19,9 +19,11 @@ from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerCon
 
 NORM = "section 3.1, and Ba, Kiros and Hinton 2016 (arXiv 1607.06450), equation 4"
 NETWORK = "section 3.3, equation 2"
+EPS = "section 1 of this lesson: where epsilon stands"
 RESIDUAL = "section 3.1: LayerNorm(x + Sublayer(x))"
 ORDER = "section 3.1 for post-norm; Xiong et al. 2020 (arXiv 2002.04745) for pre-norm"
 DROPOUT = "section 5.4: residual dropout"
+INNER_DROPOUT = "section 2 of this lesson (the paper's section 5.4 does not name this dropout)"
 MODULE = "the documentation of torch.nn.Module"
 
 Weights = Mapping[str, Tensor]
@@ -198,7 +200,7 @@ LAYER_NORM = Exercise(
             says="eps is added to the standard deviation, outside the root",
             hint="The root is taken of the variance plus eps. So the gradient of the root stays finite "
             "where the variance is zero.",
-            paper=NORM,
+            paper=EPS,
             patch=[(_ROOT, "(torch.sqrt(variance) + self.eps)")],
         ),
         Misconception(
@@ -206,7 +208,7 @@ LAYER_NORM = Exercise(
             says="eps is not added to the variance",
             hint="Where all features of a position are equal, the variance is 0, and 0 / 0 is NaN. Add eps "
             "under the root.",
-            paper=NORM,
+            paper=EPS,
             patch=[(_ROOT, "torch.sqrt(variance)")],
         ),
         Misconception(
@@ -607,7 +609,7 @@ FEED_FORWARD = Exercise(
             says="nothing is dropped in training",
             hint="Making the dropout in __init__ does nothing yet: call it in forward, on what comes out of "
             "the ReLU.",
-            paper=DROPOUT,
+            paper=INNER_DROPOUT,
             patch=[("self.dropout(self.inner(x).relu())", "self.inner(x).relu()")],
         ),
         Misconception(
@@ -615,14 +617,14 @@ FEED_FORWARD = Exercise(
             says="dropout falls on the output, not between the layers",
             hint="The output is dropped later, by SublayerConnection. Here hidden features are dropped, "
             "after the ReLU.",
-            paper=DROPOUT,
+            paper=INNER_DROPOUT,
             patch=[(_NETWORK, "self.dropout(self.outer(self.inner(x).relu()))")],
         ),
         Misconception(
             name="dropout_on_input",
             says="dropout falls on the input, not between the layers",
             hint="The hidden features are what is dropped: call the dropout after the ReLU.",
-            paper=DROPOUT,
+            paper=INNER_DROPOUT,
             patch=[("self.dropout(self.inner(x).relu())", "self.inner(self.dropout(x)).relu()")],
         ),
         Misconception(
@@ -630,14 +632,14 @@ FEED_FORWARD = Exercise(
             says="the dropout that is handed in is ignored, and 0.1 is taken every time",
             hint="0.1 is only what it is when nobody gives another. Hand the argument on: "
             "nn.Dropout(dropout).",
-            paper=DROPOUT,
+            paper=INNER_DROPOUT,
             patch=[(_KEEP_DROPOUT, "self.dropout = nn.Dropout(0.1)")],
         ),
         Misconception(
             name="dropout_not_passed",
             says="nn.Dropout() is made without its probability, so it drops one half",
             hint="Hand the argument on: nn.Dropout(dropout).",
-            paper=DROPOUT,
+            paper=INNER_DROPOUT,
             patch=[(_KEEP_DROPOUT, "self.dropout = nn.Dropout()")],
         ),
         Misconception(
@@ -645,7 +647,7 @@ FEED_FORWARD = Exercise(
             says="it goes on dropping in evaluation",
             hint="The function F.dropout does not know the module's mode unless told, "
             "`training=self.training`. An nn.Dropout made in __init__ does.",
-            paper=DROPOUT,
+            paper=INNER_DROPOUT,
             patch=[
                 (
                     "self.dropout(self.inner(x).relu())",
@@ -1093,7 +1095,7 @@ PREDICT_NETWORK_SHARE = Prediction(
             "attention_share", 1 / 3, "That is the share of attention. The question is for the network's."
         ),
         WrongNumber(
-            "one_half", 0.5, "The network's two matrices are four times as large as attention's four."
+            "one_half", 0.5, "Each matrix of the network is four times as large as each of attention's."
         ),
         WrongNumber(
             "four_fifths", 0.8, "Attention has four matrices: of queries, keys, values and the output."
@@ -1113,7 +1115,7 @@ PREDICT_STREAM = Prediction(
             "start_forgotten", math.sqrt(12), "That is what the sublayers add. x was there before them."
         ),
         WrongNumber(
-            "no_growth", 1.0, "Nothing in x + sublayer(norm(x)) brings the sum back to 1: each adds to it."
+            "no_growth", 1.0, "Nothing in x + Sublayer(x) brings the sum back to 1: each adds to it."
         ),
         WrongNumber(
             "spreads_added", 12.0, "Standard deviations of independent numbers do not add up; variances do."
