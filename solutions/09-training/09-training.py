@@ -311,7 +311,8 @@ token_counts(
 # %% [markdown]
 # A curve that begins much higher says that the model starts out sure of nonsense, or that something is wrong with its
 # initial weights. And how low can it get? To the entropy of the smoothed targets (lesson 08), 0.54 here. Both are drawn
-# into the picture as dashed lines.
+# into the picture as dashed lines. (Ours begins a little above the upper one: fresh random weights don't treat all words
+# quite alike. After some ten updates it is below. To begin at 10 would be another matter.)
 #
 # ### See it: learning, live
 #

@@ -463,7 +463,8 @@ length_histograms(
 # ### See it: what padding costs
 #
 # The three habits, on the lengths of our subword sentences. The longer side of a pair counts, and start and end
-# are two more tokens. All three have about the same budget of places for a batch.
+# are two more tokens. Fixed and plain batches hold as many sentences as fit into the budget at the fixed length;
+# buckets use the budget itself.
 #
 # **Change something:** a budget of 512, or of 16,384. Why is there more padding in the buckets of the larger
 # one?
@@ -506,7 +507,8 @@ padded_share(
 # **One more thing.** If batches came sorted from short to long, each epoch would begin with the shortest
 # sentences and end with the longest, and hundreds of updates in a row would all pull towards one kind of
 # sentence. So the *batches* are shuffled before each epoch, and among sentences of one length it is drawn anew
-# who meets whom. The lab's `epoch_plan` does that, around your function.
+# who meets whom. The lab's `epoch_plan` does that, with batches cut by the
+# same rule as yours.
 #
 # ### Explain it
 #
@@ -562,7 +564,7 @@ padded_share(
 # second: what the decoder reads, and the labels that it is to write, position by position.
 #
 # **Change something:** a `max_length` of 8: which sentences are cut, and do they still end with `<end>`? Then
-# take pairs that stand far from each other in the corpus: what happens to the grey?
+# take pairs of very different lengths, `[0:6000:1500]`: what happens to the grey?
 
 # %% tags=["see"]
 both_vocabulary = build_vocabulary(german_words + english_words, 1, SPECIALS)

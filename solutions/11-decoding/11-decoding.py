@@ -301,9 +301,10 @@ for (read, right), row in zip(pairs["test"], found, strict=False):
 # What happens inside? We watch the decoder. Whatever search you wrote, each beginning that it keeps has to go through
 # the decoder's embedding, so a hook there sees them all. How likely each of them is, we ask the model afterwards.
 #
-# The cell takes the model after 200 updates, which still hesitates a lot, and looks for a short caption that beam search
-# gets right and greedy decoding does not. (That is picked for the picture. Often both are right, or both wrong.) What ends
-# in the very last step never goes through the decoder again, so of that the picture shows the winner alone.
+# The cell takes the model after 200 updates, which still hesitates a lot, and looks for a caption, not too long, that beam
+# search gets right and greedy decoding does not. (That is picked for the picture. Often both are right, or both wrong.
+# Each machine rounds a little differently and finds its own; the cell says so if it finds none.) What ends in the very
+# last step never goes through the decoder again, so of that the picture shows the winner alone.
 #
 # In which steps does the winner lie behind? Where does greedy decoding leave its way?
 #
@@ -341,8 +342,10 @@ for read, right in pairs["test"][:100]:
     source, _ = batch_of([(read, right)])
     greedy = greedy_decode(model, source, padding_mask(source, PAD), MAX_LENGTH, START, END)
     ids, seen = watched_search(model, source, beam, alpha)
-    if text_of(ids[0]) == " ".join(right) != text_of(greedy[0]) and len(right) < 12:
+    if text_of(ids[0]) == " ".join(right) != text_of(greedy[0]) and len(right) < 17:
         break
+else:
+    print("No caption ended the search, so this is the last one that was looked at.\n")
 
 winner = to_the_end(ids[0].tolist())
 kept = {to_the_end(row) for row in seen} | {winner[:count] for count in range(2, len(winner) + 1)}
@@ -400,8 +403,8 @@ table
 
 # %% [markdown]
 # The search does its work: the wider the beam, the likelier the sentences. But the widest beam writes the **shortest**
-# ones, and its BLEU is lower than that of a narrower one: the model that hesitates gains at first and then loses, the other
-# one loses from the start. That is no fault of the search. It finds more and more of what we told it to look for, and
+# ones, and its BLEU is lower than that of a narrower one: a little width may help at first, and more of it hurts. That is
+# no fault of the search. It finds more and more of what we told it to look for, and
 # what we told it is not quite what we want: the likeliest sentence is a short one. In big translation models it is the
 # same (Stahlberg and Byrne 2019, [arXiv 1908.10090](https://arxiv.org/abs/1908.10090): for more than half of
 # the sentences their model's likeliest translation of all was the *empty* one). A narrow beam helps partly because it
@@ -628,8 +631,9 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # <details><summary>Why is the penalty used at the end and not in each step?</summary>
 #
-# All beams that go on have the same length, so it would not change their order. It matters where sentences of different
-# lengths are compared: among those that have ended.
+# Among beams that go on it would change nothing: they have the same length. One that has ended does compete with longer
+# ones in each step, and some programs compare the scores there already. In ours the plain total decides who stays, and the
+# score decides who wins.
 #
 # </details>
 #

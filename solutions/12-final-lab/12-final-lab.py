@@ -97,8 +97,9 @@ Item = TypeVar("Item")
 # ### See it: who waits for whom?
 #
 # The captions that come with the course, in batches of like length, as in lesson 10, for four processes. Dealt with
-# your `shard`, and, for comparison, cut into four runs of neighbours. How many places does each process work on, and how
-# long do the others wait for the one that has most?
+# your `shard`, and, for comparison, cut into four runs of neighbours. How much of the work does each process have, and how
+# long do the others wait for the one that has most? (The work of a batch is taken as the number of its sentences times
+# the square of its longest: what attention costs.)
 #
 # **Change something:** eight processes. Batches of 4,000 tokens. A shuffled plan: `random.shuffle(plan)`.
 
@@ -111,14 +112,14 @@ lengths = [len(pair.english.split()) + 2 for pair in splits()["train"]]
 plan = sorted(token_batches(lengths, 900), key=lambda batch: max(lengths[index] for index in batch))
 
 
-def places(batches):
+def work_of(batches):
     return sum(len(batch) * max(lengths[index] for index in batch) ** 2 for batch in batches)
 
 
 chunk = -(-len(plan) // WORLD_SIZE)
 ways = {
-    "dealt like cards": [places(shard(plan, rank, WORLD_SIZE)) for rank in range(WORLD_SIZE)],
-    "cut into runs": [places(plan[rank * chunk : (rank + 1) * chunk]) for rank in range(WORLD_SIZE)],
+    "dealt like cards": [work_of(shard(plan, rank, WORLD_SIZE)) for rank in range(WORLD_SIZE)],
+    "cut into runs": [work_of(plan[rank * chunk : (rank + 1) * chunk]) for rank in range(WORLD_SIZE)],
 }
 pd.DataFrame(
     {
@@ -130,7 +131,6 @@ pd.DataFrame(
 ).set_index("way")
 
 # %% [markdown]
-# (The work of a batch is taken as the number of its sentences times the square of its longest: what attention costs.)
 # Cut into runs, the last process gets all the long sentences. Dealt like cards, nobody waits for long.
 #
 # ## 2. What is the loss of all of them?
@@ -281,8 +281,8 @@ print(Path("my_run.yaml").read_text())
 # **Small data wants a small model.** On Multi30k, models of a few million weights are reported to do better than the
 # paper's base model, which learns 29,000 captions by heart. `multi30k-tiny` is no toy, but the right size.
 #
-# Compute nodes often have no internet. Download on the login node, or name a folder that holds the files:
-# `export COURSE_DATA=/path/to/corpora`.
+# Compute nodes often have no internet. On the login node, `python -m course_lib.translation.fetch multi30k
+# /path/to/corpora` downloads the corpus; then `export COURSE_DATA=/path/to/corpora` says where the job finds it.
 
 # %% predict="predict_minutes"
 # Multi30k has 29,000 pairs, of 15 target tokens on average. A machine learns from 5,800 target tokens a second.
@@ -312,6 +312,9 @@ print(Path("my_run.yaml").read_text())
 # sbatch several_nodes.sbatch my_run.yaml
 # ```
 #
+# The batches of an update are dealt to all processes, and `my_run.yaml` has two of them. For more than two processes,
+# add `training.batches_per_update=8`, say.
+#
 # A provided config goes by its name, and any key can be replaced on the command line:
 #
 # ```bash
@@ -337,8 +340,9 @@ print(Path("my_run.yaml").read_text())
 # Four curves: the loss, the learning rate, the speed, and how much of the work is padding. (After twenty seconds the
 # cell goes on, and the run does too; on a busy machine, the cells below wait for it.)
 #
-# What happens to the validation loss, and why does it lie *below* the training loss? (Two reasons. One is lesson
-# 08's.) Why does the speed jump at the beginning?
+# What happens to the validation loss, and why does it lie *below* the training loss? (Here for one reason above all,
+# lesson 08's: the training loss is a smoothed one. In a run with dropout there is a second.) Why does the speed rise at
+# the beginning? (The first updates also pay for starting up.)
 #
 # **Change something:** `training.warmup=400`; `training.factor=4`; `model.dropout=0.3`.
 
@@ -595,7 +599,7 @@ for name in ["metrics.jsonl", "translations.txt"]:
 
 # %% [markdown] explain="explain_run"
 # (An example.) I trained `captions` as it was, on a laptop with two cores: 2 layers, 128 features, 8 epochs, about three
-# minutes. The loss fell quickly in the first epoch while the rate warmed up over 200 updates, then slowly; the validation loss
+# minutes. The loss fell quickly in the first two epochs, while the rate warmed up over 200 updates, then slowly; the validation loss
 # fell until the end, so a few more epochs might still help. It lies below the training loss, since it is measured
 # without dropout and without smoothing. About 6,000 target tokens a second, 5 % padding. BLEU 90 on the 300 test
 # captions, cased, tokenised by 13a, which compares only with other runs on these captions: the sentences come from a
@@ -658,7 +662,7 @@ for name in ["metrics.jsonl", "translations.txt"]:
 #
 # <details><summary>What is padded, if batches hold sentences of like length?</summary>
 #
-# Like, not equal; and a sentence's two sides differ. A few per cent remain. In the 2018 notebooks that pad everything to 72
+# Like, not equal; and a sentence's two sides differ. A few per cent remain. In a widely copied notebook of 2022 that pads everything to 72
 # tokens, four fifths of the work on captions is padding.
 #
 # </details>
@@ -687,4 +691,4 @@ architecture_map(built=exercises_through(12))
 # the lesson in, press **Validate** in the toolbar.
 #
 # Where to go from here? Your own corpus (`corpus: folder`), another language, the paper's big model. Or read the
-# reference in `course_lib/`: there is nothing in it any more that you have not built yourself.
+# reference in `course_lib/transformer/`: you have built nearly all of it yourself.

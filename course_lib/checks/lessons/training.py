@@ -475,8 +475,8 @@ PREDICT_WHOLE = Prediction(
     name="predict_whole",
     answer=0.99**20,
     tolerance=0.005,
-    hint="All 20 have to be right: the first, and the second, and the third, ... Chances of independent "
-    "events multiply.",
+    hint="All 20 have to be right: the first, then the second after a right first one, then the third ... "
+    "Such chances multiply.",
     misconceptions=(
         WrongNumber("one_word", 0.99, "That is a single word. Twenty have to be right, all of them."),
         WrongNumber("subtracted", 0.8, "Nearly: you took away 1% twenty times. Chances multiply."),
