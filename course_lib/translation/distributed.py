@@ -72,21 +72,30 @@ def process_group(patience: timedelta = timedelta(minutes=5)) -> Iterator[Place]
     """Join the processes that torchrun started, and leave them at the end; alone, there is nothing to join.
 
     They talk over gloo on CPUs and NCCL on GPUs. Raises BadInputError where the others don't come together
-    within `patience`, or the port at which they should meet is taken.
+    within `patience`, or the port at which they should meet is taken. An exception from inside ends the
+    process without a farewell: over NCCL that would wait for the others, who may be waiting for this one.
     """
     if "WORLD_SIZE" not in os.environ:
         yield Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
         return
     _join(patience)
-    try:
-        yield Place(
-            rank=dist.get_rank(),
-            world_size=dist.get_world_size(),
-            local_rank=int(os.environ["LOCAL_RANK"]),
-            local_world_size=int(os.environ["LOCAL_WORLD_SIZE"]),
-        )
-    finally:
-        dist.destroy_process_group()
+    yield Place(
+        rank=dist.get_rank(),
+        world_size=dist.get_world_size(),
+        local_rank=int(os.environ["LOCAL_RANK"]),
+        local_world_size=int(os.environ["LOCAL_WORLD_SIZE"]),
+    )
+    dist.destroy_process_group()
+
+
+#: So long the others wait for what the first one prepares: it may download a corpus and turn it into tokens.
+_TO_PREPARE = timedelta(days=1)
+
+
+class _Preparing:
+    """Who waits so long. For all else the group's own limit holds, which is half an hour."""
+
+    group: dist.ProcessGroup | None = None
 
 
 def _join(patience: timedelta) -> None:
@@ -114,6 +123,7 @@ def _join(patience: timedelta) -> None:
             rank=rank,
             world_size=world_size,
         )
+        _Preparing.group = dist.new_group(backend="gloo", timeout=_TO_PREPARE)
     except (dist.DistError, ValueError) as error:
         raise BadInputError(
             f"{place}: the processes cannot meet there ({_why_not(error, patience)})"
@@ -132,9 +142,11 @@ def _why_not(error: Exception, patience: timedelta) -> str:
     return text.splitlines()[0]
 
 
-def has_lost_another(error: RuntimeError) -> bool:
+def has_lost_another(error: Exception) -> bool:
     """Whether an error says no more than that another process has gone: that one has the reason."""
-    return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
+    # An error of NCCL's is most often one of this machine, and then its own text is what helps.
+    signs = ("gloo/", "ncclRemoteError")
+    return isinstance(error, dist.DistNetworkError) or any(sign in str(error) for sign in signs)
 
 
 def first_then_rest(place: Place, make: Callable[[], Value]) -> Value:
@@ -150,11 +162,11 @@ def first_then_rest(place: Place, make: Callable[[], Value]) -> Value:
         try:
             made = make()
         except BadInputError as error:
-            dist.broadcast_object_list([str(error)])
+            dist.broadcast_object_list([str(error)], group=_Preparing.group)
             raise
-        dist.broadcast_object_list(refused)
+        dist.broadcast_object_list(refused, group=_Preparing.group)
         return made
-    dist.broadcast_object_list(refused)
+    dist.broadcast_object_list(refused, group=_Preparing.group)
     if refused[0] is not None:
         raise FirstRefusedError(refused[0])
     return make()

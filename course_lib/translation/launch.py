@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done; 75 told to stop, to be started again; 130 stopped from the keyboard; 2, or another code on
     which all that have failed agree; 69 the processes could not meet; 1 anything else.
     """
-    # As variables, since torch 2.11 knows no such options.
+    # As variables, since torch 2.11 knows no such options. (It kills after 30 seconds all the same.)
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"])
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))

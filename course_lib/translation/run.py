@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,8 @@ def train(
     be met, and Interrupted where `interruption`, if given, has been told to stop.
     """
     device = first_then_rest(place, lambda: choose_device(config.training, place))
+    # Before anything is sent: a process on a CPU and one on a GPU would wait for each other.
+    refuse_differences(place, {"the device": device.type})
     _refuse_idle(config.training, place)
     share_cores(config.training, place)
     config = _with_settled_precision(config, device, place)
@@ -86,6 +89,9 @@ def _train(
 ) -> Result:
     folder = RunFolder(Path(config.run_folder))
     found = first_decides(place, lambda: Checkpoints(folder.checkpoints, config.checkpoints.keep_last).find())
+    if found.path is not None:
+        # The folder may be mounted elsewhere on other nodes.
+        found = replace(found, path=folder.checkpoints / found.path.name)
     start = first_then_rest(place, lambda: starting_model(config) if found.path is None else None)
     data, state = first_then_rest(place, lambda: _open(folder, config, place, found, parts, start))
     vocabularies = data.vocabularies
@@ -104,8 +110,7 @@ def _train(
     if state is not None:
         trainer.load(state["trainer"])
     elif start is not None:
-        weights = start.model.weights
-        first_then_rest(place, lambda: trainer.begin_with(weights))
+        first_then_rest(place, partial(trainer.begin_with, start.model.weights))
     updates = config.training.epochs * len(trainer.plan())
     log = first_then_rest(place, lambda: _open_log(folder, state, place))
     with (
@@ -126,8 +131,12 @@ def _train(
             display.say(f"{note}.")
         evaluator = Evaluator(config, vocabularies, place, device, pieces)
         session = Session(config, place, folder, data, trainer, evaluator, display, log, interruption, parts)
-        if state is not None:
+        if state is None:
+            first_then_rest(place, session.begin)
+        else:
             session.load(state)
+        # As large as the model and the optimiser, once more.
+        state = start = None
         session.train()
         test_score, translations = session.test()
     return Result(test_score, data.test.text.german, translations, data.test.text.english, folder)

@@ -2,7 +2,8 @@
 
 What is written twice is written alike: a run that was killed makes the updates after its checkpoint again,
 and writes the same rows and the same weights in the same places. So whatever belongs to a moment is written
-before the checkpoint of that moment, never after.
+before the checkpoint of that moment, never after. (On a GPU, alike up to the order in which some of PyTorch's
+kernels add up.)
 """
 
 from collections.abc import Callable
@@ -70,6 +71,18 @@ class Session:
         self._selection = Selection(self.config.selection)
         self._epochs_validated = 0
         self._saved: tuple[int, int] | None = None
+
+    def begin(self) -> None:
+        """Begin anew: an average must not have weights of an earlier run in this folder."""
+        if self.log is None:
+            return
+        try:
+            self._snapshots.clear()
+        except OSError as error:
+            raise BadInputError(
+                f"{self.folder.snapshots}: what an earlier run has left there cannot be removed "
+                f"({error.strerror}); choose another run_folder"
+            ) from None
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint; the trainer has been loaded already."""

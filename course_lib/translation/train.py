@@ -38,46 +38,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     130 stopped from the keyboard.
     """
     given = _parser().parse_intermixed_args(arguments)
+    place: Place | None = None
     with Interruption() as interruption:
+        # Whoever ends early leaves the group by an exception: see `process_group`.
         try:
             with process_group() as place:
-                return _train(given, place, interruption)
-        except BadInputError as error:  # The processes could not even meet.
-            print(f"train: {error}", file=sys.stderr, flush=True)
+                _train(given, place, interruption)
+        except BadInputError as error:
+            _refuse(error, place)
             return BAD_INPUT
         except Interrupted as stopped:
+            if place is not None and place.is_first:
+                print(
+                    f"\nStopped by {stopped}. The same command goes on from the latest checkpoint.",
+                    file=sys.stderr,
+                    flush=True,
+                )
             return stopped.exit_code
-
-
-def _train(given: argparse.Namespace, place: Place, interruption: Interruption) -> int:
-    try:
-        config = first_then_rest(place, lambda: load_config(given.config, given.overrides))
-        choice = PartsChoice(given.parts, given.parts_unequal) if given.parts else None
-        result = train(config, place, interruption, choice)
-    except BadInputError as error:
-        _refuse(error, place)
-        return BAD_INPUT
-    except Interrupted as stopped:
-        if place.is_first:
+        except RuntimeError as error:
+            if place is None or not has_lost_another(error):
+                raise
             print(
-                f"\nStopped by {stopped}. The same command goes on from the latest checkpoint.",
+                f"train, process {place.rank}: another process has gone, so this one ends. The same command "
+                "goes on from the latest checkpoint.",
                 file=sys.stderr,
                 flush=True,
             )
-        return stopped.exit_code
-    except RuntimeError as error:
-        if not has_lost_another(error):
-            raise
-        print(
-            f"train, process {place.rank}: another process has gone, so this one ends. The same command "
-            "goes on from the latest checkpoint.",
-            file=sys.stderr,
-            flush=True,
-        )
-        return LOST_ANOTHER
+            return LOST_ANOTHER
+    return 0
+
+
+def _train(given: argparse.Namespace, place: Place, interruption: Interruption) -> None:
+    config = first_then_rest(place, lambda: load_config(given.config, given.overrides))
+    choice = PartsChoice(given.parts, given.parts_unequal) if given.parts else None
+    result = train(config, place, interruption, choice)
     if place.is_first:
         print(_summary(result))
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -111,11 +107,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _refuse(error: BadInputError, place: Place) -> None:
+def _refuse(error: BadInputError, place: Place | None) -> None:
     if not isinstance(error, FirstRefusedError):
-        speaker = "train" if place.is_first else f"train, process {place.rank}"
+        speaker = "train" if place is None or place.is_first else f"train, process {place.rank}"
         print(f"{speaker}: {error}", file=sys.stderr, flush=True)
-    if not isinstance(error, EndedAloneError):
+    if place is not None and not isinstance(error, EndedAloneError):
         end_together(place)
 
 

@@ -16,7 +16,6 @@ from course_lib.translation.decoding.attention_maps import attention_maps
 from course_lib.translation.decoding.kept_settings import read_search
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.model import build_transformer
-from course_lib.translation.precision import has_bfloat16
 from course_lib.translation.run_folder import RunFolder
 from course_lib.translation.tokens.directed import Towards
 from course_lib.translation.tokens.subwords import END, PAD, START, UNKNOWN
@@ -75,17 +74,13 @@ class Translator:
         self.settings = settings
         """How to search where nothing else is asked for."""
         self.device = device
-        precision = config.training.precision
         self._decoder = BatchDecoder(
             vocabularies,
             device,
             config.data.max_length,
             config.evaluation.tokens_per_batch,
         )
-        # What was trained in bfloat16 may be asked to translate where the hardware has none.
-        self._ready = ready(
-            model, precision if precision != "bfloat16" or has_bfloat16(device) else "float32"
-        )
+        self._ready = ready(model, config.training.precision)
 
     @overload
     def translate(

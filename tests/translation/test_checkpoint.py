@@ -67,6 +67,30 @@ def test_only_damaged_ones_are_refused(tmp_path: Path) -> None:
         Checkpoints(tmp_path, 2).find()
 
 
+def test_one_that_cannot_be_read_is_not_taken_for_damaged(tmp_path: Path) -> None:
+    """Else the run would go on from an older one, and remove it as soon as it saves."""
+    Checkpoints(tmp_path, 2).save(10, STATE)
+    (tmp_path / "step-00000020.pt").mkdir()
+    with pytest.raises(BadInputError, match=r"step-00000020\.pt: .* cannot be read \(Is a directory\)"):
+        Checkpoints(tmp_path, 2).find()
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to")]
+)
+def test_one_for_which_there_is_no_room_is_not_taken_for_damaged(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    Checkpoints(tmp_path, 2).save(10, STATE)
+    monkeypatch.setattr(torch, "load", refuse)
+    with pytest.raises(type(error)) as caught:
+        Checkpoints(tmp_path, 2).find()
+    assert caught.value is error
+
+
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_half_a_file_a_flipped_bit_and_noise_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "step-00000001.pt"

@@ -1,10 +1,13 @@
 """`shard` and `global_token_mean`, as the exercises' contract has them, among real processes."""
 
+import contextlib
 import socket
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 from real_processes import in_processes
@@ -12,12 +15,14 @@ from real_processes import in_processes
 from course_lib.translation.distributed import (
     FirstRefusedError,
     Place,
+    _Preparing,
     end_together,
     first_decides,
     first_then_rest,
     gather,
     global_sum,
     global_token_mean,
+    has_lost_another,
     largest,
     process_group,
     shard,
@@ -159,6 +164,55 @@ def first_says(place: Place) -> tuple[str, int]:
 
 def test_the_first_decides_for_all_and_all_know_the_largest() -> None:
     assert in_processes(2, first_says) == [("said by 0", 1), ("said by 0", 1)]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_nobody_waits_for_a_farewell_after_an_exception(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    """Over NCCL, leaving is waiting for the others, and these may be waiting for whoever leaves."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    place_in_environment(monkeypatch, 0, port)
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setattr(_Preparing, "group", None)
+    with contextlib.suppress(MemoryError), process_group():
+        if fails:
+            raise MemoryError
+    assert dist.is_initialized() is fails
+    if fails:
+        dist.destroy_process_group()
+
+
+def limits(place: Place) -> list[timedelta]:
+    groups: list[Any] = [dist.group.WORLD, _Preparing.group]
+    return [group._get_backend(torch.device("cpu")).options._timeout for group in groups]
+
+
+def test_what_the_first_prepares_may_take_hours() -> None:
+    assert in_processes(2, limits) == [[timedelta(minutes=30), timedelta(days=1)]] * 2
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (dist.DistNetworkError("the connection to the store is closed"), True),
+        (RuntimeError("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed"), True),
+        (
+            dist.DistBackendError(
+                "NCCL error: remote process exited or there was a network error, "
+                "ncclRemoteError: A call failed possibly due to a network error"
+            ),
+            True,
+        ),
+        (
+            dist.DistBackendError("NCCL error: unhandled system error, ncclSystemError: no room in /dev/shm"),
+            False,
+        ),
+        (RuntimeError("CUDA out of memory"), False),
+    ],
+)
+def test_an_error_of_this_machine_s_own_is_no_loss_of_another(error: Exception, lost: bool) -> None:
+    assert has_lost_another(error) is lost
 
 
 def test_alone_there_is_no_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.transformer import (
     LabelSmoothingLoss,
@@ -77,6 +78,16 @@ def test_the_loss_can_be_had_without_gradients() -> None:
         expected = nn.functional.cross_entropy(generator(hidden), torch.tensor([1, 2, 3, 4]), reduction="sum")
     torch.testing.assert_close(total, expected)
     assert not total.requires_grad
+
+
+def test_without_gradients_the_logits_are_the_only_product() -> None:
+    inputs = torch.randn(8, 6), torch.randn(20, 6, requires_grad=True), torch.randn(20, requires_grad=True)
+    flops = {}
+    for learning in (True, False):
+        with torch.set_grad_enabled(learning), FlopCounterMode(display=False) as counter:
+            smoothed_loss_sum(*inputs, torch.arange(8), 0.1, torch.float32)
+        flops[learning] = counter.get_total_flops()
+    assert flops == {True: 3 * 2 * 8 * 6 * 20, False: 2 * 8 * 6 * 20}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

@@ -10,6 +10,7 @@ import pytest
 import torch
 from real_processes import in_processes
 
+from course_lib.translation import run as run_file
 from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint
 from course_lib.translation.checkpoints.trained import load_trained, trained_path
 from course_lib.translation.config import RunConfig, load_config
@@ -284,6 +285,64 @@ def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], 
         torch.testing.assert_close(value, (first[name] + second[name]) / 2)
         assert torch.equal(last.weights[name], second[name])
     assert not all(torch.equal(averaged.weights[name], second[name]) for name in second)
+
+
+def test_an_earlier_run_s_snapshots_are_not_in_the_average(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    quick = ("evaluation.bleu_every=0", "evaluation.beam=1", "training.average_last=3")
+    run(tiny_config(*quick, "evaluation.use=averaged", "training.average_every=1", "training.epochs=1"))
+    # As a message of the lab's advises.
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    again = (*quick, "evaluation.use=averaged", "training.average_every=5", "training.epochs=2", "seed=9")
+    run(tiny_config(*again))
+    run(tiny_config(*again, f"run_folder={tmp_path / 'fresh'}"))
+    got, expected = (
+        load_trained(trained_path(tmp_path / name, "averaged")).weights for name in ("run", "fresh")
+    )
+    assert_same_weights(got, expected)
+    snapshots = [
+        [path.name for path in (tmp_path / name / "snapshots").iterdir()] for name in ("run", "fresh")
+    ]
+    assert sorted(snapshots[0]) == sorted(snapshots[1])
+
+
+def on_another_device(place: Place, config: RunConfig) -> tuple[str, str]:
+    if not place.is_first:
+        run_file.choose_device = lambda *_: torch.device("cuda")  # this process ends with the test
+    return refusal(place, config)
+
+
+def test_processes_on_different_devices_are_refused(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    outcomes = in_processes(2, on_another_device, tiny_config())
+    assert [name for name, _ in outcomes] == [BadInputError.__name__, FirstRefusedError.__name__]
+    assert "process 1 has the device cuda, process 0 has cpu" in outcomes[0][1]
+    assert not (tmp_path / "run").exists()
+
+
+def read_from(place: Place, folders: list[Path], config: RunConfig) -> list[Path]:
+    read: list[Path] = []
+    load = run_file.load_checkpoint
+
+    def noting(path: Path) -> dict[str, Any]:
+        read.append(path)
+        return load(path)
+
+    run_file.load_checkpoint = noting  # this process ends with the test
+    train(config.model_copy(update={"run_folder": str(folders[place.rank])}), place)
+    return read
+
+
+def test_each_node_reads_its_own_view_of_the_run_folder(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    run(tiny_config("training.epochs=1"))
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "run")
+    folders = [tmp_path / "run", tmp_path / "elsewhere"]
+    for folder, read in zip(folders, in_processes(2, read_from, folders, tiny_config()), strict=True):
+        assert [path.parent for path in read] == [folder / "checkpoints"]
 
 
 def test_a_run_folder_that_cannot_be_made_is_refused(

@@ -25,6 +25,7 @@ from course_lib.translation.decoding.cached_steps import CachedSteps
 from course_lib.translation.decoding.fused_model import FusedTransformer
 from course_lib.translation.decoding.hypothesis import Hypothesis
 from course_lib.translation.distributed import Place
+from course_lib.translation.precision import has_bfloat16
 from course_lib.translation.tokens.subwords import Subwords
 from course_lib.translation.training import Trainer
 
@@ -218,6 +219,11 @@ def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.Monke
     small = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16")
     assert small == exact, "so small a model gains nothing by it on a CPU"
     monkeypatch.setattr(ready_models, "HALF_PAYS_FROM", 1)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(ready_models, "has_bfloat16", lambda device: False)
+        assert found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16") == exact
+    if not has_bfloat16(torch.device("cpu")):
+        pytest.skip("a CPU that does not multiply in bfloat16")
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     got = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16")
     assert got != exact

@@ -17,6 +17,10 @@ KEYS = frozenset(
 )
 
 
+class DamagedCheckpointError(BadInputError):
+    """A file in a checkpoint's place that can be read, and is none."""
+
+
 @dataclass(frozen=True)
 class Found:
     """Where a run can go on."""
@@ -44,12 +48,15 @@ class Checkpoints:
         self._files.keep_newest(self._keep_last, up_to=step)
 
     def find(self) -> Found:
-        """Look for the newest checkpoint that is whole. Raises BadInputError where all are damaged."""
+        """Look for the newest checkpoint that is whole.
+
+        Raises BadInputError where all are damaged, and where one cannot be read: it may well be whole.
+        """
         damaged: list[Path] = []
         for path in self._files.newest_first():
             try:
                 load_checkpoint(path)
-            except BadInputError:
+            except DamagedCheckpointError:
                 damaged.append(path)
             else:
                 return Found(path, damaged)
@@ -64,14 +71,20 @@ class Checkpoints:
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read what `Checkpoints.save` wrote, on the CPU; nothing in the file is ever run.
 
-    Raises BadInputError where the file is damaged or something else.
+    Raises DamagedCheckpointError where the file is damaged or something else, and BadInputError where it
+    cannot be read.
     """
     try:
         state = read_sealed(path)
-    except (DamagedFileError, OSError):
+    except DamagedFileError:
         state = {}
-    if not state.keys() >= KEYS:
+    except OSError as error:
         raise BadInputError(
+            f"{path}: expected a checkpoint of a run, but it cannot be read ({error.strerror}); see to that "
+            "disk, or remove the file to go on from an older one"
+        ) from None
+    if not state.keys() >= KEYS:
+        raise DamagedCheckpointError(
             f"{path}: expected a checkpoint of a run, came something else or a damaged one; "
             "remove it to go on from an older one, or to start the run anew"
         )

@@ -39,7 +39,10 @@ def read_sealed(path: Path) -> dict[str, Any]:
         file.seek(0)
         try:
             state = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception:  # What is sealed but no such file can make the loader raise nearly anything.
+        except Exception as error:
+            if isinstance(error, MemoryError) or "allocate memory" in str(error):
+                raise  # The file is whole; there is no room for it.
+            # What is sealed but no such file can make the loader raise nearly anything else.
             raise DamagedFileError from None
     if not isinstance(state, dict):
         raise DamagedFileError

@@ -26,6 +26,10 @@ class Snapshots:
         """Whether there is to be an average."""
         return self._count > 0
 
+    def clear(self) -> None:
+        """Remove what an earlier run has left in the folder. Raises OSError where that is refused."""
+        self._files.keep_newest(0, up_to=0)
+
     def save(self, model: TrainedModel) -> None:
         """Write a snapshot and remove the oldest. Raises OSError, as for a disk that is full."""
         save_trained(self._files.path(model.step), model)

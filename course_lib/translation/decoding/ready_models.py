@@ -17,7 +17,7 @@ from course_lib.translation.decoding.uncached_steps import UncachedSteps
 from course_lib.translation.fused_attention import fused_attention
 from course_lib.translation.kernels.dropout import BlockDropout
 from course_lib.translation.kernels.layer_norm import FusedLayerNorm
-from course_lib.translation.precision import Precision, arithmetic, settled
+from course_lib.translation.precision import Precision, arithmetic, has_bfloat16, settled
 
 #: On a CPU, bfloat16 decodes half as fast again as float32 at a d_model of 512, and no faster at 192.
 HALF_PAYS_FROM = 512
@@ -49,7 +49,8 @@ def ready(model: Any, precision: Precision = "float32") -> Ready:
         return ReadyModel(model, precision)
     weight = model.generator.weight
     pays = weight.device.type != "cpu" or weight.shape[1] >= HALF_PAYS_FROM
-    in_half = pays and settled(precision, weight.device) == "bfloat16"
+    # What was trained in bfloat16 may be asked to translate where the hardware has none.
+    in_half = pays and settled(precision, weight.device) == "bfloat16" and has_bfloat16(weight.device)
     return ReadyReference(model, FusedTransformer(model, torch.bfloat16 if in_half else weight.dtype))
 
 

@@ -33,7 +33,9 @@ def smoothed_loss_sum(
     It is N times lesson 08's `LabelSmoothingLoss`, where no label is padding. Matrix products are computed in
     `dtype`, all else in float32 or better.
     """
-    total: Tensor = _SmoothedLossSum.apply(hidden, weight, bias, labels, smoothing, dtype)
+    # Inside `forward` gradients are always off, so it has to be told.
+    learning = torch.is_grad_enabled()
+    total: Tensor = _SmoothedLossSum.apply(hidden, weight, bias, labels, smoothing, dtype, learning)
     return total
 
 
@@ -49,8 +51,8 @@ class _SmoothedLossSum(torch.autograd.Function):
         labels: Tensor,
         smoothing: float,
         dtype: torch.dtype,
+        learning: bool,
     ) -> Tensor:
-        learning = any(ctx.needs_input_grad)
         exact = torch.promote_types(dtype, torch.float32)
         classes = weight.shape[0]
         rows = max(1, _LOGITS.get(hidden.device.type, 2**24) // classes)
@@ -87,4 +89,4 @@ class _SmoothedLossSum(torch.autograd.Function):
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
         (scale,) = outer
         hidden, weight, bias = (gradient * scale for gradient in ctx.saved_tensors)
-        return hidden, weight, bias, None, None, None
+        return hidden, weight, bias, None, None, None, None

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-import torch.distributed as dist
-
 from course_lib.parts import Parts, PartsError
+from course_lib.translation.distributed import has_lost_another
 from course_lib.translation.errors import BadInputError
 
 _LONGEST = 200
@@ -56,7 +55,7 @@ def naming_the_cell(parts: Parts | None) -> Iterator[None]:
     except Exception as error:
         if parts is None:
             raise
-        if _is_the_groups(error):
+        if has_lost_another(error):
             raise EndedAloneError(
                 "another process has ended, and this one with it; see what it says"
             ) from None
@@ -69,11 +68,6 @@ def naming_the_cell(parts: Parts | None) -> Iterator[None]:
             f"{where}: your code raised {message}; mend it, run the check of its lesson, save the notebook, "
             "and choose another run_folder, since other code makes another run"
         ) from None
-
-
-def _is_the_groups(error: Exception) -> bool:
-    """Say whether it tells of another process, which has ended, say."""
-    return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
 def _innermost(trace: TracebackType | None, parts: Parts) -> str | None:
