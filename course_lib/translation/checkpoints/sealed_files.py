@@ -29,16 +29,17 @@ def write_sealed(path: Path, state: dict[str, Any]) -> None:
         sealing.finish()
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
+def read_sealed(path: Path, mapped: bool = False) -> dict[str, Any]:
     """Read what `write_sealed` wrote, on the CPU: only tensors and plain values are ever loaded, never code.
 
-    Raises DamagedFileError where the seal is missing or broken, and OSError where the file cannot be read.
+    `mapped` leaves the tensors in the file, to be read from there when they are used. Raises
+    DamagedFileError where the seal is missing or broken, and OSError where the file cannot be read.
     """
     with path.open("rb") as file:
         _check_seal(file)
         file.seek(0)
         try:
-            state = torch.load(file, map_location="cpu", weights_only=True)
+            state = torch.load(path if mapped else file, map_location="cpu", weights_only=True, mmap=mapped)
         except Exception as error:
             if isinstance(error, MemoryError) or "allocate memory" in str(error):
                 raise  # The file is whole; there is no room for it.

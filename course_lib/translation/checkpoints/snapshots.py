@@ -43,7 +43,8 @@ class Snapshots:
         models: list[TrainedModel] = []
         for path in self._files.newest_first(up_to)[: self._count]:
             try:
-                models.append(load_trained(path))
+                # Together they may be larger than the memory; the average takes them entry by entry.
+                models.append(load_trained(path, mapped=True))
             except BadInputError as error:
                 say(f"Left out of the average: {error}")
         if not models:

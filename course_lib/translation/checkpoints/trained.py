@@ -46,13 +46,14 @@ def save_trained(path: Path, model: TrainedModel) -> None:
     write_sealed(path, {**fields, "config": model.config.model_dump()})
 
 
-def load_trained(path: Path) -> TrainedModel:
+def load_trained(path: Path, mapped: bool = False) -> TrainedModel:
     """Read what `save_trained` wrote, on the CPU; nothing in the file is ever run.
 
-    Raises BadInputError where the file is missing, damaged, something else, or of another version.
+    `mapped` leaves the weights in the file. Raises BadInputError where the file is missing, damaged,
+    something else, or of another version.
     """
     try:
-        state = read_sealed(path)
+        state = read_sealed(path, mapped)
         return TrainedModel(**{**state, "config": RunConfig.model_validate(state["config"])})
     except OSError as error:
         raise BadInputError(
