@@ -25,6 +25,8 @@ class Difference:
     found: Tensor | None = None
     expected: Tensor | None = None
     """The tensors that differ, where a picture of them would help."""
+    place: tuple[int, ...] = ()
+    """Where in them the first number stands that differs; empty where their shapes do."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class Comparison:
         at = f" to hold, at {list(place)}," if place else " to be"
         facts = f"Expected {name}{at} {_number(expected[place])}, found {_number(found[place])}."
         share = f" {count} of its {wrong.numel()} numbers differ." if place else ""
-        return Difference(facts + share, found, expected)
+        return Difference(facts + share, found, expected, place)
 
     def _close(self, expected: Tensor, found: Tensor) -> Tensor:
         if not expected.is_floating_point():

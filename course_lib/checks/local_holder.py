@@ -39,19 +39,21 @@ class LocalHolder:
         self._objects: list[object] = [found]
         self._may_not_call = may_not_call
         self._caught = (catches, SystemExit, OutOfTime)
-        self._stopped: Raised | None = None
+        self.stopped: Raised | None = None
+        """What did not come back once, which nothing is asked of again."""
 
     def ask(self, request: Request) -> Reply:
         """Do what is asked, on copies of the arguments, so that those of the probe stay as they are."""
         # What did not come back once is not waited for again.
-        found = self._stopped or self._objects[request.of.number]
+        found = self.stopped or self._objects[request.of.number]
         if isinstance(found, Raised):
             return self._kept(found) if request.action in MAKING else found
         try:
             # Looking at what came back runs the student's code too, such as the `__float__` of a number.
-            with time_limit(SECONDS), _as_torch_starts():
-                given = tuple(self._given(argument) for argument in request.arguments)
-                keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
+            with time_limit(SECONDS), as_torch_starts():
+                with torch.random.fork_rng(devices=[]):  # Some fixtures draw their first weights.
+                    given = tuple(self._given(argument) for argument in request.arguments)
+                    keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
                 with self._surroundings() as (caught, watch):
                     value = _ACTIONS[request.action](found, request, given, keywords)
                 if request.action not in MAKING:
@@ -59,7 +61,7 @@ class LocalHolder:
         except self._caught as error:
             raised = _raised(error)
             if isinstance(error, OutOfTime):
-                self._stopped = raised
+                self.stopped = raised
             return self._kept(raised) if request.action in MAKING else raised
         return self._kept(value)
 
@@ -115,12 +117,17 @@ class LocalHolder:
 
 
 @contextmanager
-def _as_torch_starts() -> Iterator[None]:
+def as_torch_starts() -> Iterator[None]:
     """Undo what a student's code may have set, in this request or in a cell before, and forgotten."""
-    before = torch.get_default_dtype()
+    before, cpu = torch.get_default_dtype(), torch.device("cpu")
     torch.set_default_dtype(torch.float32)
     try:
-        with torch.set_grad_enabled(True):
+        with (
+            cpu if torch.get_default_device() != cpu else nullcontext(),  # It slows every call down.
+            torch.inference_mode(False),
+            torch.autocast("cpu", enabled=False),
+            torch.set_grad_enabled(True),
+        ):
             yield
     finally:
         torch.set_default_dtype(before)

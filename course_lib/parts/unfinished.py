@@ -13,8 +13,29 @@ def stubs(tree: ast.AST) -> Iterator[str]:
             if isinstance(statement, ast.Raise) and (message := _message(statement)):
                 yield message
             yield from stubs(statement)
-            if isinstance(statement, ast.Return | ast.Raise):
+            if _leaves(statement):
                 break
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """Say whether nothing behind a statement is ever reached, as far as can be told without running it."""
+    match statement:
+        case ast.Return() | ast.Raise():
+            return True
+        case ast.If(body=body, orelse=orelse):
+            return _last_leaves(body) and _last_leaves(orelse)
+        case ast.With(body=body):
+            return _last_leaves(body)
+        case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=finalbody):
+            whole = _last_leaves(body) or _last_leaves(orelse)
+            return _last_leaves(finalbody) or (whole and all(_last_leaves(each.body) for each in handlers))
+        case ast.While(test=ast.Constant(value=True)):
+            return not any(isinstance(inside, ast.Break) for inside in ast.walk(statement))
+    return False
+
+
+def _last_leaves(block: list[ast.stmt]) -> bool:
+    return any(_leaves(statement) for statement in block)
 
 
 def _message(statement: ast.Raise) -> str:

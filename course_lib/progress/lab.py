@@ -6,6 +6,7 @@ files as text to read.
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     started = command(options.folder.resolve(), for_jupyter)
+    if sys.platform == "win32":  # Its execv quotes no spaces, and hands the terminal back at once.
+        return subprocess.call(started)
     return os.execv(started[0], started)
 
 

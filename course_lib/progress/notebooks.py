@@ -115,7 +115,7 @@ def _state(name: str, check: NotebookNode, solution: NotebookNode | None) -> Sta
     outputs = check.get("outputs", [])
     if not outputs:
         return State.NOT_RUN
-    if f"✓ {name}: right" not in "".join(str(output.get("text", "")) for output in outputs):
+    if f"✓ {name}: " not in "".join(str(output.get("text", "")) for output in outputs):
         return State.FAILS
     run, checked = solution and solution.get("execution_count"), check.get("execution_count")
     return State.OLD if run and checked and run > checked else State.PASSES

@@ -1,15 +1,21 @@
 """What a check cell prints, raises and gives."""
 
+import contextlib
+import itertools
 import math
 import re
 import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 from course_lib.checks import CheckError, catalogue, check, grading
+from course_lib.checks.candidate import Request
 from course_lib.checks.exercise import Exercise
-from course_lib.transformer import attention_scores, scaled_dot_product_attention
+from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.reply import OUT_OF_TIME, Raised, Reply
+from course_lib.transformer import attention_scores, attention_weights, scaled_dot_product_attention
 
 FUSED = "torch.nn.functional.scaled_dot_product_attention"
 
@@ -219,3 +225,108 @@ class TestGrading:
 
         grading(points=4, seed=1, costs={"not_scaled": 1})
         message("attention_scores", both, may_not_call=["torch.nn.functional.softmax"])
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("attention_scores", lambda query, key: query @ key.mT / (math.sqrt(query.shape[-1]) + 3e-6)),
+        ("attention_weights", lambda scores, mask=None: attention_weights(scores, mask) * (1 - 3e-6)),
+        ("attention_scores", lambda query, key: attention_scores(query, key).to(torch.complex128)[..., :1]),
+    ],
+)
+def test_what_is_nearly_right_gets_words_and_no_error_of_the_pictures(name: str, found: object) -> None:
+    assert message(name, found).startswith(f"✗ {name}: ")
+
+
+@pytest.fixture
+def untouched() -> Iterator[Exercise]:
+    """An exercise of which nothing has been found out yet, and nothing stays."""
+    exercise = catalogue()["shift_target"]
+    assert isinstance(exercise, Exercise)
+    exercise.outcomes.clear()
+    yield exercise
+    exercise.outcomes.clear()
+
+
+@contextlib.contextmanager
+def default_device(name: str) -> Iterator[None]:
+    torch.set_default_device(name)
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize(
+    "left_on",
+    [
+        lambda: torch.autocast("cpu", torch.bfloat16),
+        torch.inference_mode,
+        torch.no_grad,
+        lambda: default_device("meta"),
+    ],
+)
+@pytest.mark.parametrize("name", ["shift_target", "FeedForward", "SublayerConnection", "attention_scores"])
+def test_what_a_notebook_has_left_on_changes_nothing(
+    name: str, left_on: Callable[[], contextlib.AbstractContextManager[None]]
+) -> None:
+    exercise = catalogue()[name]
+    assert isinstance(exercise, Exercise)
+    wrong = exercise.with_mistakes(exercise.misconceptions[0])
+    exercise.outcomes.clear()
+    try:
+        with left_on():
+            check(name, {name: exercise.reference})
+            assert exercise.misconceptions[0].says[:40] in message(name, wrong).replace("\n    ", " ")
+        check(name, {name: exercise.reference})
+    finally:
+        exercise.outcomes.clear()
+
+
+@pytest.mark.parametrize("interrupted", range(1, 14, 3))
+def test_an_interrupt_while_a_check_compares_spoils_no_later_check(
+    untouched: Exercise, interrupted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(target):
+        return target[:, :-1] + 1, target[:, 1:]
+
+    expected = message("shift_target", unknown)
+    untouched.outcomes.clear()
+    requests = itertools.count(1)
+    ask = LocalHolder.ask
+
+    def impatient(holder: LocalHolder, request: Request) -> Reply:
+        if next(requests) == interrupted:
+            raise KeyboardInterrupt
+        return ask(holder, request)
+
+    with monkeypatch.context() as sitting:
+        sitting.setattr(LocalHolder, "ask", impatient)
+        with pytest.raises(KeyboardInterrupt):
+            check("shift_target", {"shift_target": unknown})
+    assert message("shift_target", unknown) == expected
+    check("shift_target", {"shift_target": untouched.reference})
+
+
+def test_a_machine_that_slept_spoils_no_later_check(untouched: Exercise) -> None:
+    def late(holder: LocalHolder, request: Request) -> Reply:
+        holder.stopped = Raised(OUT_OF_TIME, "it did not come back within 10 seconds")
+        return holder.stopped
+
+    with pytest.MonkeyPatch.context() as sleeping:
+        sleeping.setattr(LocalHolder, "ask", late)
+        with contextlib.suppress(CheckError):
+            check("shift_target", {"shift_target": untouched.reference})
+    check("shift_target", {"shift_target": untouched.reference})
+
+
+@pytest.mark.parametrize("name", ["greedy_decode", "beam_search", "tie_embeddings", "MultiHeadAttention"])
+def test_a_check_draws_none_of_the_notebooks_random_numbers(name: str) -> None:
+    exercise = catalogue()[name]
+    assert isinstance(exercise, Exercise)
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    check(name, {name: exercise.reference})
+    assert torch.equal(torch.rand(3), expected)

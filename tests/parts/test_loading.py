@@ -119,6 +119,30 @@ def test_a_stub_left_behind_a_return_is_no_stub(student: Student) -> None:
     assert load_parts(student.write()).part("causal_mask").whose == "yours"
 
 
+@pytest.mark.parametrize(
+    ("body", "whose"),
+    [
+        ("if {x}:\n        return 1\n    else:\n        return 2", "yours"),
+        ("if {x}:\n        return 1", "reference"),
+        ("if {x}:\n        return 1\n    elif {x} > 1:\n        return 2", "reference"),
+        ("with open({x}) as file:\n        return 1", "yours"),
+        ("try:\n        return 1\n    except ValueError:\n        raise", "yours"),
+        ("try:\n        return 1\n    except ValueError:\n        pass", "reference"),
+        ("try:\n        pass\n    finally:\n        return 1", "yours"),
+        ("while True:\n        return 1", "yours"),
+        ("while True:\n        break", "reference"),
+        ("for _ in [1]:\n        return 1", "reference"),
+    ],
+)
+def test_a_stub_that_nothing_reaches_is_no_stub(student: Student, body: str, whose: str) -> None:
+    body = body.format(x="length")
+    student.code["causal_mask"] = (
+        f"def causal_mask(length):\n    {body}\n"
+        '    raise NotImplementedError("causal_mask is yours to write: 4")'
+    )
+    assert load_parts(student.write()).part("causal_mask").whose == whose
+
+
 def test_a_missing_notebook(student: Student) -> None:
     path = student.write() / "02-multi-head" / "02-multi-head.ipynb"
     path.unlink()

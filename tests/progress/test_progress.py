@@ -65,6 +65,8 @@ def test_not_begun(tmp_path: Path) -> None:
             "0 of 2 checks pass, 1 to be run again",
         ),
         ({"said": "✗ scores: wrong.\n  2 points are left for this."}, "0 of 2 checks pass"),
+        ({"said": "✓ scores: BLEU 41.0 on captions."}, "1 of 2 checks pass"),
+        ({"said": "◐ scores: BLEU 25.0 on captions."}, "0 of 2 checks pass"),
     ],
 )
 def test_begun(tmp_path: Path, saved: dict[str, Any], says: str) -> None:
