@@ -26,7 +26,9 @@ FIRST_LINES, LAST_LINES = 5, 20
 
 #: The folders of a path to a Python file, behind which its name follows; before it, perhaps, a colour begins.
 _FOLDERS = re.compile(
-    r"(\x1b\[[\d;]*m|(?<![\w./~]))(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\:'\"\x1b<>]+[/\\])+(?=[^\s/\\:'\"\x1b<>]+\.pyx?\b)"
+    # So many letters and folders and no more: else a long line of slashes takes the square of its length.
+    r"(\x1b\[[\d;]{0,20}m|(?<![\w./~]))(?:~|[A-Za-z]:)?[/\\]"
+    r"(?:[^\s/\\:'\"\x1b<>]{1,255}[/\\]){1,40}(?=[^\s/\\:'\"\x1b<>]{1,255}\.pyx?\b)"
 )
 
 _SVG = "image/svg+xml"

@@ -2,6 +2,7 @@
 
 import re
 from html import escape
+from itertools import accumulate
 from typing import Any
 
 import bleach  # type: ignore[import-untyped]
@@ -42,21 +43,44 @@ def _attribute(tag: str, name: str, value: str) -> bool:
             return False
 
 
+#: Elements in elements, more than which no page of a library's has; to put them in order takes the square.
+_DEEPEST = 300
+_OPENS_OR_CLOSES = re.compile(r"<(/?)(?!(?:br|hr|img|wbr|col|input|meta|link)\b)[a-zA-Z]", re.IGNORECASE)
+
+
 def clean(html: str | bytes) -> str:
-    """Keep what forms text, tables and pictures; turn other tags into text, and drop scripts' addresses."""
+    """Keep what forms text, tables and pictures; turn other tags into text, and drop scripts' addresses.
+
+    Where elements stand in elements too deep, all of it becomes text.
+    """
     text = html.decode() if isinstance(html, bytes) else str(html)
+    steps = (-1 if closes else 1 for closes in _OPENS_OR_CLOSES.findall(text))
+    if max(accumulate(steps), default=0) > _DEEPEST:
+        return escape(text)
     protocols = [*bleach.ALLOWED_PROTOCOLS, "data"]
     return str(bleach.clean(text, tags=_TAGS, attributes=_attribute, protocols=protocols))
 
 
 #: Of an output, what would only be text on the page once its tags are gone.
-_NOT_TEXT = re.compile(r"<(style|script)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
+_NOT_TEXT = re.compile(r"<(style|script)\b", re.IGNORECASE)
+_ENDS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("style", "script")}
 
 
 def clean_output(html: str | bytes) -> str:
     """Clean an output; styles and scripts, which libraries put beside their tables, leave no text behind."""
     text = html.decode() if isinstance(html, bytes) else str(html)
-    return clean(_NOT_TEXT.sub("", text))
+    kept, place, unclosed = [], 0, set[str]()
+    for opened in _NOT_TEXT.finditer(text):
+        name = opened[1].lower()
+        if opened.start() < place or name in unclosed:
+            continue  # inside of what is left out, or nothing of its kind ends any more
+        closed = _ENDS[name].search(text, opened.end())
+        if closed is None:
+            unclosed.add(name)
+            continue
+        kept.append(text[place : opened.start()])
+        place = closed.end()
+    return clean("".join([*kept, text[place:]]))
 
 
 @pass_context

@@ -34,7 +34,7 @@ def _jobs(
             continue
         try:
             files = _files(converter, submission)
-        except OSError:  # nbgrader will stumble over the same, and reports it
+        except Exception:  # nbgrader will stumble over the same, and reports it
             continue
         for name in submission.notebooks:
             notebook = read(submission.path(name))

@@ -1,6 +1,7 @@
 """How `nbgrader autograde` reads submissions: `c.Autograde.exporter_class` is the class in this file."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,11 +72,11 @@ class GradingExporter(NotebookExporter):
             return converted
         try:
             notebook = self.read(filename).notebook
-        except UnreadableError as error:
-            self._report(submission, str(error))
+        except Exception as error:
+            self._report(submission, _reason(error))
             self._forget_scores(submission)
             # Without what led to it: nbgrader shows the whole traceback.
-            raise error.with_traceback(None) from None
+            raise (error.with_traceback(None) if isinstance(error, UnreadableError) else error) from None
         if not os.path.lexists(filename):
             self._forget_scores(submission)  # nbgrader gave zeros, as it found nothing under the right name
         resources = {} if resources is None else resources
@@ -151,9 +152,13 @@ class GradingExporter(NotebookExporter):
         """Take a step with one submission, and say whether it could be taken; if not, it is reported."""
         try:
             step(*arguments)
-        except (UnreadableError, OSError) as error:
-            self._report(submission, str(error))
+        except Exception as error:  # whatever a student has handed in, the others are graded
+            self._report(submission, _reason(error))
             self._forget_scores(submission)
+            # As nbgrader does where it fails: once this is mended, it is to be graded anew.
+            course = self.parent.coursedir
+            done = course.format_path(course.autograded_directory, submission.student, submission.lesson)
+            shutil.rmtree(done, ignore_errors=True)
             return False
         return True
 
@@ -225,6 +230,11 @@ class GradingExporter(NotebookExporter):
                 for comment in graded.comments:
                     comment.auto_comment = None
             gradebook.db.commit()
+
+
+def _reason(error: Exception) -> str:
+    known = isinstance(error, UnreadableError | OSError)
+    return str(error) if known else f"it cannot be read ({type(error).__name__}: {shown(str(error))})"
 
 
 def _renamed(path: Path, filename: str) -> list[str]:

@@ -7,18 +7,28 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from course_lib.atomic_files import atomic_write_text
 
 NAME = "not_graded.json"
 
+_Reasons = TypeAdapter(dict[str, dict[str, str]])
+
 
 def load_not_graded(desk: Path) -> dict[str, dict[str, str]]:
-    """Read the list in the folder of nbgrader_config.py: reasons by lesson, then by student."""
+    """Read the list in the folder of nbgrader_config.py: reasons by lesson, then by student.
+
+    One that is damaged is begun anew.
+    """
     path = desk / NAME
     if not path.is_file():
         return {}
-    reasons: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
-    return reasons
+    try:
+        return _Reasons.validate_json(path.read_bytes())
+    except ValidationError:
+        _save(desk, {})
+        return {}
 
 
 def note_not_graded(desk: Path, lesson: str, student: str, reason: str) -> None:

@@ -19,17 +19,16 @@ from autograder.sandbox.confinement import Confinement
 #: How long workers wait for more to do, where grading is a button in Formgrader. In seconds.
 _IDLE = 120.0
 
-#: How often a notebook is tried whose worker ended, which no submission should be able to bring about.
-_TRIES = 2
-
 
 class Pool:
     """Runs jobs, the first that were begun first, and keeps each result until it is asked for."""
 
     def __init__(self, course: Path, workers: int, confinement: Confinement) -> None:
         self.course, self.workers, self.confinement = course, workers, confinement
-        self._waiting: dict[str, tuple[Job, Future[Result]]] = {}
+        self._waiting: dict[str, tuple[Job, Future[Result] | None]] = {}
+        """None for a job that is to run alone."""
         self._executor: ProcessPoolExecutor | None = None
+        self._single: ProcessPoolExecutor | None = None
         self._closing: threading.Timer | None = None
         self._since = time.monotonic()
         atexit.register(self.close)
@@ -44,26 +43,42 @@ class Pool:
     def result(self, job: Job) -> Result:
         """Give the result of a job, begun before or not. Raises CourseError where no worker survives it."""
         self._stay()
-        for _ in range(_TRIES):
-            self._add(job)
-            try:
-                # A copy: two submissions can be the same, and what is made of their results differs.
-                return copy.deepcopy(self._waiting[job.digest][1].result())
-            except (BrokenProcessPool, CancelledError):
-                self._again()
-            finally:
-                self._close_later()
-        del self._waiting[job.digest]
-        raise CourseError(
-            "the process that graded it ended before it was done, twice; is there enough memory for the "
-            "workers?"
-        )
+        self._add(job)
+        try:
+            while (future := self._waiting[job.digest][1]) is not None:
+                try:
+                    # A copy: two submissions can be the same, and what is made of their results differs.
+                    return copy.deepcopy(future.result())
+                except CancelledError:
+                    self._again(begun=0)
+                except BrokenProcessPool:
+                    # As many as the workers can have taken, which they do in order.
+                    self._again(begun=2 * self.workers + 1)
+            return copy.deepcopy(self._result_alone(job))
+        finally:
+            self._close_later()
+
+    def _result_alone(self, job: Job) -> Result:
+        """Run a job in a worker of its own: if that ends, it was this job, and no other."""
+        if self._single is None:
+            self._single = self._new_executor(1)
+        future = self._single.submit(grade, self.course, job)
+        try:
+            result = future.result()
+        except (BrokenProcessPool, CancelledError):
+            self._single = None
+            raise CourseError(
+                "the process that graded it ended before it was done, twice; is there enough memory for the "
+                "workers?"
+            ) from None
+        self._waiting[job.digest] = job, future
+        return result
 
     @property
     def progress(self) -> str:
         """How many notebooks of this run have been run, and how long the others will take."""
         total = len(self._waiting)
-        done = sum(future.done() for _, future in self._waiting.values())
+        done = sum(future is not None and future.done() for _, future in self._waiting.values())
         left = (time.monotonic() - self._since) / max(done, 1) * (total - done)
         ahead = f", about {_in_words(left)} left" if done < total else ""
         return f"{done} of {total} notebooks have run{ahead}"
@@ -72,8 +87,10 @@ class Pool:
         """End the workers."""
         atexit.unregister(self.close)
         self._stay()
-        if self._executor is not None:
-            executor, self._executor = self._executor, None
+        executors, self._executor, self._single = (self._executor, self._single), None, None
+        for executor in executors:
+            if executor is None:
+                continue
             processes = list((executor._processes or {}).values())
             executor.shutdown(wait=False, cancel_futures=True)
             for process in processes:
@@ -87,21 +104,32 @@ class Pool:
 
     def _submit(self, job: Job) -> Future[Result]:
         if self._executor is None:
-            self._executor = ProcessPoolExecutor(
-                self.workers,
-                multiprocessing.get_context("spawn"),
-                initializer=prepare,
-                initargs=(os.getpid(), self.confinement),
-            )
+            self._executor = self._new_executor(self.workers)
         return self._executor.submit(grade, self.course, job)
 
-    def _again(self) -> None:
-        """Make new workers, and have them do what was not done."""
+    def _new_executor(self, workers: int) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            workers,
+            multiprocessing.get_context("spawn"),
+            initializer=prepare,
+            initargs=(os.getpid(), self.confinement),
+        )
+
+    def _again(self, begun: int) -> None:
+        """Make new workers, and have them do what was not done.
+
+        Where workers ended, one of the first so many jobs did it. These are left for a worker of their own,
+        each alone, so that no other is blamed for it.
+        """
         self.close()
         waiting, self._waiting = self._waiting, {}
         for digest, (job, future) in waiting.items():
-            done = future.done() and not future.cancelled() and future.exception() is None
-            self._waiting[digest] = job, future if done else self._submit(job)
+            done = future and future.done() and not future.cancelled() and future.exception() is None
+            if future is None or (not done and begun > 0):
+                self._waiting[digest] = job, None
+                begun -= future is not None
+            else:
+                self._waiting[digest] = job, future if done else self._submit(job)
 
     def _stay(self) -> None:
         if self._closing is not None:

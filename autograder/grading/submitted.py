@@ -19,6 +19,9 @@ from autograder.grading.reading import MOST_BYTES, UnreadableError, shown, too_l
 #: nbgrader's `timestamp.txt` is one line.
 _MOST_TIMESTAMP = 1_000
 
+#: Folders in folders: far more than anybody makes, and far less than what Python walks through.
+_DEEPEST = 50
+
 #: Files of a submission that are not copied, each by its name. Beyond these none is.
 _MOST_REFUSED = 100
 
@@ -71,13 +74,15 @@ class Submission:
         """Note what must not be copied, and what else is odd.
 
         `masters` are the instructor's files that come with the lesson, by their paths inside its folder.
-        Raises UnreadableError where no gradebook could hold the student's name.
+        Raises UnreadableError where no gradebook could hold the student's name, and where folders are nested
+        too deep.
         """
         if not _is_text(self.student):
             raise UnreadableError("the name of the student's folder is no text; rename the folder")
         if _elsewhere(self.folder, self.student, self.lesson) or not os.path.isdir(self.folder):
             self.refused = [self.folder]
             return
+        _refuse_too_deep(self.folder)
         for where, folders, files in os.walk(self.folder):
             for name in sorted(folders + files):
                 path = os.path.join(where, name)
@@ -164,7 +169,7 @@ def refuse_bad_timestamp(submission: Submission) -> None:
         written = file.read(_MOST_TIMESTAMP).strip()
     try:
         parse_utc(written.decode() or "2000-01-01")
-    except (ValueError, OverflowError):
+    except Exception:  # of the parser's many kinds
         found = shown(written.decode(errors="replace"))
         raise UnreadableError(f"its timestamp.txt holds no time that can be read, but {found!r}") from None
 
@@ -197,6 +202,16 @@ def _elsewhere(folder: str, student: str, lesson: str) -> bool:
     """Say whether a submission's folder, or its student's, is a link."""
     submitted = os.path.realpath(os.path.dirname(os.path.dirname(folder)))
     return os.path.realpath(folder) != os.path.join(submitted, student, lesson)
+
+
+def _refuse_too_deep(folder: str) -> None:
+    waiting = [(folder, 0)]
+    while waiting:
+        where, depth = waiting.pop()
+        if depth > _DEEPEST:
+            raise UnreadableError(f"its folders are nested more than {_DEEPEST} deep")
+        with os.scandir(where) as entries:
+            waiting += [(entry.path, depth + 1) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _notebooks_in(folder: Path) -> list[Path]:

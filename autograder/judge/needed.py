@@ -18,6 +18,10 @@ from nbformat import NotebookNode
 _ANYTHING = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "get_ipython", "__import__"}
 
 
+#: What a cell that a person has written stays below, in letters and in signs that can begin a magic.
+_LONGEST, _MOST_MAGICS = 50_000, 100
+
+
 @dataclass(frozen=True)
 class _Names:
     """What a cell does with names."""
@@ -36,12 +40,13 @@ def needed(
     """Say for each cell whether it has to run. Those whose id is not in `may_be_left_out` always do.
 
     Cells whose id is in `judged` never do: they are run elsewhere, and look at the names in `graded`. Where
-    code that runs can use names that cannot be read from it, as with `eval`, all cells run.
+    code that runs can use names that cannot be read from it, as with `eval`, or is too long to be read, all
+    cells run.
     """
-    names = [
-        _names(cell.source) if cell.cell_type == "code" and cell.get("id") not in judged else None
-        for cell in cells
-    ]
+    students = [cell.cell_type == "code" and cell.get("id") not in judged for cell in cells]
+    if any(own and _takes_long(cell.source) for cell, own in zip(cells, students, strict=True)):
+        return students
+    names = [_names(cell.source) if own else None for cell, own in zip(cells, students, strict=True)]
     runs = [
         what is not None and cell.get("id") not in may_be_left_out
         for cell, what in zip(cells, names, strict=True)
@@ -62,11 +67,16 @@ def needed(
         runs = more
 
 
+def _takes_long(source: str) -> bool:
+    """Say whether it could take long to read the names in it: IPython reads all of it once for each magic."""
+    return len(source) > _LONGEST or sum(source.count(mark) for mark in "%!?") > _MOST_MAGICS
+
+
 def _names(source: str) -> _Names:
     try:
         source = TransformerManager().transform_cell(source)
         table, tree = symtable.symtable(source, "cell", "exec"), ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RuntimeError, MemoryError):
         return _Names(frozenset(), frozenset())  # it would bind nothing
     used = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
     bound = {

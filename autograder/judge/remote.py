@@ -57,8 +57,9 @@ class RemoteHolder:
         making = request.action in MAKING
         if self._stopped is None:
             reply = self._reply(request, making)
-            if not (making and isinstance(reply, Raised)):
+            if not isinstance(reply, Raised) or not (making or reply.kind == OUT_OF_TIME):
                 return reply
+            # Nor is what did not come back in time waited for again.
             self._stopped = reply
         # No probe works on what is not there: any handle will do, since all of them give the reason.
         return Returned(STUDENTS_OWN) if making else self._stopped

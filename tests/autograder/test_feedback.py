@@ -208,6 +208,30 @@ def test_paths_lose_their_folders(text: str, shown: str) -> None:
     assert without_paths(text) == shown
 
 
+@pytest.mark.parametrize("piece", ["/-", "/", "~/a", "C:\\a", "\x1b[", "a/b.p"])
+def test_a_line_of_slashes_takes_no_longer_than_another(piece: str) -> None:
+    """With the square of its length, this would be hours."""
+    text = piece * 400_000
+    assert without_paths(text) == text
+
+
+@pytest.mark.parametrize("piece", ["<style ", "<script>", "<style></script>"])
+def test_styles_that_never_end_take_no_longer_than_others(piece: str) -> None:
+    assert "<s" not in clean_output(piece * 20_000)
+
+
+def test_each_style_and_script_is_left_out_and_nothing_else() -> None:
+    html = "a<STYLE>x</style>b<style>y<script></style>c<script>z</script >d<style>e"
+    assert clean_output(html).startswith("abcd")
+    assert clean_output("a<style>b<script>c</script>d") == clean("a<style>bd")
+
+
+def test_elements_nested_without_end_become_text() -> None:
+    assert clean("<div>" * 100_000).startswith("&lt;div&gt;")
+    table = "<table>" + "<tr><td>1<br></td></tr>" * 2_000 + "</table>"
+    assert clean(table).count("<td>") == 2_000
+
+
 @pytest.mark.parametrize(
     "html",
     [

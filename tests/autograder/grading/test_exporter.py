@@ -3,7 +3,9 @@
 import json
 import os
 import stat
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nbformat import NotebookNode
@@ -12,6 +14,7 @@ from nbgrader.utils import parse_utc
 from small_course import LESSON, cell_of
 from small_desk import Desk, solved
 
+from autograder.grading.exporter import GradingExporter
 from autograder.grading.reading import UnreadableError
 from autograder.grading.submitted import Submission, refuse_bad_timestamp
 
@@ -216,7 +219,7 @@ def test_a_folder_full_of_links_costs_nothing(desk: Desk, right: NotebookNode) -
     assert not list(desk.folder("bela", "autograded").glob("link*"))
 
 
-@pytest.mark.parametrize("kind", ["nonsense", "link", "pipe", "folder", "long", "binary"])
+@pytest.mark.parametrize("kind", ["nonsense", "link", "pipe", "folder", "long", "binary", "number"])
 def test_a_bad_timestamp_is_reported(desk: Desk, right: NotebookNode, kind: str) -> None:
     path = desk.hand_in("bela", right) / "timestamp.txt"
     match kind:
@@ -232,10 +235,73 @@ def test_a_bad_timestamp_is_reported(desk: Desk, right: NotebookNode, kind: str)
             path.write_text("2025-01-01" + " " * 2000)
         case "binary":
             path.write_bytes(b"\xff\xfe\x00")
+        case "number":  # in hours, which the parser stumbles over in a way of its own
+            path.write_text("1" * 40 + "h")
     said = desk.autograde()
     assert [line for line in said if line.startswith("bela, 01-scores: not graded: its timestamp.txt")]
     assert "timestamp.txt" in desk.not_graded["bela"]
     assert desk.scores("bela") is None
+    assert graded(desk, "anna")
+
+
+def test_a_timestamp_that_is_mended_is_graded_anew(desk: Desk, right: NotebookNode) -> None:
+    timestamp = desk.hand_in("bela", right, at="2025-01-01") / "timestamp.txt"
+    desk.autograde()
+    timestamp.write_text("yesterday, I think")
+    desk.autograde()
+    assert not graded(desk, "bela")
+    timestamp.write_text("2025-01-01")
+    desk.autograde()
+    assert graded(desk, "bela")
+    assert desk.not_graded == {}
+
+
+def test_folders_in_folders_without_end_stop_nobody_else(desk: Desk, right: NotebookNode) -> None:
+    # Given name by name: no path to the innermost would be short enough.
+    where = os.open(desk.hand_in("bela", right), os.O_RDONLY)
+    for _ in range(1_500):
+        os.mkdir("a", dir_fd=where)
+        inner = os.open("a", os.O_RDONLY, dir_fd=where)
+        os.close(where)
+        where = inner
+    os.close(where)
+    desk.autograde()
+    assert desk.not_graded == {"bela": "its folders are nested more than 50 deep"}
+    assert graded(desk, "anna")
+    subprocess.run(["rm", "-r", desk.folder("bela")], check=True)  # pytest's own way would raise
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"01-scores": ["bela"]}', '{"01-scores": {"bela": 3}}'])
+def test_a_damaged_list_is_begun_anew(desk: Desk, right: NotebookNode, content: str) -> None:
+    (desk.course / "autograder" / "not_graded.json").write_text(content)
+    assert desk.autograde() == []
+    assert desk.not_graded == {}
+    assert graded(desk, "anna")
+
+
+def test_whatever_a_submission_raises_the_others_are_graded(
+    desk: Desk, right: NotebookNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.hand_in("bela", right)
+    desk.hand_in("carl", right)
+    look, read = Submission.look, GradingExporter.read
+
+    def look_at(self: Submission, *arguments: Any) -> None:
+        if self.student == "bela":
+            raise ArithmeticError("what nobody has thought of")
+        look(self, *arguments)
+
+    def read_it(self: GradingExporter, filename: str) -> Any:
+        if "carl" in filename:
+            raise ArithmeticError("what nobody has thought of")
+        return read(self, filename)
+
+    monkeypatch.setattr(Submission, "look", look_at)
+    monkeypatch.setattr(GradingExporter, "read", read_it)
+    desk.autograde()
+    reason = "it cannot be read (ArithmeticError: what nobody has thought of)"
+    assert desk.not_graded == {"bela": reason, "carl": reason}
+    assert desk.scores("carl") == NOTHING
     assert graded(desk, "anna")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from autograder.build import COURSE
+from autograder.errors import CourseError
 from autograder.grading.pool import Pool
 from autograder.judge.job import Cell, Job
 from autograder.sandbox.confinement import probe
@@ -119,3 +120,38 @@ def _lives(pid: int) -> bool:
 def test_what_owns_the_gradebook_needs_no_torch() -> None:
     code = "import sys, autograder.grading.sandboxed_execute; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0
+
+
+def grade_or_die(course: Path, job: Job) -> str:
+    """Stands in for a worker's work, where one job ends the worker."""
+    source = job.cells[0].source
+    if source == "die":
+        os._exit(9)
+    time.sleep(0.1)
+    return source
+
+
+def begin_work(*_: object) -> None:
+    """Stands in for what a worker does first."""
+
+
+@pytest.mark.parametrize("place", [0, 3, 9])
+def test_nobody_else_is_blamed_for_a_job_that_ends_its_worker(
+    monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    monkeypatch.setattr("autograder.grading.pool.grade", grade_or_die)
+    monkeypatch.setattr("autograder.grading.pool.prepare", begin_work)
+    sources = [str(number) for number in range(12)]
+    sources[place] = "die"
+    pool = Pool(COURSE, 2, None)  # type: ignore[arg-type]
+    try:
+        pool.begin(job(source) for source in sources)
+        for source in sources:
+            if source == "die":
+                with pytest.raises(CourseError, match="ended before it was done, twice"):
+                    pool.result(job(source))
+            else:
+                assert pool.result(job(source)) == source
+        assert pool.progress.startswith("11 of 12 notebooks have run")
+    finally:
+        pool.close()

@@ -64,6 +64,11 @@ def test_where_names_cannot_be_read_all_cells_run(using: str) -> None:
     assert runs("size = 3", "unit = 1", f"{using}", shows="ab") == "abc"
 
 
+@pytest.mark.parametrize("long", ["a = %x\n" * 101, "# and so on\n" * 5_000])
+def test_where_it_would_take_long_to_read_the_names_all_cells_run(long: str) -> None:
+    assert runs("size = 3", "unit = 1", long, "answer = 2", shows="abc") == "abcd"
+
+
 def test_a_cell_that_cannot_be_read_binds_nothing() -> None:
     assert runs("size = = 3", "def answer(): return size", shows="a") == "b"
 

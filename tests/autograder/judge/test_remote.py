@@ -254,6 +254,21 @@ def test_a_program_that_does_not_answer_is_not_waited_for_again() -> None:
         assert channel.dead
 
 
+def test_what_did_not_come_back_once_is_not_asked_for_again() -> None:
+    late = Raised(OUT_OF_TIME, "it did not come back within 10 seconds")
+
+    def answer_once(there: socket.socket) -> None:
+        other = Channel(there)
+        other.receive()
+        other.send(pack(late))
+        time.sleep(60)
+
+    with forked(answer_once) as channel:
+        candidate = Candidate(RemoteHolder(channel, "f", patience=20))
+        assert [candidate.call(1) for _ in range(5)] == [late] * 5
+        assert not channel.dead
+
+
 def test_a_program_that_reads_nothing_is_not_waited_for() -> None:
     with forked(lambda there: time.sleep(60)) as channel:
         large = torch.zeros(2**22)
