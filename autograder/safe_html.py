@@ -1,8 +1,8 @@
 """What comes from a submission, made harmless before a browser shows it, in feedback and in formgrader."""
 
 import re
+from collections import Counter
 from html import escape
-from itertools import accumulate
 from typing import Any
 
 import bleach  # type: ignore[import-untyped]
@@ -45,7 +45,10 @@ def _attribute(tag: str, name: str, value: str) -> bool:
 
 #: Elements in elements, more than which no page of a library's has; to put them in order takes the square.
 _DEEPEST = 300
-_OPENS_OR_CLOSES = re.compile(r"<(/?)(?!(?:br|hr|img|wbr|col|input|meta|link)\b)[a-zA-Z]", re.IGNORECASE)
+#: Not those that hold nothing, or that the next of their kind ends.
+_OPENS_OR_CLOSES = re.compile(
+    r"<(/?)(?!(?:br|hr|img|wbr|col|input|meta|link|p|li|tr|td|th|dt|dd)\b)([a-z][a-z0-9]*)", re.IGNORECASE
+)
 
 
 def clean(html: str | bytes) -> str:
@@ -54,11 +57,22 @@ def clean(html: str | bytes) -> str:
     Where elements stand in elements too deep, all of it becomes text.
     """
     text = html.decode() if isinstance(html, bytes) else str(html)
-    steps = (-1 if closes else 1 for closes in _OPENS_OR_CLOSES.findall(text))
-    if max(accumulate(steps), default=0) > _DEEPEST:
+    if _is_too_deep(text):
         return escape(text)
     protocols = [*bleach.ALLOWED_PROTOCOLS, "data"]
     return str(bleach.clean(text, tags=_TAGS, attributes=_attribute, protocols=protocols))
+
+
+def _is_too_deep(text: str) -> bool:
+    there: Counter[str] = Counter()
+    deep = 0
+    for closes, name in _OPENS_OR_CLOSES.findall(text):
+        step = 1 if not closes else -1 if there[name.lower()] else 0  # what was never opened closes nothing
+        there[name.lower()] += step
+        deep += step
+        if deep > _DEEPEST:
+            return True
+    return False
 
 
 #: Of an output, what would only be text on the page once its tags are gone.
