@@ -290,6 +290,20 @@ TRAIN_STEP = Exercise(
             ),
         ),
         Misconception(
+            name="decoder_input_counted",
+            says="the tokens that the decoder reads are counted, not those that it is to predict",
+            hint="In a row without padding both are as many. In one with padding the decoder also reads the "
+            "end, after which nothing is to be predicted. Count the real labels: the loss is a mean over them.",
+            paper=LOSS,
+            patch=_alone(
+                (
+                    "(shift_target(target)[1] != pad_id).sum() for",
+                    "(shift_target(target)[0] != pad_id).sum() for",
+                ),
+                ("(labels != pad_id).sum() / real", "(decoder_input != pad_id).sum() / real"),
+            ),
+        ),
+        Misconception(
             name="source_counted",
             says="micro-batches are weighed by the tokens of their sources, not by what is to be predicted",
             hint="The loss is a mean over the labels, so count the real labels.",
