@@ -293,7 +293,7 @@ TRAIN_STEP = Exercise(
             name="decoder_input_counted",
             says="the tokens that the decoder reads are counted, not those that it is to predict",
             hint="In a row without padding both are as many. In one with padding the decoder also reads the "
-            "end, after which nothing is to be predicted. Count the real labels: the loss is a mean over them.",
+            "end, after which nothing is to be predicted. Count the real labels: the loss is their mean.",
             paper=LOSS,
             patch=_alone(
                 (
