@@ -55,7 +55,7 @@ class Outcome:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Compute whatever the notebook has set, and with one thread: probes are too small to be shared out."""
+    """Compute as if the notebook had set nothing, and with one thread: probes are too small to share out."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -23,18 +23,18 @@ def _leaves(statement: ast.stmt) -> bool:
         case ast.Return() | ast.Raise():
             return True
         case ast.If(body=body, orelse=orelse):
-            return _last_leaves(body) and _last_leaves(orelse)
+            return _any_leaves(body) and _any_leaves(orelse)
         case ast.With(body=body):
-            return _last_leaves(body)
+            return _any_leaves(body)
         case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=finalbody):
-            whole = _last_leaves(body) or _last_leaves(orelse)
-            return _last_leaves(finalbody) or (whole and all(_last_leaves(each.body) for each in handlers))
+            whole = _any_leaves(body) or _any_leaves(orelse)
+            return _any_leaves(finalbody) or (whole and all(_any_leaves(each.body) for each in handlers))
         case ast.While(test=ast.Constant(value=True)):
             return not any(isinstance(inside, ast.Break) for inside in ast.walk(statement))
     return False
 
 
-def _last_leaves(block: list[ast.stmt]) -> bool:
+def _any_leaves(block: list[ast.stmt]) -> bool:
     return any(_leaves(statement) for statement in block)
 
 
