@@ -15,6 +15,7 @@ from course_lib.translation.config import describe_keys, load_config, provided_c
 from course_lib.translation.distributed import (
     FirstRefusedError,
     Place,
+    end_process,
     end_together,
     first_then_rest,
     has_lost_another,
@@ -130,4 +131,4 @@ def _summary(result: Result) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

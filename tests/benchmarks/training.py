@@ -26,7 +26,7 @@ from rich.table import Table
 from course_lib.translation.batches import IdPair
 from course_lib.translation.config import RunConfig
 from course_lib.translation.corpora import load_corpus
-from course_lib.translation.distributed import Place, process_group
+from course_lib.translation.distributed import Place, end_process, process_group
 from course_lib.translation.metrics import peak_memory
 from course_lib.translation.precision import settled
 from course_lib.translation.tokens.subwords import Subwords
@@ -254,7 +254,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.measure_rank:
         measure_rank(chosen.measure_rank)
-        return
+        end_process(0)
     torch.set_num_threads(chosen.threads)
     if chosen.measure_memory:
         measure_memory(chosen.measure_memory)

@@ -1,7 +1,10 @@
 """`shard` and `global_token_mean`, as the exercises' contract has them, among real processes."""
 
 import contextlib
+import os
 import socket
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -181,6 +184,19 @@ def test_nobody_waits_for_a_farewell_after_an_exception(monkeypatch: pytest.Monk
     assert dist.is_initialized() is fails
     if fails:
         dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(("environment", "goodbye"), [({}, ", goodbye"), ({"WORLD_SIZE": "2"}, "")])
+def test_a_process_ends_with_its_code_and_all_it_said(environment: dict[str, str], goodbye: str) -> None:
+    code = (
+        "import atexit; from course_lib.translation.distributed import end_process; "
+        "atexit.register(print, ', goodbye', end=''); print('said', end=''); end_process(75)"
+    )
+    alone = {name: value for name, value in os.environ.items() if name != "WORLD_SIZE"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=alone | environment, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (75, f"said{goodbye}", "")
 
 
 def limits(place: Place) -> list[timedelta]:

@@ -46,6 +46,30 @@ def test_two_processes_under_torchrun_train_and_translate(config_file: Path, tmp
     assert len((folder / "translations.txt").read_text("utf-8").splitlines()) == 23
 
 
+@pytest.mark.parametrize(("overrides", "exit_code"), [(["training.epochs=1"], 0), (["training.epochs=0"], 1)])
+def test_no_process_of_several_takes_python_down_under_the_threads_of_gloo(
+    config_file: Path, tmp_path: Path, overrides: list[str], exit_code: int
+) -> None:
+    """One of them that gives a tensor back meanwhile aborts the process; seldom, so the cause is tested."""
+    taken_down = tmp_path / "taken-down"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, os, pathlib\n"
+        "if 'LOCAL_RANK' in os.environ:\n"
+        f"    atexit.register(pathlib.Path({str(taken_down)!r}).touch)\n",
+        "utf-8",
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(
+        [*TORCHRUN, *TRAIN, str(config_file), *overrides],
+        capture_output=True,
+        timeout=120,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == exit_code, done.stderr
+    assert not taken_down.exists()
+
+
 def test_bad_input_under_torchrun_is_one_visible_line(config_file: Path, tmp_path: Path) -> None:
     done = command(*TORCHRUN, *TRAIN, str(config_file), "training.epoch=3")
     assert done.returncode != 0
