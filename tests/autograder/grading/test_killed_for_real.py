@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are
 
 RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
 KILLS = int(os.environ.get("COURSE_KILLS", "2"))
-STUDENTS = 8
+STUDENTS = 4
 
 
 @pytest.fixture
