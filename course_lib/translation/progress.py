@@ -1,11 +1,17 @@
 """How a run shows that it moves: a bar in a terminal, plain lines in a file."""
 
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     TextColumn,
@@ -55,6 +61,25 @@ class RunDisplay:
     def say(self, text: str) -> None:
         """Print a line that stays."""
         self._console.print(text)
+
+
+@contextmanager
+def reading_bar(descriptor: int, quiet: bool = False) -> Iterator[Callable[[], None]]:
+    """Show in the terminal how much of a file has been read; call what is given after each piece of it.
+
+    Nothing is shown if `quiet`, where standard error is no terminal, or where it is no file that is read.
+    """
+    about = os.fstat(descriptor)
+    shown = not quiet and stat.S_ISREG(about.st_mode) and sys.stderr.isatty()
+    columns = (BarColumn(), DownloadColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
+        task = bar.add_task("", total=about.st_size)
+
+        def advance() -> None:
+            if shown:
+                bar.update(task, completed=os.lseek(descriptor, 0, os.SEEK_CUR))
+
+        yield advance
 
 
 def _short(value: Any) -> str:

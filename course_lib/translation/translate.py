@@ -22,6 +22,7 @@ from course_lib.translation.decoding.line_stream import arriving_lines
 from course_lib.translation.distributed import Place
 from course_lib.translation.errors import BadInputError
 from course_lib.translation.evaluation import Evaluator
+from course_lib.translation.progress import reading_bar
 from course_lib.translation.run_folder import RunFolder
 from course_lib.translation.tokens.prepared import open_prepared
 from course_lib.translation.translator import AttentionMaps, Translator, load_translator
@@ -118,7 +119,12 @@ def _run(given: argparse.Namespace) -> None:
         if given.file is None:
             return
     maps: list[AttentionMaps] = []
-    with _opened(given.file) as descriptor, _writer(given.output) as write:
+    on_screen = given.output is None and sys.stdout.isatty()
+    with (
+        _opened(given.file) as descriptor,
+        _writer(given.output) as write,
+        reading_bar(descriptor, quiet=on_screen) as advance,
+    ):
         done = 0
         for lines in arriving_lines(descriptor, given.file or "standard input"):
             for place, length in translator.too_long(lines).items():
@@ -129,6 +135,7 @@ def _run(given: argparse.Namespace) -> None:
                 )
             write(_rows(translator, lines, done, given.n_best))
             done += len(lines)
+            advance()
             if given.attention is not None:
                 if done > MOST_PICTURED:
                     raise BadInputError(f"--attention: expected at most {MOST_PICTURED} lines, came more")

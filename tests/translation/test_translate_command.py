@@ -1,7 +1,10 @@
 """`python -m course_lib.translation.translate`: what it reads, writes and refuses."""
 
+import contextlib
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +83,29 @@ def test_a_cut_line_is_told_of_and_not_lost(
     assert lines[0] == lines[2]
     assert "translate: line 2 has " in printed.err
     assert "and the model reads 40: the rest of it is not translated" in printed.err
+
+
+@pytest.mark.parametrize(("to_file", "shown"), [(True, True), (False, False)])
+def test_a_terminal_shows_how_much_of_a_file_is_done_where_no_text_goes(
+    trained_folder: Path, german: Path, tmp_path: Path, to_file: bool, shown: bool
+) -> None:
+    output = ["--output", str(tmp_path / "some.en")] if to_file else []
+    reader, terminal = pty.openpty()
+    started = subprocess.Popen(
+        [sys.executable, "-m", command.__name__, str(trained_folder), str(german), *output],
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "160"},
+    )
+    os.close(terminal)
+    said = b""
+    with contextlib.suppress(OSError):  # what a terminal whose last writer has left says on Linux
+        while part := os.read(reader, 65536):
+            said += part
+    os.close(reader)
+    assert started.wait(60) == 0
+    size = german.stat().st_size
+    assert (f"{size}/{size} bytes" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode())) is shown
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".json"])

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 from course_lib.translation.errors import BadInputError
 
-#: The most bytes to take at once. A file gives as many; a pipe what is in it, and a keyboard a line.
-BYTES = 1 << 20
+#: The most bytes to take at once, some 900 captions: a file gives as many, a pipe what is in it, and a
+#: keyboard a line. Batches of sentences of like length lose nothing by it: 6,000 captions took about 30
+#: seconds with this and with sixteen times as much.
+BYTES = 1 << 16
 
 
 def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
