@@ -6,6 +6,7 @@ before the checkpoint of that moment, never after. (On a GPU, alike up to the or
 kernels add up.)
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -174,7 +175,9 @@ class Session:
         """Measure the weights after an epoch, of which a checkpoint is kept already."""
         model, epochs = self._model, self.trainer.epochs_done
         self._stop_if_asked()
-        with self.interruption.at_once():
+        # Several stop together or not at all: one that left in the middle would be missed by the others.
+        alone = self.place.world_size == 1
+        with self.interruption.at_once() if alone else contextlib.nullcontext():
             row: dict[str, Any] = {"validation_loss": self.evaluator.loss(model, self.data.validation.pairs)}
             every = self.config.evaluation.bleu_every
             if every and epochs % every == 0:

@@ -33,6 +33,10 @@ def training_work(
     return float(6 * weights + 12 * d * pairs_looked_at)
 
 
+#: However long they take: other programs may stop any one of them for a while.
+_FEWEST_TRIES = 5
+
+
 def matrix_rate(device: torch.device, precision: Precision, seconds: float = 0.3) -> float:
     """Measure how many operations a second this device reaches on large matrix products in this precision.
 
@@ -43,13 +47,13 @@ def matrix_rate(device: torch.device, precision: Precision, seconds: float = 0.3
     size = 8192 if device.type == "cuda" else 1024
     a, b = torch.ones(2, size, size, dtype=dtype, device=device)
     torch.mm(a, b)
-    best = float("inf")
+    tries: list[float] = []
     end = _now(device) + seconds
-    while best == float("inf") or time.perf_counter() < end:
+    while len(tries) < _FEWEST_TRIES or time.perf_counter() < end:
         began = _now(device)
         torch.mm(a, b)
-        best = min(best, _now(device) - began)
-    return 2 * size**3 / best
+        tries.append(_now(device) - began)
+    return 2 * size**3 / min(tries)
 
 
 def _now(device: torch.device) -> float:

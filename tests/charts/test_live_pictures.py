@@ -122,6 +122,7 @@ def page() -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         context = browser.new_context(offline=True)
+        context.set_default_timeout(120_000)  # two busy cores take their time
         yield context.new_page()
         browser.close()
 
@@ -142,7 +143,6 @@ def _wait_for(page: Page, words: list[str]) -> None:
             return words.every(word => count(shown, word) >= count(words, word));
         }""",
         arg=words,
-        timeout=20_000,
     )
 
 

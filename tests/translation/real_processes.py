@@ -24,7 +24,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 # What an optimiser imports when it is made takes longer than a run of the tests.
 CONTEXT.set_forkserver_preload(["course_lib.translation.train", "torch._dynamo"])
 
-SECONDS = 120
+SECONDS = 300
 
 
 def start(

@@ -134,7 +134,7 @@ def test_a_terminal_shows_a_bar(config_file: Path) -> None:
     reader, writer = pty.openpty()
     with os.fdopen(reader, "rb", closefd=True) as terminal:
         started = subprocess.Popen(
-            [sys.executable, *TRAIN, str(config_file)],
+            [sys.executable, *TRAIN, str(config_file), "training.epochs=20"],
             stdout=writer,
             stderr=subprocess.PIPE,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "160"},
@@ -147,8 +147,8 @@ def test_a_terminal_shows_a_bar(config_file: Path) -> None:
     _, errors = started.communicate(timeout=60)
     assert (started.returncode, errors) == (0, b"")
     text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode("utf-8")
-    assert "14/14" in text
-    assert re.search(r"\d/14 .*rate \S+  loss \S+  tokens_per_second \S+", text)
+    assert "140/140" in text
+    assert re.search(r"\d/140 .*rate \S+  loss \S+  tokens_per_second \S+", text)
     assert "validation_loss" in text
 
 
