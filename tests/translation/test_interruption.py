@@ -4,12 +4,17 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from real_processes import CONTEXT, SECONDS, start_command
+from real_processes import CONTEXT, SECONDS, in_processes, start_command
 from same_run import assert_same_run
 
+from course_lib.translation.config import load_config
+from course_lib.translation.distributed import Place
+from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.interruption import FROM_KEYBOARD, START_AGAIN, Interrupted, Interruption
+from course_lib.translation.run import train
 
 LONG = [
     "training.epochs=100000",
@@ -69,19 +74,38 @@ def wait_for(path: Path, lines: int) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize(("number", "later"), [(signal.SIGUSR1, 0.0), (signal.SIGTERM, 0.12)])
-def test_one_of_two_processes_is_told_both_save_and_the_run_goes_on(
-    config_file: Path, tmp_path: Path, number: int, later: float
-) -> None:
-    """No checkpoint falls due on the way: what there is was saved for the signal.
+def told_while_measuring(place: Place, config_file: str) -> int:
+    """Train; the second process gets a signal as soon as the weights of an epoch are measured."""
+    measure = Evaluator.loss
 
-    A tenth of a second after the first row, they most often measure the epoch's weights.
-    """
+    def told(evaluator: Evaluator, *arguments: Any) -> float:
+        if place.rank == 1:
+            send(signal.SIGUSR1)
+        return measure(evaluator, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch, Interruption() as interruption:
+        patch.setattr(Evaluator, "loss", told)
+        try:
+            train(load_config(config_file, LONG), place, interruption)
+        except Interrupted as stopped:
+            return stopped.exit_code
+    return 0
+
+
+def test_one_of_two_processes_is_told_while_they_measure(config_file: Path) -> None:
+    """It does not leave the other one alone with the sums."""
+    assert in_processes(2, told_while_measuring, str(config_file)) == [START_AGAIN, START_AGAIN]
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_one_of_two_processes_is_told_both_save_and_the_run_goes_on(
+    config_file: Path, tmp_path: Path, number: int
+) -> None:
+    """No checkpoint falls due on the way: what there is was saved for the signal."""
     arguments = [str(config_file), *LONG, "checkpoints.listen_every=2", "evaluation.beam=1"]
     started = start_command(2, arguments)
     wait_for(tmp_path / "run" / "metrics.jsonl", 1)
     assert started[1].pid is not None
-    time.sleep(later)
     os.kill(started[1].pid, number)
     for process in started:
         process.join(SECONDS)
