@@ -82,6 +82,15 @@ class Interruption:
         finally:
             self._deferred = before
 
+    def expect(self, seconds: float) -> None:
+        """Wait so long for a signal; raise Interrupted where one comes, or has come already."""
+        with self.deferred():
+            end = time.monotonic() + seconds
+            while self._number is None and time.monotonic() < end:
+                time.sleep(0.05)
+        if self._number is not None:
+            raise Interrupted(self._number)
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if self._number is None:

@@ -8,8 +8,9 @@ with the code that a student wrote in the lessons.
 """
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from course_lib.translation.config import describe_keys, load_config, provided_configs
 from course_lib.translation.distributed import (
@@ -29,6 +30,8 @@ from course_lib.translation.run import Result, train
 
 BAD_INPUT = 2
 LOST_ANOTHER = 1
+#: All are told to stop, though not at the same moment: whoever has lost another may be told right after.
+_SECONDS_UNTIL_TOLD = 5.0
 SAMPLES = 3
 
 
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Interruption() as interruption:
         # Whoever ends early leaves the group by an exception: see `process_group`.
         try:
-            with process_group() as place:
+            with process_group() as place, _told_rather_than_lost(interruption):
                 _train(given, place, interruption)
         except BadInputError as error:
             _refuse(error, place)
@@ -75,6 +78,17 @@ def _train(given: argparse.Namespace, place: Place, interruption: Interruption) 
     result = train(config, place, interruption, choice)
     if place.is_first:
         print(_summary(result))
+
+
+@contextlib.contextmanager
+def _told_rather_than_lost(interruption: Interruption) -> Iterator[None]:
+    """Raise Interrupted for the loss of another process, where this one is told to stop as well."""
+    try:
+        yield
+    except RuntimeError as error:
+        if has_lost_another(error):
+            interruption.expect(_SECONDS_UNTIL_TOLD)
+        raise
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import socket
 import subprocess
 import time
 import urllib.request
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+from tests.free_ports import free_ports
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,7 @@ def jupyterlab(
         path = scratch / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    [port] = free_ports(1)
     # A gradebook of the person who runs the tests must not be written to.
     environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
     environment |= {

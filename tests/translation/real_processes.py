@@ -7,7 +7,6 @@ import itertools
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from course_lib.translation.distributed import Place, process_group
+from tests.free_ports import free_ports
 
 CONTEXT = multiprocessing.get_context("forkserver")
 # What an optimiser imports when it is made takes longer than a run of the tests.
@@ -31,7 +31,7 @@ def start(
     world_size: int, function: Callable[..., Any], *arguments: Any
 ) -> list[tuple[BaseProcess, Connection]]:
     """Start `function(place, *arguments)` in each of `world_size` processes."""
-    port = _free_port()
+    [port] = free_ports(1)
     started = []
     for rank in range(world_size):
         receiver, sender = CONTEXT.Pipe(duplex=False)
@@ -71,7 +71,7 @@ def start_command(
     With `kill_at`, the first process kills itself right before so many file operations have been made. What
     it says goes to the file `output`.
     """
-    port = _free_port()
+    [port] = free_ports(1)
     started = []
     for rank in range(world_size):
         mine = kill_at if rank == 0 else None
@@ -148,10 +148,3 @@ def _run(
     except BaseException:
         sender.send((False, traceback.format_exc()))
         raise
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

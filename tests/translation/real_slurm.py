@@ -7,13 +7,14 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from tests.free_ports import free_ports
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("sbatch", "scancel", "scontrol", "squeue", "srun")
@@ -117,7 +118,7 @@ def real_slurm() -> Iterator[Slurm]:
         key = folder / "munge.key"
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
-        ports = _free_ports(3)
+        ports = free_ports(3)
         (folder / "slurm.conf").write_text(
             CONFIG.format(
                 folder=folder, controller=ports[0], node1=ports[1], node2=ports[2], cores=os.cpu_count()
@@ -187,11 +188,3 @@ def _until(holds: Callable[[], object]) -> None:
 
 def _program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

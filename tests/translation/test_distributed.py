@@ -31,6 +31,7 @@ from course_lib.translation.distributed import (
     shard,
 )
 from course_lib.translation.errors import BadInputError
+from tests.free_ports import free_ports
 
 SUMS, COUNTS = [6.0, 1.0, 5.0], [3, 1, 0]
 
@@ -143,9 +144,7 @@ def test_a_port_in_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_others_that_do_not_come_are_not_waited_for_forever(
     monkeypatch: pytest.MonkeyPatch, rank: int
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    [port] = free_ports(1)
     place_in_environment(monkeypatch, rank, port)
     with (
         pytest.raises(BadInputError, match="not all were there within 1 seconds; see that every node"),
@@ -172,9 +171,7 @@ def test_the_first_decides_for_all_and_all_know_the_largest() -> None:
 @pytest.mark.parametrize("fails", [True, False])
 def test_nobody_waits_for_a_farewell_after_an_exception(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     """Over NCCL, leaving is waiting for the others, and these may be waiting for whoever leaves."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    [port] = free_ports(1)
     place_in_environment(monkeypatch, 0, port)
     monkeypatch.setenv("WORLD_SIZE", "1")
     monkeypatch.setattr(_Preparing, "group", None)

@@ -1,7 +1,9 @@
 """Signals, as a process gets them: noted where that matters, at once where nothing is lost."""
 
+import contextlib
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,14 @@ import pytest
 from real_processes import CONTEXT, SECONDS, in_processes, start_command
 from same_run import assert_same_run
 
+from course_lib.translation import train as train_command
 from course_lib.translation.config import load_config
-from course_lib.translation.distributed import Place
+from course_lib.translation.distributed import Place, has_lost_another
 from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.interruption import FROM_KEYBOARD, START_AGAIN, Interrupted, Interruption
 from course_lib.translation.run import train
+from course_lib.translation.train import LOST_ANOTHER
+from course_lib.translation.training import Trainer
 
 LONG = [
     "training.epochs=100000",
@@ -95,6 +100,32 @@ def told_while_measuring(place: Place, config_file: str) -> int:
 def test_one_of_two_processes_is_told_while_they_measure(config_file: Path) -> None:
     """It does not leave the other one alone with the sums."""
     assert in_processes(2, told_while_measuring, str(config_file)) == [START_AGAIN, START_AGAIN]
+
+
+def told_before_training(place: Place, config_file: str, told_too: bool) -> int:
+    """Run the command; the second process gets a signal before the first epoch, the first one when alone."""
+
+    def told(trainer: Trainer) -> None:
+        if place.rank == 1:
+            send(signal.SIGUSR1)
+
+    def alone(error: Exception) -> bool:
+        if told_too:
+            threading.Timer(0.2, send, [signal.SIGUSR1]).start()
+        return has_lost_another(error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "measure_machine", told)
+        patch.setattr(train_command, "has_lost_another", alone)
+        patch.setattr(train_command, "process_group", lambda: contextlib.nullcontext(place))
+        return train_command.main([config_file, *LONG])
+
+
+@pytest.mark.parametrize("told_too", [True, False])
+def test_one_of_two_processes_is_told_later_than_the_other(config_file: Path, told_too: bool) -> None:
+    """Before the first epoch a process ends at once; the other, left alone, waits for its own signal."""
+    codes = [START_AGAIN if told_too else LOST_ANOTHER, START_AGAIN]
+    assert in_processes(2, told_before_training, str(config_file), told_too) == codes
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])

@@ -1,0 +1,25 @@
+"""Ports for what tests start."""
+
+import random
+import socket
+from contextlib import ExitStack
+
+#: Below those that the system gives to whoever asks for any (32768 and up; 49152 and up on a Mac): nobody
+#: gets one of these by chance between its choice and its use. And below those of the SLURM scripts.
+_NOBODY_S = range(10_000, 20_000)
+
+
+def free_ports(count: int) -> list[int]:
+    """Give so many ports of 127.0.0.1 at which nobody listens."""
+    chosen: list[int] = []
+    with ExitStack() as stack:
+        for port in random.SystemRandom().sample(_NOBODY_S, len(_NOBODY_S)):
+            if len(chosen) == count:
+                break
+            one = stack.enter_context(socket.socket())
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            chosen.append(port)
+    return chosen
