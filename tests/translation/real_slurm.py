@@ -40,6 +40,7 @@ SwitchType=switch/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
+FirstJobId={job}
 NodeName=node1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={node1} CPUs={cores} State=UNKNOWN
 NodeName=node2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={node2} CPUs={cores} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
@@ -119,11 +120,11 @@ def real_slurm() -> Iterator[Slurm]:
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
         ports = free_ports(3)
-        (folder / "slurm.conf").write_text(
-            CONFIG.format(
-                folder=folder, controller=ports[0], node1=ports[1], node2=ports[2], cores=os.cpu_count()
-            )
-        )
+        # A script's processes meet at a port that follows from the job's number. Two clusters on one machine,
+        # as where two people run the tests, must not count alike.
+        values = {"job": 1 + secrets.randbelow(9_000), "cores": os.cpu_count(), "folder": folder}
+        values |= {"controller": ports[0], "node1": ports[1], "node2": ports[2]}
+        (folder / "slurm.conf").write_text(CONFIG.format(**values))
         (folder / "state").mkdir()
         config = str(folder / "slurm.conf")
         commands = [
