@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and give its exit code.
 
     0 done; 2 bad input, and one line says what; 75 told to stop by SIGTERM or SIGUSR1, to be started again;
-    130 stopped from the keyboard.
+    130 stopped from the keyboard; 1 another process has gone, and nobody has told this one to stop.
     """
     given = _parser().parse_intermixed_args(arguments)
     place: Place | None = None

@@ -1,6 +1,7 @@
 """A disk that is full or that forgets: training goes on, or goes on from what is whole, and says so."""
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -37,9 +38,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Leave no byte free."""
+    """Leave no byte free; what fills the disk already stays, so that no room is made on the way."""
     filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
+    with filler.open("ab", buffering=0) as file:
         for size in (64 * KIB, KIB, 1):
             try:
                 while True:
@@ -56,9 +57,12 @@ def test_a_full_disk_stops_no_training_and_spoils_no_checkpoint(
     run, said = small_disk / "run", tmp_path / "said"
     arguments = [str(config_file), "training.epochs=4", "evaluation.beam=1", "evaluation.bleu_every=0"]
     (process,) = start_command(1, [*arguments, f"run_folder={run}"], output=said)
+    deadline = time.monotonic() + SECONDS
     while not list(run.glob("checkpoints/*.pt")):
         assert process.is_alive()
+        assert time.monotonic() < deadline
     while process.is_alive():
+        assert time.monotonic() < deadline
         # Again and again: a file that could not be written whole is removed, and leaves room.
         filler = fill(small_disk)
         process.join(0.01)

@@ -18,7 +18,6 @@ from course_lib.translation.distributed import Place, has_lost_another
 from course_lib.translation.evaluation import Evaluator
 from course_lib.translation.interruption import FROM_KEYBOARD, START_AGAIN, Interrupted, Interruption
 from course_lib.translation.run import train
-from course_lib.translation.train import LOST_ANOTHER
 from course_lib.translation.training import Trainer
 
 LONG = [
@@ -124,7 +123,7 @@ def told_before_training(place: Place, config_file: str, told_too: bool) -> int:
 @pytest.mark.parametrize("told_too", [True, False])
 def test_one_of_two_processes_is_told_later_than_the_other(config_file: Path, told_too: bool) -> None:
     """Before the first epoch a process ends at once; the other, left alone, waits for its own signal."""
-    codes = [START_AGAIN if told_too else LOST_ANOTHER, START_AGAIN]
+    codes = [START_AGAIN if told_too else train_command.LOST_ANOTHER, START_AGAIN]
     assert in_processes(2, told_before_training, str(config_file), told_too) == codes
 
 
