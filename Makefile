@@ -33,19 +33,19 @@ demo: install
 	python -m autograder.demo
 
 lab: install
-	python -m course_lib.progress.lab
+	python -m course_lib.student.progress.lab
 
 progress: install
-	python -m course_lib.progress
+	python -m course_lib.student.progress
 
 lessons: install
-	python -m autograder.build
+	python -m autograder.release.build
 
 check: install
 	ruff check .
 	ruff format --check .
 	mypy
-	python -m autograder.build --check
+	python -m autograder.release.build --check
 
 test: check
 	pytest --numprocesses=$(WORKERS) --dist=worksteal

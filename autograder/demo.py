@@ -16,11 +16,11 @@ from nbgrader.api import Grade, Gradebook
 from rich.console import Console
 from rich.table import Table
 
-from autograder.build import COURSE
 from autograder.errors import CourseError
 from autograder.example_class import Submission, example_lesson, hand_in
-from autograder.feedback import CHECK_ERROR
-from autograder.manifest import SOURCES, Lesson, load_manifest
+from autograder.release.build import COURSE
+from autograder.release.manifest import SOURCES, Lesson, load_manifest
+from autograder.reports.feedback import CHECK_ERROR
 
 #: What a check prints in front of a verdict that is not "right".
 NOT_RIGHT = ("✗", "○")
@@ -86,7 +86,7 @@ def play_class(console: Console, course: Path, into: Path) -> None:
         desk,
         "nbgrader",
         "export",
-        "--exporter=autograder.class_report.ClassReport",
+        "--exporter=autograder.reports.class_report.ClassReport",
         "--to",
         "report.html",
     )

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from autograder.errors import CourseError
-from autograder.judge.trial import grade_a_notebook
+from autograder.judge.smoke_test import grade_a_notebook
 from autograder.sandbox.confinement import MECHANISMS, Confinement, probe, require
 from autograder.sandbox.limits import Limits
 

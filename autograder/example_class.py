@@ -10,11 +10,11 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_solution
 
-from autograder.example_files import example_files
-from autograder.manifest import LESSONS, SOURCES, Exercise, Lesson, Manifest
+from autograder.release.example_files import example_files
+from autograder.release.manifest import LESSONS, SOURCES, Exercise, Lesson, Manifest
 from course_lib.atomic_files import atomic_write_text
-from course_lib.checks import catalogue
-from course_lib.checks import exercise as checks
+from course_lib.checks.engine import exercise as checks
+from course_lib.checks.exercises.registry import catalogue
 
 _MARK_SCHEME = re.compile(r"\n*^### BEGIN MARK SCHEME.*?^### END MARK SCHEME\n?", re.MULTILINE | re.DOTALL)
 _MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)

@@ -22,12 +22,12 @@ from nbgrader.preprocessors import (
 )
 
 from autograder.errors import CourseError
-from autograder.feedback import FeedbackExporter, ForStudents
-from autograder.freshness import refresh, refresh_at_start
-from autograder.grading.sandboxed_execute import RecordGrading, SandboxedExecute
-from autograder.mark_scheme import ShowMarkScheme
-from autograder.safe_html import Harmless
-from autograder.stubs import NamedStubs
+from autograder.nbgrader.mark_scheme import ShowMarkScheme
+from autograder.nbgrader.sandboxed_execute import RecordGrading, SandboxedExecute
+from autograder.release.freshness import refresh, refresh_at_start
+from autograder.release.stubs import NamedStubs
+from autograder.reports.feedback import FeedbackExporter, ForStudents
+from autograder.reports.safe_html import Harmless
 
 course = Path(__file__).resolve().parents[1]
 c = get_config()  # type: ignore[name-defined] # nbgrader hands it in
@@ -75,7 +75,7 @@ c.GenerateAssignment.force = True
 # --- Grading ------------------------------------------------------------------------------------------------
 # Submissions are read, repaired where they need it, and handed to the workers, before nbgrader goes through
 # them one by one.
-c.Autograde.exporter_class = "autograder.grading.exporter.GradingExporter"
+c.Autograde.exporter_class = "autograder.nbgrader.exporter.GradingExporter"
 # Code of students runs in sandboxes, the checks do not: `python -m autograder.doctor` says what confines it.
 c.SandboxedExecute.course = str(course)
 if sys.argv[1:2] == ["validate"]:  # the Validate button of students does not read this file
@@ -114,8 +114,8 @@ c.GenerateFeedback.preprocessors = [GetGrades, CSSHTMLHeaderPreprocessor, ForStu
 c.HTMLExporter.preprocessors = [Harmless]
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
-    "clean_html": "autograder.safe_html.clean_output",
-    "markdown2html": "autograder.safe_html.clean_markdown",
+    "clean_html": "autograder.reports.safe_html.clean_output",
+    "markdown2html": "autograder.reports.safe_html.clean_markdown",
 }
 
 # --- The solution notebooks, which git does not keep --------------------------------------------------------

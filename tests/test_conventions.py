@@ -91,7 +91,7 @@ def test_the_checks_need_torch_alone() -> None:
     code = """
 import sys, torch, jaxtyping
 before = set(sys.modules)
-import course_lib.checks.serving
+import course_lib.checks.remote.server
 print(*{name.partition(".")[0] for name in set(sys.modules) - before})
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True)

@@ -54,7 +54,7 @@ class Result:
     counts: list[int | None]
     """The number of each cell that ran, from 1."""
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What the checks found (`course_lib.checks.findings.Finding`), by the id of the cell."""
+    """What the checks found (`course_lib.checks.engine.findings.Finding`), by the id of the cell."""
     violations: list[str] = field(default_factory=list)
     """What the code did that it may not, in words."""
     suspicions: list[str] = field(default_factory=list)

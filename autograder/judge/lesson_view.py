@@ -5,15 +5,14 @@ Nothing is hidden by permissions: what students are to write themselves is not i
 
 import ast
 import inspect
-import pkgutil
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import course_lib
-from autograder.manifest import Lesson, Manifest
-from course_lib.checks import catalogue, fixtures, lessons
-from course_lib.checks.exercise import Exercise
+from autograder.release.manifest import Lesson, Manifest
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.exercises import fixtures
+from course_lib.checks.exercises.registry import PROBE_MODULES, catalogue
 
 PACKAGE = Path(course_lib.__file__).parent
 
@@ -22,18 +21,23 @@ SHOWN = (
     "__init__.py",
     "atomic_files.py",
     "charts",
-    "checks/candidate.py",
-    "checks/channel.py",
-    "checks/fixtures/__init__.py",
-    "checks/forbidden.py",
-    "checks/local_holder.py",
-    "checks/reply.py",
-    "checks/serving.py",
-    "checks/wire.py",
-    "parts",
+    "checks/engine/__init__.py",
+    "checks/engine/candidate.py",
+    "checks/engine/forbidden_calls.py",
+    "checks/engine/local_backend.py",
+    "checks/engine/reply.py",
+    "checks/exercises/__init__.py",
+    "checks/exercises/fixtures/__init__.py",
+    "checks/remote/__init__.py",
+    "checks/remote/serialization.py",
+    "checks/remote/server.py",
+    "checks/remote/transport.py",
+    "errors.py",
+    "student/__init__.py",
+    "student/parts",
+    "student/unwritten.py",
     "time_limit.py",
     "transformer",
-    "unwritten.py",
 )
 
 #: What else it holds: of the lab's engine, what lessons read their sentences and batches with. The rest isn't
@@ -43,13 +47,11 @@ SHOWN_OF_THE_LAB = tuple(
     f"translation/{name}"
     for name in (
         "__init__.py",
-        "batches.py",
-        "captions",
-        "config.py",
-        "corpora",
-        "errors.py",
-        "merges.py",
-        "vocabulary.py",
+        "configs",
+        "data/__init__.py",
+        "data/captions",
+        "data/corpora",
+        "data/epoch_plan.py",
     )
 )
 
@@ -108,8 +110,7 @@ def _fixtures(lesson: Lesson) -> set[str]:
     """Name the modules of fixtures that this lesson's probes hand over: those that its checks import."""
     names = {entry.name for entry in lesson.exercise}
     found: set[str] = set()
-    for one in pkgutil.iter_modules(lessons.__path__, f"{lessons.__name__}."):
-        checks = import_module(one.name)
+    for checks in PROBE_MODULES:
         if names.isdisjoint(entry.name for entry in checks.CATALOGUE):
             continue
         for statement in ast.parse(inspect.getsource(checks)).body:
@@ -120,7 +121,7 @@ def _fixtures(lesson: Lesson) -> set[str]:
 
 
 def _shown(names: set[str]) -> Iterator[Path]:
-    roots = [*SHOWN, *SHOWN_OF_THE_LAB, *(f"checks/fixtures/{name}.py" for name in sorted(names))]
+    roots = [*SHOWN, *SHOWN_OF_THE_LAB, *(f"checks/exercises/fixtures/{name}.py" for name in sorted(names))]
     for root in roots:
         path = PACKAGE / root
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:

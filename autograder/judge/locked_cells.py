@@ -16,8 +16,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from traitlets.config import Config
 
-from autograder.feedback import CHECK_ERROR
-from course_lib.checks.findings import Finding, watching
+from autograder.reports.feedback import CHECK_ERROR
+from course_lib.checks.engine.findings import Finding, watching
 
 _NO_HISTORY = Config({"HistoryManager": {"enabled": False}})
 

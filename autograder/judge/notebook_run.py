@@ -20,19 +20,19 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from autograder.judge.cell_dependencies import needed
 from autograder.judge.job import Job, Result
 from autograder.judge.locked_cells import judge
-from autograder.judge.needed import needed
-from autograder.judge.remote import Channel, students_names
-from autograder.judge.suspicion import suspicions
+from autograder.judge.static_checks import suspicions
 from autograder.sandbox.archive import pack_files
+from autograder.sandbox.fork_server import Nursery
 from autograder.sandbox.kernel import JUDGE
 from autograder.sandbox.limits import Limits
-from autograder.sandbox.nursery import Nursery
 from autograder.sandbox.provisioner import PROVISIONER, Launch
-from course_lib.checks.findings import Finding
-from course_lib.checks.hand_in import handed_in
-from course_lib.checks.wire import pack
+from course_lib.checks.engine.findings import Finding
+from course_lib.checks.exercises.final_lab.hand_in import handed_in
+from course_lib.checks.remote.client import Channel, students_names
+from course_lib.checks.remote.serialization import pack
 
 #: Where Python says that an object lies: another place in each run, so it is left out of what is kept.
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,}")

@@ -18,9 +18,9 @@ from autograder.judge.job import Job, Result
 from autograder.judge.lesson_view import lesson_view
 from autograder.judge.locked_cells import imports_of, modules_of
 from autograder.judge.notebook_run import LessonSide, run
-from autograder.manifest import LESSONS, SOURCES, load_manifest
+from autograder.release.manifest import LESSONS, SOURCES, load_manifest
 from autograder.sandbox.archive import pack_files, whole_course
-from autograder.sandbox.nursery import Nursery
+from autograder.sandbox.fork_server import Nursery
 
 _DIES_WITH_PARENT = 1  # prctl(PR_SET_PDEATHSIG)
 

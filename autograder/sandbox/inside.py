@@ -1,6 +1,6 @@
 """The process inside the sandbox that is warm: it has imported what lessons import, and forks kernels.
 
-Started by `autograder.sandbox.nursery`. It reads commands from a socket, a JSON object each:
+Started by `autograder.sandbox.fork_server`. It reads commands from a socket, a JSON object each:
 `launch` (with the judge's socket and the kernel's files attached), `signal`, `kill`, `poll`. It answers each
 with one object. One kernel at a time; whatever a kernel leaves behind is killed with it.
 """

@@ -36,7 +36,7 @@ class SandboxedKernel(IPythonKernel):
         if code != JUDGE:
             CappedStream.room = 2 * self.output_bytes
             return await super().do_execute(code, *arguments, **keywords)
-        serving = importlib.import_module("course_lib.checks.serving")
+        serving = importlib.import_module("course_lib.checks.remote.server")
         serving.serve(self.judge, self.shell.user_ns)
         return {"status": "ok", "execution_count": 0, "payload": [], "user_expressions": {}}
 

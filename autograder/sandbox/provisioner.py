@@ -16,8 +16,8 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 
 from autograder.sandbox.archive import beside, pack_files, whole_course
+from autograder.sandbox.fork_server import Nursery, State
 from autograder.sandbox.limits import Limits
-from autograder.sandbox.nursery import Nursery, State
 
 #: Its name among the provisioners: see the entry points in pyproject.toml.
 PROVISIONER = "course-sandbox"

@@ -6,17 +6,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from course_lib.checks.candidate import Holder
-from course_lib.checks.catalogue import catalogue, find
-from course_lib.checks.difference import Difference
-from course_lib.checks.engine import Verdict, examine
-from course_lib.checks.exercise import Exercise, Misconception, Prediction, WrongNumber
-from course_lib.checks.findings import Finding, Kind, note
-from course_lib.checks.hand_in import HandIn, Levels, look
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.prediction import answers
-from course_lib.checks.reply import KERNEL_DIED, OUT_OF_TIME
-from course_lib.checks.wording import (
+from course_lib.checks.engine.candidate import Holder
+from course_lib.checks.engine.comparison import Difference
+from course_lib.checks.engine.diagnosis import Verdict, examine
+from course_lib.checks.engine.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.engine.findings import Finding, Kind, note
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.messages import (
     accepted,
     failure,
     not_handed_in,
@@ -24,6 +20,10 @@ from course_lib.checks.wording import (
     success,
     wrong_prediction,
 )
+from course_lib.checks.engine.prediction import answers
+from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME
+from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, look
+from course_lib.checks.exercises.registry import catalogue, find
 
 
 class CheckError(AssertionError):

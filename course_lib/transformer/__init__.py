@@ -7,7 +7,10 @@ from course_lib.transformer.attention import (
     scaled_dot_product_attention,
 )
 from course_lib.transformer.averaging import average_checkpoints
+from course_lib.transformer.batching import collate, token_batches
 from course_lib.transformer.broadcasting import pairwise_differences
+from course_lib.transformer.byte_pairs import learn_merges
+from course_lib.transformer.data_parallel import global_token_mean, shard
 from course_lib.transformer.decoding import beam_search, evaluating, greedy_decode, length_penalty
 from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
 from course_lib.transformer.layers import DecoderLayer, EncoderLayer
@@ -18,6 +21,7 @@ from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding,
 from course_lib.transformer.schedule import learning_rate, make_scheduler
 from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerConnection
 from course_lib.transformer.training import train_step
+from course_lib.transformer.vocabulary import build_vocabulary
 
 __all__ = [
     "AttentionFunction",
@@ -36,10 +40,14 @@ __all__ = [
     "attention_weights",
     "average_checkpoints",
     "beam_search",
+    "build_vocabulary",
     "causal_mask",
+    "collate",
     "decoder_mask",
     "evaluating",
+    "global_token_mean",
     "greedy_decode",
+    "learn_merges",
     "learning_rate",
     "length_penalty",
     "make_scheduler",
@@ -47,10 +55,12 @@ __all__ = [
     "padding_mask",
     "pairwise_differences",
     "scaled_dot_product_attention",
+    "shard",
     "shift_target",
     "sinusoids",
     "smooth_targets",
     "split_heads",
     "tie_embeddings",
+    "token_batches",
     "train_step",
 ]

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.translation.corpora import PUBLISHED
-from course_lib.translation.errors import BadInputError
+from course_lib.errors import BadInputError
+from course_lib.translation.data.corpora import PUBLISHED
 
 BAD_INPUT = 2
 INTERRUPTED = 130

@@ -23,7 +23,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 
-from course_lib.translation.interruption import FROM_KEYBOARD, START_AGAIN
+from course_lib.translation.training.interruption import FROM_KEYBOARD, START_AGAIN
 
 #: The port where the processes should meet is taken, or the machine that has it isn't there.
 CANNOT_MEET = 69  # EX_UNAVAILABLE of sysexits.h

@@ -12,8 +12,11 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 
-from course_lib.translation.config import describe_keys, load_config, provided_configs
-from course_lib.translation.distributed import (
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import describe_keys, load_config, provided_configs
+from course_lib.translation.student_code.code import EndedAloneError
+from course_lib.translation.student_code.parts import UNEQUAL, PartsChoice
+from course_lib.translation.training.distributed import (
     FirstRefusedError,
     Place,
     end_process,
@@ -22,11 +25,8 @@ from course_lib.translation.distributed import (
     has_lost_another,
     process_group,
 )
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.interruption import Interrupted, Interruption
-from course_lib.translation.own.code import EndedAloneError
-from course_lib.translation.own.parts import UNEQUAL, PartsChoice
-from course_lib.translation.run import Result, train
+from course_lib.translation.training.experiment import Result, train
+from course_lib.translation.training.interruption import Interrupted, Interruption
 
 BAD_INPUT = 2
 LOST_ANOTHER = 1

@@ -14,18 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from course_lib.atomic_files import atomic_write
-from course_lib.translation.checkpoints.trained_run import USES
+from course_lib.errors import BadInputError
+from course_lib.translation.data.tokens.prepared import open_prepared
 from course_lib.translation.decoding import SearchSettings
 from course_lib.translation.decoding.attention_file import SUFFIXES, write_attention
-from course_lib.translation.decoding.kept_settings import write_search
 from course_lib.translation.decoding.line_stream import arriving_lines
-from course_lib.translation.distributed import Place
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.evaluation import Evaluator
-from course_lib.translation.progress import reading_bar
-from course_lib.translation.run_folder import RunFolder
-from course_lib.translation.tokens.prepared import open_prepared
-from course_lib.translation.translator import AttentionMaps, Translator, load_translator
+from course_lib.translation.decoding.saved_settings import write_search
+from course_lib.translation.decoding.translator import AttentionMaps, Translator, load_translator
+from course_lib.translation.training.checkpoints.trained_run import USES
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.evaluation import Evaluator
+from course_lib.translation.training.progress_bar import reading_bar
+from course_lib.translation.training.run_folder import RunFolder
 
 BAD_INPUT = 2
 INTERRUPTED = 130

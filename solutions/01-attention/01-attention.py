@@ -316,7 +316,7 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # %% tags=["see"]
 from collections import Counter
 
-from course_lib.translation.captions import splits
+from course_lib.translation.data.captions import splits
 
 captions = [pair.english.lower().replace(".", "").replace(",", "").split() for pair in splits()["train"]]
 words = sorted({word for caption in captions for word in caption})

@@ -573,7 +573,7 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # for your grade.
 
 # %% tags=["see"]
-from course_lib.parts import build_transformer, load_parts, unequal_parts
+from course_lib.student.parts import build_transformer, load_parts, unequal_parts
 
 parts = load_parts("..", through=6)
 print(f"{len(parts.yours)} of {len(list(parts))} parts are yours.\n")

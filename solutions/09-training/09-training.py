@@ -545,7 +545,7 @@ named_lines(
 
 # %% tags=["see"]
 from course_lib import transformer as reference
-from course_lib.parts import build_transformer, load_parts, unequal_parts
+from course_lib.student.parts import build_transformer, load_parts, unequal_parts
 
 parts = load_parts("..", through=8)
 try:

@@ -58,11 +58,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from course_lib.checks import check
 from course_lib.transformer import shift_target
-from course_lib.translation.config import DataConfig
-from course_lib.translation.corpora import load_corpus
-from course_lib.translation.corpora.multi30k import multi30k
-from course_lib.translation.corpora.parallel_text import Corpus
-from course_lib.translation.errors import BadInputError
+from course_lib.translation.configs.schema import DataConfig
+from course_lib.translation.data.corpora import load_corpus
+from course_lib.translation.data.corpora.multi30k import multi30k
+from course_lib.translation.data.corpora.parallel_text import Corpus
+from course_lib.errors import BadInputError
 
 # %% [markdown]
 # ## 1. The text
@@ -156,7 +156,7 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # that it has.
 
 # %% build="build_vocabulary"
-### BEGIN SOLUTION course_lib.translation.vocabulary:build_vocabulary
+### BEGIN SOLUTION course_lib.transformer.vocabulary:build_vocabulary
 
 # %% [markdown] hints="build_vocabulary"
 
@@ -261,7 +261,7 @@ named_lines(
 # anew only in the words that a merge has changed.)
 
 # %% build="learn_merges"
-### BEGIN SOLUTION course_lib.translation.merges:learn_merges
+### BEGIN SOLUTION course_lib.transformer.byte_pairs:learn_merges
 
 # %% [markdown] hints="learn_merges"
 
@@ -453,7 +453,7 @@ length_histograms(
 # silence.
 
 # %% build="token_batches"
-### BEGIN SOLUTION course_lib.translation.batches:token_batches
+### BEGIN SOLUTION course_lib.transformer.batching:token_batches
 
 # %% [markdown] hints="token_batches"
 
@@ -551,7 +551,7 @@ padded_share(
 # ### Build it
 
 # %% build="collate"
-### BEGIN SOLUTION course_lib.translation.batches:collate
+### BEGIN SOLUTION course_lib.transformer.batching:collate
 
 # %% [markdown] hints="collate"
 

@@ -60,9 +60,9 @@ from course_lib.transformer import (
     shift_target,
     train_step,
 )
-from course_lib.translation.batches import collate, token_batches
-from course_lib.translation.captions import splits
-from course_lib.translation.vocabulary import build_vocabulary
+from course_lib.transformer.batching import collate, token_batches
+from course_lib.translation.data.captions import splits
+from course_lib.transformer.vocabulary import build_vocabulary
 
 # %% [markdown]
 # ## 1. Why greedy decoding goes wrong

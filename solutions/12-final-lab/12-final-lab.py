@@ -87,7 +87,7 @@ Item = TypeVar("Item")
 # that you were given as it is.
 
 # %% build="shard"
-### BEGIN SOLUTION course_lib.translation.distributed:shard
+### BEGIN SOLUTION course_lib.transformer.data_parallel:shard
 
 # %% [markdown] hints="shard"
 
@@ -104,8 +104,8 @@ Item = TypeVar("Item")
 # **Change something:** eight processes. Batches of 4,000 tokens. A shuffled plan: `random.shuffle(plan)`.
 
 # %% tags=["see"]
-from course_lib.translation.batches import token_batches
-from course_lib.translation.captions import splits
+from course_lib.transformer.batching import token_batches
+from course_lib.translation.data.captions import splits
 
 WORLD_SIZE = 4
 lengths = [len(pair.english.split()) + 2 for pair in splits()["train"]]
@@ -166,7 +166,7 @@ pd.DataFrame(
 # own. It notices when one of them would wait for the others for ever.
 
 # %% build="global_token_mean"
-### BEGIN SOLUTION course_lib.translation.distributed:global_token_mean
+### BEGIN SOLUTION course_lib.transformer.data_parallel:global_token_mean
 
 # %% [markdown] hints="global_token_mean"
 
@@ -347,7 +347,7 @@ print(Path("my_run.yaml").read_text())
 # **Change something:** `training.warmup=400`; `training.factor=4`; `model.dropout=0.3`.
 
 # %% tags=["see"]
-from course_lib.translation.watching import BackgroundRun, rows_so_far
+from course_lib.translation.training.watching import BackgroundRun, rows_so_far
 
 small = BackgroundRun(
     "captions",
@@ -410,7 +410,7 @@ followed(
 # long one. The corpus is about captions: what happens outside of it?
 
 # %% tags=["see"]
-from course_lib.translation.translator import load_translator
+from course_lib.translation.decoding.translator import load_translator
 
 small.wait()
 chosen = RUN if finished() else small.folder
@@ -496,10 +496,10 @@ layers_and_heads(
 # %% tags=["see"]
 import time
 
-from course_lib.translation.config import load_config
-from course_lib.translation.corpora import load_corpus
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.scoring import score
+from course_lib.translation.configs.schema import load_config
+from course_lib.translation.data.corpora import load_corpus
+from course_lib.errors import BadInputError
+from course_lib.translation.training.scoring import score
 
 some = 100
 validation = load_corpus(load_config(str(chosen / "config.yaml")).data).validation

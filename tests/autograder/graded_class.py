@@ -16,7 +16,7 @@ from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
-from autograder.class_report import ClassReport
+from autograder.reports.class_report import ClassReport
 
 DUE = datetime(2026, 10, 9, 18)
 POINTS = {"check_scores": 4.0, "check_guess": 1.0, "explain": 2.0}

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from autograder.build import COURSE
+from autograder.release.build import COURSE
 
 LESSON = "01-scores"
 

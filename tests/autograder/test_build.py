@@ -8,9 +8,9 @@ import pytest
 from small_course import LESSON, SmallCourse, cell_of
 
 import course_lib
-from autograder.build import build, main
 from autograder.errors import CourseError
-from autograder.freshness import refresh
+from autograder.release.build import build, main
+from autograder.release.freshness import refresh
 from tests.nbgrader_command import try_nbgrader
 
 CLASS_EXERCISE = """

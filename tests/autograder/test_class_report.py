@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from graded_class import CODE, NOT_SCALED, RIGHT, GradedClass, copy_of, empty_course, folder_of
 
-from autograder.class_report import as_csv
+from autograder.reports.class_report import as_csv
 from tests.nbgrader_command import nbgrader
 
 
@@ -218,7 +218,7 @@ def test_the_command_writes_page_and_tables(graded: GradedClass) -> None:
         'c = get_config()\nc.CourseDirectory.autograded_directory = "autograder/autograded"\n'
         'c.CourseDirectory.course_id = "a-course"\n'
     )
-    exporter = "--exporter=autograder.class_report.ClassReport"
+    exporter = "--exporter=autograder.reports.class_report.ClassReport"
     nbgrader(graded.root, "export", exporter, "--to", "mine/report.html")
     assert {path.name for path in (graded.root / "mine" / "report").iterdir()} == {
         "scores.csv",

@@ -12,10 +12,10 @@ import pytest
 from nbformat import NotebookNode
 from nbgrader.utils import determine_grade
 
-from autograder.build import COURSE
 from autograder.example_class import example_class
-from autograder.grading.sandboxed_execute import SandboxedExecute, is_judged
-from autograder.manifest import SOURCES, Lesson, load_manifest
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute, is_judged
+from autograder.release.build import COURSE
+from autograder.release.manifest import SOURCES, Lesson, load_manifest
 from autograder.sandbox.confinement import probe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")

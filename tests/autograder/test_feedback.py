@@ -12,10 +12,10 @@ from graded_class import NOT_SCALED, RIGHT, GradedClass, copy_of, empty_course, 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from autograder.feedback import FIRST_LINES, LAST_LINES, ForStudents, without_paths
-from autograder.points import Points, points_line, summary
-from autograder.safe_html import Harmless, clean, clean_output
-from autograder.verdicts import CheckVerdict, verdicts_in
+from autograder.reports.feedback import FIRST_LINES, LAST_LINES, ForStudents, without_paths
+from autograder.reports.points import Points, points_line, summary
+from autograder.reports.safe_html import Harmless, clean, clean_output
+from autograder.reports.verdicts import CheckVerdict, verdicts_in
 
 LESSON = "01-first"
 MISTAKE, ALL = (CheckVerdict(name="scores", **verdict) for verdict in (NOT_SCALED, RIGHT))

@@ -4,9 +4,9 @@ import pytest
 from small_course import LESSON, SmallCourse, cell_of
 
 from autograder.errors import CourseError
-from autograder.manifest import load_manifest
-from autograder.refusals import unknown_names
-from autograder.solution_notebook import solution_notebook
+from autograder.release.manifest import load_manifest
+from autograder.release.solution_notebook import solution_notebook
+from autograder.release.validate import unknown_names
 
 ASKED = """
 

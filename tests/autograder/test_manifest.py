@@ -2,7 +2,7 @@ import pytest
 from small_course import SmallCourse
 
 from autograder.errors import CourseError
-from autograder.manifest import load_manifest
+from autograder.release.manifest import load_manifest
 
 
 def test_points_are_by_grade_cell(small: SmallCourse) -> None:

@@ -15,11 +15,11 @@ from nbgrader.api import Gradebook
 from rich.console import Console
 from small_course import cell_of
 
-from autograder.build import COURSE, released
 from autograder.demo import copy_course, first_verdict, score_table
 from autograder.example_class import Submission, example_lesson, hand_in, last_slip
-from autograder.feedback import CHECK_ERROR
-from autograder.manifest import Lesson, load_manifest
+from autograder.release.build import COURSE, released
+from autograder.release.manifest import Lesson, load_manifest
+from autograder.reports.feedback import CHECK_ERROR
 from course_lib.checks import CheckError
 from tests.made_once import made_once
 from tests.nbgrader_command import nbgrader

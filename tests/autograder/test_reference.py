@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from autograder.errors import CourseError
-from autograder.reference import marked_source
+from autograder.release.reference import marked_source
 
 MODULE = '''\
 """A module."""

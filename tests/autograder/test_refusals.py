@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from small_course import LESSON, SmallCourse
 
-from autograder.build import build, main
-from autograder.refusals import refusals
+from autograder.release.build import build, main
+from autograder.release.validate import refusals
 
 NOTEBOOK = f"lessons/{LESSON}/{LESSON}.ipynb"
 SOLUTION_LINE = "return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])"

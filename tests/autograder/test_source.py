@@ -2,8 +2,8 @@ import pytest
 from small_course import SmallCourse
 
 from autograder.errors import CourseError
-from autograder.manifest import load_manifest
-from autograder.source import SourceCell, read_source
+from autograder.release.manifest import load_manifest
+from autograder.release.source import SourceCell, read_source
 
 
 def read(course: SmallCourse) -> list[SourceCell]:

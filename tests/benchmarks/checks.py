@@ -12,9 +12,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from course_lib.checks.engine import examine
-from course_lib.checks.exercise import Exercise
-from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.engine.diagnosis import examine
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.local_backend import LocalHolder
 from tests.checks.kill_matrix import exercises
 from tests.checks.unrelated import UNRELATED
 

@@ -8,7 +8,7 @@ import torch
 from ctranslate2.specs import TransformerSpec, common_spec
 
 from course_lib.transformer import LayerNorm, MultiHeadAttention, Transformer
-from course_lib.translation.translator import Translator
+from course_lib.translation.decoding.translator import Translator
 
 
 def converted(translator: Translator, folder: Path, batches: int, threads: int) -> ctranslate2.Translator:

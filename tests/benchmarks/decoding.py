@@ -27,16 +27,16 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib.transformer import greedy_decode, padding_mask
-from course_lib.translation.config import load_config
+from course_lib.translation.configs.schema import load_config
+from course_lib.translation.data.tokens.prepared import open_prepared
 from course_lib.translation.decoding import BatchDecoder, SearchSettings, greatest_length, ready
-from course_lib.translation.decoding.ready_models import HALF_PAYS_FROM
-from course_lib.translation.distributed import Place
-from course_lib.translation.precision import Precision, has_bfloat16
-from course_lib.translation.run import train
-from course_lib.translation.run_folder import RunFolder
-from course_lib.translation.scoring import score
-from course_lib.translation.tokens.prepared import open_prepared
-from course_lib.translation.translator import Translator, load_translator
+from course_lib.translation.decoding.backends import HALF_PAYS_FROM
+from course_lib.translation.decoding.translator import Translator, load_translator
+from course_lib.translation.model.precision import Precision, has_bfloat16
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.experiment import train
+from course_lib.translation.training.run_folder import RunFolder
+from course_lib.translation.training.scoring import score
 
 BATCH = 64
 BEAM = 5

@@ -20,10 +20,10 @@ from nbgrader.utils import is_solution
 from rich.console import Console
 from rich.table import Table
 
-from autograder.build import COURSE
 from autograder.demo import copy_course
 from autograder.example_class import hand_in
-from autograder.manifest import Lesson, load_manifest
+from autograder.release.build import COURSE
+from autograder.release.manifest import Lesson, load_manifest
 from tests.nbgrader_command import nbgrader
 
 #: What nbgrader does where nobody tells it otherwise, with the time that the lessons need.

@@ -8,9 +8,9 @@ from nbclient import NotebookClient
 from rich.console import Console
 from rich.table import Table
 
-from autograder.build import COURSE
-from autograder.freshness import refresh
-from autograder.manifest import SOURCES, load_manifest
+from autograder.release.build import COURSE
+from autograder.release.freshness import refresh
+from autograder.release.manifest import SOURCES, load_manifest
 
 
 def main() -> None:

@@ -23,14 +23,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from course_lib.translation.batches import IdPair
-from course_lib.translation.config import RunConfig
-from course_lib.translation.corpora import load_corpus
-from course_lib.translation.distributed import Place, end_process, process_group
-from course_lib.translation.metrics import peak_memory
-from course_lib.translation.precision import settled
-from course_lib.translation.tokens.subwords import Subwords
-from course_lib.translation.training import Trainer
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.corpora import load_corpus
+from course_lib.translation.data.epoch_plan import IdPair
+from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.model.precision import settled
+from course_lib.translation.training.distributed import Place, end_process, process_group
+from course_lib.translation.training.metrics import peak_memory
+from course_lib.translation.training.updates import Trainer
 from tests.benchmarks.textbook_training import TextbookTraining, fixed_batches
 
 BASE = {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from course_lib.progress.lab import command
+from course_lib.student.progress.lab import command
 from tests.browser.jupyterlab import jupyterlab
 
 CHROMIUM = os.environ.get("COURSE_CHROMIUM") or shutil.which("chromium")

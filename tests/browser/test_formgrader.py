@@ -9,10 +9,10 @@ import pytest
 from nbgrader.api import Gradebook
 from playwright.sync_api import Page, expect
 
-from autograder.build import COURSE
 from autograder.demo import copy_course
 from autograder.example_class import example_lesson, hand_in, last_slip
-from autograder.manifest import Lesson, load_manifest
+from autograder.release.build import COURSE
+from autograder.release.manifest import Lesson, load_manifest
 from tests.browser.formgrader_page import FormgraderPage
 from tests.browser.jupyterlab import JupyterLab, jupyterlab
 from tests.browser.screenshots import shoot

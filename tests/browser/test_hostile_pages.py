@@ -116,7 +116,7 @@ def test_nothing_runs_in_feedback_where_the_browser_knows_no_policy(course: Smal
 
 def test_nothing_runs_in_the_class_report(course: SmallCourse, page: Page) -> None:
     report = course.root / "report.html"
-    exporter = "--exporter=autograder.class_report.ClassReport"
+    exporter = "--exporter=autograder.reports.class_report.ClassReport"
     nbgrader(course.root / "autograder", "export", exporter, "--to", str(report))
     watched = Watched(page)
     with served(course.root) as address:

@@ -5,8 +5,8 @@ from pathlib import Path
 import nbformat
 from playwright.sync_api import Page, expect
 
-from course_lib.checks import catalogue
-from course_lib.checks.exercise import Exercise
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.exercises.registry import catalogue
 from tests.browser.notebook_page import NotebookPage
 from tests.browser.screenshots import shoot
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from course_lib.progress.page import PAGE, write_page
+from course_lib.student.progress.page import PAGE, write_page
 from tests.browser.notebook_page import NotebookPage
 from tests.browser.screenshots import shoot
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from course_lib.checks.catalogue import catalogue
-from course_lib.checks.engine import Verdict, combinable, examine, examine_version
-from course_lib.checks.exercise import Exercise
-from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.engine.diagnosis import Verdict, combinable, examine, examine_version
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.exercises.registry import catalogue
 from tests.checks.variants import (
     attention,
     broadcasting,

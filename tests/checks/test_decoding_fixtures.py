@@ -5,11 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from course_lib.checks.candidate import Candidate
-from course_lib.checks.fixtures.checkpoints import averaging
-from course_lib.checks.fixtures.crossroads import crossroads
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import Raised, Returned
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import Raised, Returned
+from course_lib.checks.exercises.fixtures.checkpoints import averaging
+from course_lib.checks.exercises.fixtures.table_model import crossroads
 from course_lib.transformer import average_checkpoints, beam_search, causal_mask, greedy_decode
 
 #: By place and last word: after the start 3 is likelier than 4, and after 4 the end is surer than after 3.

@@ -3,10 +3,10 @@
 import torch
 from torch import nn
 
-from course_lib.checks.candidate import Candidate
-from course_lib.checks.fixtures.facts import dropout_strength, equal_weights, error_of
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import Returned
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import Returned
+from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
 
 
 def candidate(found: object) -> Candidate:

@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 
 from course_lib.checks import check, grading
-from course_lib.checks.findings import Finding, watching
-from course_lib.checks.hand_in import METRICS, MOST_BYTES, TRANSLATIONS, Handed, handed_in, look
+from course_lib.checks.engine.findings import Finding, watching
+from course_lib.checks.exercises.final_lab.hand_in import (
+    METRICS,
+    MOST_BYTES,
+    TRANSLATIONS,
+    Handed,
+    handed_in,
+    look,
+)
+from course_lib.checks.exercises.final_lab.translation_score import SENTENCES, references
 from course_lib.checks.notebook import CheckError
-from course_lib.checks.translated import SENTENCES, references
-from course_lib.translation import captions
-from course_lib.translation.scoring import score
+from course_lib.translation.data import captions
+from course_lib.translation.training.scoring import score
 
 LEVELS = {"captions": [[30, 2], [60, 4], [80, 8]], "multi30k": [[15, 2], [33, 8]]}
 ENGLISH = [pair.english for pair in captions.splits()["test"]]

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.checks.candidate import Candidate, Fixture, Request
-from course_lib.checks.fixtures.callables import mean_attention, multiply, sublayer
-from course_lib.checks.fixtures.models import linear, optimiser, scheduler, transformer
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import Handle, Opaque, Raised, Returned
+from course_lib.checks.engine.candidate import Candidate, Fixture, Request
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import Handle, Opaque, Raised, Returned
+from course_lib.checks.exercises.fixtures.callables import mean_attention, multiply, sublayer
+from course_lib.checks.exercises.fixtures.models import linear, optimiser, scheduler, transformer
 from course_lib.transformer import learning_rate
 
 

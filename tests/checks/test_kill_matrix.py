@@ -2,10 +2,10 @@
 
 import pytest
 
-from course_lib.checks.catalogue import catalogue
-from course_lib.checks.engine import combinable, examine
-from course_lib.checks.exercise import Exercise
-from course_lib.checks.local_holder import LocalHolder
+from course_lib.checks.engine.diagnosis import combinable, examine
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.exercises.registry import catalogue
 from tests.checks.kill_matrix import FOLDER, VARIANTS, exercises, matrix
 from tests.checks.totals import kept_rows, totals
 from tests.checks.unrelated import UNRELATED

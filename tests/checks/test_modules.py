@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from course_lib.checks.candidate import Candidate
-from course_lib.checks.engine import combinable, examine
-from course_lib.checks.exercise import Exercise, Misconception
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.probe import Draw, probe
-from course_lib.checks.reply import Reply
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.diagnosis import combinable, examine
+from course_lib.checks.engine.exercise import Exercise, Misconception
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.reply import Reply
 from course_lib.transformer import LayerNorm
 
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from course_lib.checks import CheckError, catalogue, check, grading
-from course_lib.checks.candidate import Request
-from course_lib.checks.exercise import Exercise
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import OUT_OF_TIME, Raised, Reply
+from course_lib.checks import CheckError, check, grading
+from course_lib.checks.engine.candidate import Request
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
+from course_lib.checks.exercises.registry import catalogue
 from course_lib.transformer import attention_scores, attention_weights, scaled_dot_product_attention
 
 FUSED = "torch.nn.functional.scaled_dot_product_attention"
@@ -94,7 +95,7 @@ def test_what_was_renamed_is_found() -> None:
 
 
 def test_a_loop_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("course_lib.checks.local_holder.SECONDS", 0.5)
+    monkeypatch.setattr("course_lib.checks.engine.local_backend.SECONDS", 0.5)
 
     def endless(query, key):
         while True:

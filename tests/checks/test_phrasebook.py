@@ -2,11 +2,11 @@
 
 import torch
 
-from course_lib.checks.candidate import Candidate
-from course_lib.checks.fixtures.models import transformer
-from course_lib.checks.fixtures.phrasebook import phrasebook
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import Returned
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import Returned
+from course_lib.checks.exercises.fixtures.models import transformer
+from course_lib.checks.exercises.fixtures.scripted_model import phrasebook
 from course_lib.transformer import causal_mask, greedy_decode
 
 SCRIPT = torch.zeros(6, 4, dtype=torch.long)

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.checks.candidate import Candidate
-from course_lib.checks.fixtures.devices import left_behind
-from course_lib.checks.fixtures.positions import fits, past_max_length, saves, start_of
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import Returned
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import Returned
+from course_lib.checks.exercises.fixtures.devices import left_behind
+from course_lib.checks.exercises.fixtures.positions import fits, past_max_length, saves, start_of
 from course_lib.transformer import PositionalEncoding, sinusoids
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from course_lib.checks.candidate import Candidate
-from course_lib.checks.fixtures.processes import WaitsForeverError, dealt, in_threads, together
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import OUT_OF_TIME, Raised, Reply, Returned
-from course_lib.translation.distributed import global_token_mean, shard
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply, Returned
+from course_lib.checks.exercises.fixtures.processes import WaitsForeverError, dealt, in_threads, together
+from course_lib.transformer.data_parallel import global_token_mean, shard
 
 SUMS, COUNTS = (torch.tensor(6.0), torch.tensor(4.0)), (torch.tensor(3), torch.tensor(1))
 
@@ -112,7 +112,7 @@ def test_a_group_that_is_open_already_is_named() -> None:
 
 
 def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("course_lib.checks.fixtures.processes._SECONDS", 0.3)
+    monkeypatch.setattr("course_lib.checks.exercises.fixtures.processes._SECONDS", 0.3)
 
     def endless(loss_sum: torch.Tensor, token_count: torch.Tensor) -> None:
         while dist.get_rank() == 0:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.checks.candidate import Candidate
-from course_lib.checks.fixtures.sentences import batching, on_lists
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import Raised, Returned
-from course_lib.translation.batches import token_batches
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import Raised, Returned
+from course_lib.checks.exercises.fixtures.sentences import batching, on_lists
+from course_lib.transformer.batching import token_batches
 
 LENGTHS = tuple(3 + (7 * place) % 38 for place in range(150))
 ALONE = tuple((place,) for place in range(150))

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.checks.candidate import Candidate
-from course_lib.checks.fixtures.results import in_float64, number_in, smoothing_by, with_batch_axis
-from course_lib.checks.fixtures.updates import updates
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import Raised, Reply, Returned
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import Raised, Reply, Returned
+from course_lib.checks.exercises.fixtures.results import in_float64, number_in, smoothing_by, with_batch_axis
+from course_lib.checks.exercises.fixtures.updates import updates
 from course_lib.transformer import LabelSmoothingLoss, learning_rate, make_scheduler
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.checks.candidate import Candidate
-from course_lib.checks.fixtures.training import training
-from course_lib.checks.local_holder import LocalHolder
-from course_lib.checks.reply import Returned
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import Returned
+from course_lib.checks.exercises.fixtures.training import training
 from course_lib.transformer import train_step
 
 BATCH = ((torch.tensor([[1, 3, 2, 0], [1, 4, 5, 2]]), torch.tensor([[1, 5, 2], [1, 3, 2]])),)

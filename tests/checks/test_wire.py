@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from course_lib.checks.candidate import Fixture, Request
-from course_lib.checks.difference import Comparison
-from course_lib.checks.reply import Handle, Opaque, Raised, Returned
-from course_lib.checks.wire import Limits, WireError, pack, unpack, unpack_reply, unpack_value
+from course_lib.checks.engine.candidate import Fixture, Request
+from course_lib.checks.engine.comparison import Comparison
+from course_lib.checks.engine.reply import Handle, Opaque, Raised, Returned
+from course_lib.checks.remote.serialization import Limits, WireError, pack, unpack, unpack_reply, unpack_value
 
 NAN, INFINITY = float("nan"), float("inf")
 

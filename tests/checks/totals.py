@@ -4,7 +4,7 @@ import csv
 from collections import Counter
 from dataclasses import dataclass
 
-from course_lib.checks.exercise import Exercise
+from course_lib.checks.engine.exercise import Exercise
 from tests.checks.kill_matrix import FOLDER, exercises
 from tests.checks.unrelated import UNRELATED
 

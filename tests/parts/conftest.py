@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from course_lib.parts import LESSONS
-from course_lib.parts.lessons import reference
+from course_lib.student.parts import LESSONS
+from course_lib.student.parts.lessons import reference
 
 Change = Callable[[dict[str, str]], None]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.parts import LESSONS, load_parts, unequal_parts
+from course_lib.student.parts import LESSONS, load_parts, unequal_parts
 from tests.parts.conftest import Student, stub
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -119,7 +119,7 @@ def test_nothing_handed_back(student: Student) -> None:
 
 
 def test_a_part_that_never_comes_back(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("course_lib.parts.equality._SECONDS", 2.0)
+    monkeypatch.setattr("course_lib.student.parts.equality._SECONDS", 2.0)
     student.code |= {name: stub(name) for name in student.code if name != "greedy_decode"}
     student.swap("greedy_decode", "target.shape[1] < max_length and not ended.all()", "True")
     student.swap("greedy_decode", "target = torch.cat([target, token.unsqueeze(1)], dim=1)", "pass")

@@ -12,8 +12,8 @@ import torch
 
 from course_lib import transformer
 from course_lib.charts import BLOCKS
-from course_lib.parts import LESSONS, PartsError, build_transformer, keep_parts, load_parts
-from course_lib.parts.lessons import reference
+from course_lib.student.parts import LESSONS, PartsError, build_transformer, keep_parts, load_parts
+from course_lib.student.parts.lessons import reference
 from course_lib.transformer import TransformerConfig
 from tests.parts.conftest import Student, cell, reference_code, stub
 
@@ -404,7 +404,7 @@ class Refuse:
         if name in {MISSING_ON_A_CLUSTER}:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Refuse())
-from course_lib.parts import load_parts, unequal_parts
+from course_lib.student.parts import load_parts, unequal_parts
 parts = load_parts({str(student.folder)!r})
 print(len(list(parts)) - len(parts.yours), unequal_parts(parts))
 """

@@ -9,9 +9,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from course_lib.progress import ProgressError, State, read_lessons
-from course_lib.progress.page import PAGE, after_saving, write_page
-from course_lib.progress.table import start_page, state_of
+from course_lib.student.progress import ProgressError, State, read_lessons
+from course_lib.student.progress.page import PAGE, after_saving, write_page
+from course_lib.student.progress.table import start_page, state_of
 
 LESSONS = Path(__file__).parents[2] / "lessons"
 STUB = 'def scores():\n    raise NotImplementedError("scores is yours to write: lesson 01, exercise 1 of 1")'
@@ -121,7 +121,7 @@ def test_the_page_is_written_when_a_notebook_is_saved(tmp_path: Path) -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     def run(folder: Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "course_lib.progress", str(folder)]
+        command = [sys.executable, "-m", "course_lib.student.progress", str(folder)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     save(tmp_path, said="✓ scores: right")

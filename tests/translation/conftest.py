@@ -7,10 +7,10 @@ import pytest
 import torch
 from phrases import write_corpus
 
-from course_lib.translation.config import RunConfig, load_config
-from course_lib.translation.distributed import Place
-from course_lib.translation.run import train
-from course_lib.translation.translator import Translator, load_translator
+from course_lib.translation.configs.schema import RunConfig, load_config
+from course_lib.translation.decoding.translator import Translator, load_translator
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.experiment import train
 
 # The tests start processes of their own; more threads would only wait for each other.
 torch.set_num_threads(1)

@@ -2,12 +2,12 @@
 
 import torch
 
-from course_lib.translation.batches import IdPair
-from course_lib.translation.config import RunConfig
-from course_lib.translation.corpora import load_corpus
-from course_lib.translation.distributed import Place
-from course_lib.translation.tokens.subwords import Subwords
-from course_lib.translation.training import Trainer
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.corpora import load_corpus
+from course_lib.translation.data.epoch_plan import IdPair
+from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.updates import Trainer
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from course_lib.translation.distributed import Place, process_group
+from course_lib.translation.training.distributed import Place, process_group
 from tests.free_ports import free_ports
 
 CONTEXT = multiprocessing.get_context("forkserver")

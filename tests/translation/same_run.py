@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint
-from course_lib.translation.checkpoints.trained import load_trained
-from course_lib.translation.metrics import MEASURED
+from course_lib.translation.training.checkpoints.checkpoint import Checkpoints, load_checkpoint
+from course_lib.translation.training.checkpoints.model_file import load_trained
+from course_lib.translation.training.metrics import MEASURED
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.translation import corpora
-from course_lib.translation.config import DataConfig
-from course_lib.translation.corpora import corpus_fingerprint, load_corpus
-from course_lib.translation.corpora.archives import read_members, segments
-from course_lib.translation.corpora.iwslt17 import IWSLT17
-from course_lib.translation.corpora.parallel_text import Corpus
-from course_lib.translation.corpora.published import PublishedCorpus
-from course_lib.translation.corpora.wmt14 import WMT14
-from course_lib.translation.errors import BadInputError
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import DataConfig
+from course_lib.translation.data import corpora
+from course_lib.translation.data.corpora import corpus_fingerprint, load_corpus
+from course_lib.translation.data.corpora.archives import read_members, segments
+from course_lib.translation.data.corpora.iwslt17 import IWSLT17
+from course_lib.translation.data.corpora.parallel_text import Corpus
+from course_lib.translation.data.corpora.published import PublishedCorpus
+from course_lib.translation.data.corpora.wmt14 import WMT14
 
 
 def pack(path: Path, files: Mapping[str, str]) -> Path:

@@ -9,12 +9,12 @@ import pytest
 from real_processes import SECONDS, start_command
 from same_run import assert_same_run, metrics
 
-from course_lib.translation.config import RunConfig
-from course_lib.translation.distributed import Place
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.metrics import MetricsLog
-from course_lib.translation.run import train
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.train import BAD_INPUT
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.experiment import train
+from course_lib.translation.training.metrics import MetricsLog
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 KIB = 1024

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.translation.batches import collate, epoch_plan, token_batches
+from course_lib.transformer.batching import collate, token_batches
+from course_lib.translation.data.epoch_plan import epoch_plan
 
 PAD, START, END = 0, 1, 2
 #: Written down once. A run that goes on after an update of numpy must find it again.

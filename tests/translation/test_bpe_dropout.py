@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from phrases import phrase_pairs
 from real_processes import in_processes
 
-from course_lib.translation.config import DataConfig, RunConfig
-from course_lib.translation.corpora import load_corpus
-from course_lib.translation.distributed import Place
-from course_lib.translation.tokens.bpe_dropout import split_with_dropout
-from course_lib.translation.tokens.prepared import PreparedData, open_prepared, prepare
-from course_lib.translation.tokens.subwords import Subwords
-from course_lib.translation.training import Trainer
+from course_lib.translation.configs.schema import DataConfig, RunConfig
+from course_lib.translation.data.corpora import load_corpus
+from course_lib.translation.data.tokens.bpe_dropout import split_with_dropout
+from course_lib.translation.data.tokens.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.updates import Trainer
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 SENTENCES = [sentence for pair in phrase_pairs(200, seed=0) for sentence in pair]

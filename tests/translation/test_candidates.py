@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.translation.decoding.candidates import BLOCK, best_few
+from course_lib.translation.decoding.top_candidates import BLOCK, best_few
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

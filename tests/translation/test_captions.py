@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from course_lib.translation.captions import (
+from course_lib.translation.data.captions import (
     Pair,
     Phenomenon,
     Split,
@@ -22,15 +22,15 @@ from course_lib.translation.captions import (
     splits,
     words_of,
 )
-from course_lib.translation.captions import __main__ as command
-from course_lib.translation.captions.adjectives import ADJECTIVES
-from course_lib.translation.captions.choices import Chance, DeadEnd
-from course_lib.translation.captions.corpus import draw, pair_of
-from course_lib.translation.captions.german_forms import Declension
-from course_lib.translation.captions.grammar import Grammar
-from course_lib.translation.captions.nouns import NOUNS, noun
-from course_lib.translation.captions.verbs import BE, BEND_DOWN, GROUPS, HAVE, POSITIONS, TRY
-from course_lib.translation.captions.words import (
+from course_lib.translation.data.captions import __main__ as command
+from course_lib.translation.data.captions.adjectives import ADJECTIVES
+from course_lib.translation.data.captions.choices import Chance, DeadEnd
+from course_lib.translation.data.captions.corpus import draw, pair_of
+from course_lib.translation.data.captions.german_forms import Declension
+from course_lib.translation.data.captions.grammar import Grammar
+from course_lib.translation.data.captions.nouns import NOUNS, noun
+from course_lib.translation.data.captions.verbs import BE, BEND_DOWN, GROUPS, HAVE, POSITIONS, TRY
+from course_lib.translation.data.captions.words import (
     Adjective,
     Case,
     Determiner,
@@ -75,7 +75,7 @@ def test_the_default_corpus_is_the_pinned_one(corpus: Corpus) -> None:
 
 def test_another_process_with_another_string_hash_draws_the_same() -> None:
     program = (
-        "from course_lib.translation.captions import splits\n"
+        "from course_lib.translation.data.captions import splits\n"
         "for pair in splits(3, 80, 5, 5)['train']: print(pair.german, pair.english, sorted(pair.phenomena))"
     )
     outputs = [

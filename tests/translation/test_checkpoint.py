@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint, refuse_other_config
-from course_lib.translation.checkpoints.sealed_files import write_sealed
-from course_lib.translation.config import load_config
-from course_lib.translation.errors import BadInputError
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import load_config
+from course_lib.translation.training.checkpoints.checkpoint import (
+    Checkpoints,
+    load_checkpoint,
+    refuse_other_config,
+)
+from course_lib.translation.training.checkpoints.checksummed_files import write_sealed
 
 STATE: dict[str, Any] = {
     "config": {},

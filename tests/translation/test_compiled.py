@@ -11,10 +11,10 @@ from micro_training import assert_equal_weights, new_trainer, weights
 from real_processes import in_processes
 from torch import nn
 
-from course_lib.translation import training
-from course_lib.translation.compiled import compiled_or_not
-from course_lib.translation.config import RunConfig
-from course_lib.translation.distributed import Place
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.model.compiled import compiled_or_not
+from course_lib.translation.training import updates as training
+from course_lib.translation.training.distributed import Place
 
 Outcome = tuple[list[str], dict[str, list[float]], dict[str, float]]
 

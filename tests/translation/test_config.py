@@ -7,7 +7,8 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from course_lib.translation.config import (
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import (
     RunConfig,
     Section,
     describe_keys,
@@ -16,7 +17,6 @@ from course_lib.translation.config import (
     load_config,
     provided_configs,
 )
-from course_lib.translation.errors import BadInputError
 
 SMALLEST = "run_folder: runs/x\ndata: {corpus: captions}\ntraining: {epochs: 1}\n"
 

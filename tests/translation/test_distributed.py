@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real_processes import in_processes
 
-from course_lib.translation.distributed import (
+from course_lib.errors import BadInputError
+from course_lib.transformer.data_parallel import global_token_mean, shard
+from course_lib.translation.training.distributed import (
     FirstRefusedError,
     Place,
     _Preparing,
@@ -24,13 +26,10 @@ from course_lib.translation.distributed import (
     first_then_rest,
     gather,
     global_sum,
-    global_token_mean,
     has_lost_another,
     largest,
     process_group,
-    shard,
 )
-from course_lib.translation.errors import BadInputError
 from tests.free_ports import free_ports
 
 SUMS, COUNTS = [6.0, 1.0, 5.0], [3, 1, 0]
@@ -186,7 +185,7 @@ def test_nobody_waits_for_a_farewell_after_an_exception(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("environment", "goodbye"), [({}, ", goodbye"), ({"WORLD_SIZE": "2"}, "")])
 def test_a_process_ends_with_its_code_and_all_it_said(environment: dict[str, str], goodbye: str) -> None:
     code = (
-        "import atexit; from course_lib.translation.distributed import end_process; "
+        "import atexit; from course_lib.translation.training.distributed import end_process; "
         "atexit.register(print, ', goodbye', end=''); print('said', end=''); end_process(75)"
     )
     alone = {name: value for name, value in os.environ.items() if name != "WORLD_SIZE"}

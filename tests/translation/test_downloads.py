@@ -11,10 +11,10 @@ import pytest
 from real_processes import in_processes
 from web_server import Answer, send, send_whole, serving
 
-from course_lib.translation.corpora import downloads
-from course_lib.translation.corpora.downloads import ATTEMPTS, PIECE, download
-from course_lib.translation.distributed import Place
-from course_lib.translation.errors import BadInputError
+from course_lib.errors import BadInputError
+from course_lib.translation.data.corpora import downloads
+from course_lib.translation.data.corpora.downloads import ATTEMPTS, PIECE, download
+from course_lib.translation.training.distributed import Place
 
 CONTENT = bytes(index * index % 251 for index in range(100_000))
 CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"

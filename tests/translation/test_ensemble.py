@@ -13,16 +13,16 @@ from phrases import write_corpus
 from taught import END, PAD, START, enlarged, padded, sentences, taught
 from torch import Tensor, nn
 
+from course_lib.errors import BadInputError
 from course_lib.transformer import beam_search, greedy_decode, padding_mask
-from course_lib.translation.config import load_config
+from course_lib.translation.configs.schema import load_config
 from course_lib.translation.decoding import Ensemble, SearchSettings, ready, search
-from course_lib.translation.decoding.kept_settings import read_search
-from course_lib.translation.distributed import Place
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.run import train
-from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.decoding.saved_settings import read_search
+from course_lib.translation.decoding.translator import Translator, load_translator
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.experiment import train
+from course_lib.translation.training.run_folder import RunFolder
 from course_lib.translation.translate import main
-from course_lib.translation.translator import Translator, load_translator
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
 LENGTHS = [4, 1, 6, 3]

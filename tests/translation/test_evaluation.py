@@ -15,15 +15,16 @@ from course_lib.transformer import (
     padding_mask,
     shift_target,
 )
-from course_lib.translation.batches import IdPair, collate
-from course_lib.translation.config import RunConfig
-from course_lib.translation.corpora import load_corpus
+from course_lib.transformer.batching import collate
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.corpora import load_corpus
+from course_lib.translation.data.epoch_plan import IdPair
+from course_lib.translation.data.tokens.subwords import Subwords
 from course_lib.translation.decoding import SearchSettings, greatest_length
-from course_lib.translation.distributed import Place
-from course_lib.translation.evaluation import Evaluator
-from course_lib.translation.model import build_transformer
-from course_lib.translation.scoring import score
-from course_lib.translation.tokens.subwords import Subwords
+from course_lib.translation.model.trainable import build_transformer
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.evaluation import Evaluator
+from course_lib.translation.training.scoring import score
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 PAD, START, END = Subwords.pad_id, Subwords.start_id, Subwords.end_id

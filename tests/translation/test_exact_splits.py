@@ -8,8 +8,8 @@ import torch.distributed as dist
 from micro_training import ALONE, assert_equal_weights, new_trainer, weights
 from real_processes import in_processes
 
-from course_lib.translation.config import RunConfig
-from course_lib.translation.distributed import Place
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.training.distributed import Place
 
 #: An update's batches, each of indices of pairs.
 Update = list[list[int]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from web_server import send, serving
 
-from course_lib.translation.corpora.multi30k import SHA256, multi30k
+from course_lib.translation.data.corpora.multi30k import SHA256, multi30k
 from course_lib.translation.fetch import BAD_INPUT, main
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from course_lib.errors import BadInputError
 from course_lib.transformer import causal_mask, scaled_dot_product_attention
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.fused_attention import fused_attention
+from course_lib.translation.model.fused.attention import fused_attention
 
 
 @pytest.mark.parametrize("masked", [False, True])

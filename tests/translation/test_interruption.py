@@ -13,12 +13,12 @@ from real_processes import CONTEXT, SECONDS, in_processes, start_command
 from same_run import assert_same_run
 
 from course_lib.translation import train as train_command
-from course_lib.translation.config import load_config
-from course_lib.translation.distributed import Place, has_lost_another
-from course_lib.translation.evaluation import Evaluator
-from course_lib.translation.interruption import FROM_KEYBOARD, START_AGAIN, Interrupted, Interruption
-from course_lib.translation.run import train
-from course_lib.translation.training import Trainer
+from course_lib.translation.configs.schema import load_config
+from course_lib.translation.training.distributed import Place, has_lost_another
+from course_lib.translation.training.evaluation import Evaluator
+from course_lib.translation.training.experiment import train
+from course_lib.translation.training.interruption import FROM_KEYBOARD, START_AGAIN, Interrupted, Interruption
+from course_lib.translation.training.updates import Trainer
 
 LONG = [
     "training.epochs=100000",

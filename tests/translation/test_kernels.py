@@ -13,12 +13,12 @@ from course_lib.transformer import (
     decoder_mask,
     tie_embeddings,
 )
-from course_lib.translation.kernels import smoothed_loss as smoothed_loss_file
-from course_lib.translation.kernels import use_kernels
-from course_lib.translation.kernels.dropout import BlockDropout
-from course_lib.translation.kernels.layer_norm import FusedLayerNorm
-from course_lib.translation.kernels.masks import decoder_mask_on_device
-from course_lib.translation.kernels.smoothed_loss import smoothed_loss_sum
+from course_lib.translation.model.fused import smoothed_loss as smoothed_loss_file
+from course_lib.translation.model.fused import use_kernels
+from course_lib.translation.model.fused.dropout import BlockDropout
+from course_lib.translation.model.fused.layer_norm import FusedLayerNorm
+from course_lib.translation.model.fused.masks import decoder_mask_on_device
+from course_lib.translation.model.fused.smoothed_loss import smoothed_loss_sum
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])

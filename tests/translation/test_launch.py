@@ -13,8 +13,8 @@ import pytest
 from real_processes import SECONDS, start_command
 from same_run import assert_same_run
 
-from course_lib.translation.interruption import START_AGAIN
 from course_lib.translation.launch import CANNOT_MEET
+from course_lib.translation.training.interruption import START_AGAIN
 
 LAUNCH = [sys.executable, "-m", "course_lib.translation.launch", "--nproc-per-node=2"]
 Launch = Callable[..., "subprocess.Popen[bytes]"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.errors import BadInputError
 from course_lib.translation.decoding.line_stream import BYTES, arriving_lines
-from course_lib.translation.errors import BadInputError
 
 
 def of_bytes(content: bytes) -> list[list[str]]:

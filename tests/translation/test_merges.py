@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.translation.merges import learn_merges
+from course_lib.transformer.byte_pairs import learn_merges
 
 
 def merged(symbols: list[str], pair: tuple[str, str]) -> list[str]:

@@ -9,10 +9,10 @@ import pytest
 import torch
 from real_processes import in_processes
 
-from course_lib.translation import metrics
-from course_lib.translation.device_batch import DeviceBatch
-from course_lib.translation.distributed import Place
-from course_lib.translation.metrics import MetricsLog, Window, peak_memory
+from course_lib.translation.data.device_batch import DeviceBatch
+from course_lib.translation.training import metrics
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.metrics import MetricsLog, Window, peak_memory
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.translation.config import ModelConfig
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.kernels import use_kernels
-from course_lib.translation.model import build_transformer
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import ModelConfig
+from course_lib.translation.model.fused import use_kernels
+from course_lib.translation.model.trainable import build_transformer
 
 SIZES = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16}
 

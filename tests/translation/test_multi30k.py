@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from web_server import Answer, send, serving
 
-from course_lib.translation.config import DataConfig
-from course_lib.translation.corpora import load_corpus
-from course_lib.translation.corpora.multi30k import SHA256, multi30k
-from course_lib.translation.errors import BadInputError
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import DataConfig
+from course_lib.translation.data.corpora import load_corpus
+from course_lib.translation.data.corpora.multi30k import SHA256, multi30k
 
 
 @pytest.fixture

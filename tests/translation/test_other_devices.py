@@ -12,14 +12,14 @@ from micro_training import material
 from torch import Tensor
 
 from course_lib.transformer import padding_mask
-from course_lib.translation.config import RunConfig
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.device_batch import DeviceBatch, move_batch
+from course_lib.translation.data.tokens.token_pairs import collate_some
 from course_lib.translation.decoding import ready
-from course_lib.translation.decoding.ready_models import ReadyReference
-from course_lib.translation.device_batch import DeviceBatch, move_batch
-from course_lib.translation.kernels import use_kernels
-from course_lib.translation.model import LossSum, build_transformer
-from course_lib.translation.pieces import REFERENCE
-from course_lib.translation.tokens.token_pairs import collate_some
+from course_lib.translation.decoding.backends import ReadyReference
+from course_lib.translation.model.components import REFERENCE
+from course_lib.translation.model.fused import use_kernels
+from course_lib.translation.model.trainable import LossSum, build_transformer
 
 META = torch.device("meta")
 KINDS = ["model.attention=plain", "model.attention=fused", "model.norm_first=true", "training.simcut_alpha=3"]

@@ -10,22 +10,22 @@ import torch
 from micro_training import ALONE, assert_equal_weights, material, weights
 from real_processes import in_processes
 
-from course_lib.parts.lessons import LESSONS
+from course_lib.errors import BadInputError
+from course_lib.student.parts.lessons import LESSONS
 from course_lib.transformer import Transformer
-from course_lib.translation.checkpoints.trained import load_trained, trained_path
-from course_lib.translation.config import RunConfig, load_config
-from course_lib.translation.distributed import Place
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.own.code import EndedAloneError
-from course_lib.translation.own.parts import OwnParts, PartsChoice, own_parts, refuse_other_parts
-from course_lib.translation.own.reference_view import reference_view
-from course_lib.translation.own.speed import relative_speed
-from course_lib.translation.pieces import REFERENCE
-from course_lib.translation.run import train
-from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.configs.schema import RunConfig, load_config
+from course_lib.translation.decoding.translator import load_translator
+from course_lib.translation.model.components import REFERENCE
+from course_lib.translation.student_code.code import EndedAloneError
+from course_lib.translation.student_code.parts import OwnParts, PartsChoice, own_parts, refuse_other_parts
+from course_lib.translation.student_code.reference_view import reference_view
+from course_lib.translation.student_code.speed import relative_speed
 from course_lib.translation.train import BAD_INPUT, main
-from course_lib.translation.training import Trainer
-from course_lib.translation.translator import load_translator
+from course_lib.translation.training.checkpoints.model_file import load_trained, trained_path
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.experiment import train
+from course_lib.translation.training.run_folder import RunFolder
+from course_lib.translation.training.updates import Trainer
 from tests.parts.conftest import Student, stub
 
 CPU = torch.device("cpu")

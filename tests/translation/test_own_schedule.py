@@ -7,7 +7,7 @@ import torch
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, MultiplicativeLR
 
-from course_lib.translation.own.schedule import OwnSchedule
+from course_lib.translation.student_code.schedule import OwnSchedule
 
 
 def counting_by_itself(optimizer: Optimizer) -> Any:

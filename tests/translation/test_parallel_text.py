@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from real_processes import in_processes
 
-from course_lib.translation.config import DataConfig
-from course_lib.translation.corpora import load_corpus
-from course_lib.translation.corpora.parallel_text import Corpus, read_parallel_text
-from course_lib.translation.distributed import Place
-from course_lib.translation.errors import BadInputError
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import DataConfig
+from course_lib.translation.data.corpora import load_corpus
+from course_lib.translation.data.corpora.parallel_text import Corpus, read_parallel_text
+from course_lib.translation.training.distributed import Place
 
 
 def files(tmp_path: Path, german: bytes, english: bytes, suffix: str = "") -> tuple[Path, Path]:

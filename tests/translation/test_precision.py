@@ -4,9 +4,15 @@ import pytest
 import torch
 from real_processes import in_processes
 
-from course_lib.translation import precision as precision_file
-from course_lib.translation.distributed import Place
-from course_lib.translation.precision import Precision, arithmetic, has_bfloat16, settled, settled_by_all
+from course_lib.translation.model import precision as precision_file
+from course_lib.translation.model.precision import (
+    Precision,
+    arithmetic,
+    has_bfloat16,
+    settled,
+    settled_by_all,
+)
+from course_lib.translation.training.distributed import Place
 
 CPU = torch.device("cpu")
 

@@ -10,14 +10,14 @@ import pytest
 from phrases import phrase_pairs, write_split
 from real_processes import in_processes
 
-from course_lib.translation.config import DataConfig, RunConfig
-from course_lib.translation.distributed import Place, first_then_rest
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.run import train
-from course_lib.translation.tokens import prepared
-from course_lib.translation.tokens.prepared import PreparedData, open_prepared, prepare
-from course_lib.translation.tokens.subwords import TO_ENGLISH, TO_GERMAN, Subwords
-from course_lib.translation.tokens.vocabularies import load_vocabularies
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import DataConfig, RunConfig
+from course_lib.translation.data.tokens import prepared
+from course_lib.translation.data.tokens.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.data.tokens.subwords import TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.data.tokens.vocabularies import load_vocabularies
+from course_lib.translation.training.distributed import Place, first_then_rest
+from course_lib.translation.training.experiment import train
 
 #: Scores that these tests don't look at.
 QUICK = ("evaluation.bleu_every=0", "evaluation.beam=1", "evaluation.alpha=0.0")

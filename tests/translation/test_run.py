@@ -10,15 +10,15 @@ import pytest
 import torch
 from real_processes import in_processes
 
-from course_lib.translation import run as run_file
-from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint
-from course_lib.translation.checkpoints.trained import load_trained, trained_path
-from course_lib.translation.config import RunConfig, load_config
-from course_lib.translation.distributed import FirstRefusedError, Place
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.metrics import MEASURED
-from course_lib.translation.run import Result, choose_device, train
-from course_lib.translation.scoring import score
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import RunConfig, load_config
+from course_lib.translation.training import experiment as run_file
+from course_lib.translation.training.checkpoints.checkpoint import Checkpoints, load_checkpoint
+from course_lib.translation.training.checkpoints.model_file import load_trained, trained_path
+from course_lib.translation.training.distributed import FirstRefusedError, Place
+from course_lib.translation.training.experiment import Result, choose_device, train
+from course_lib.translation.training.metrics import MEASURED
+from course_lib.translation.training.scoring import score
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from course_lib.transformer import learning_rate
-from course_lib.translation.config import TrainingConfig
-from course_lib.translation.pieces import REFERENCE
-from course_lib.translation.schedules import build_scheduler
+from course_lib.translation.configs.schema import TrainingConfig
+from course_lib.translation.model.components import REFERENCE
+from course_lib.translation.training.schedules import build_scheduler
 
 
 def rates(updates: int, **keys: object) -> list[float]:

@@ -12,22 +12,22 @@ from taught import END, PAD, START, enlarged, padded, sentences, taught
 from torch import Tensor, nn
 
 from course_lib.transformer import beam_search, greedy_decode, length_penalty, padding_mask
-from course_lib.translation.config import RunConfig
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.tokens.subwords import Subwords
 from course_lib.translation.decoding import (
     SearchSettings,
     batched_search,
     has_reference_insides,
     ready,
-    ready_models,
     search,
 )
+from course_lib.translation.decoding import backends as ready_models
 from course_lib.translation.decoding.cached_steps import CachedSteps
 from course_lib.translation.decoding.fused_model import FusedTransformer
 from course_lib.translation.decoding.hypothesis import Hypothesis
-from course_lib.translation.distributed import Place
-from course_lib.translation.precision import has_bfloat16
-from course_lib.translation.tokens.subwords import Subwords
-from course_lib.translation.training import Trainer
+from course_lib.translation.model.precision import has_bfloat16
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.updates import Trainer
 
 LENGTHS = [4, 1, 6, 3, 5, 2]
 LIMITS = [9, 4, 12, 2, 15, 8]

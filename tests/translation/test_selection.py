@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.translation.checkpoints.selection import Selection
-from course_lib.translation.config import SelectionConfig
+from course_lib.translation.configs.schema import SelectionConfig
+from course_lib.translation.training.checkpoints.selection import Selection
 
 LOSSES = st.lists(st.floats(0, 10), min_size=1, max_size=12)
 

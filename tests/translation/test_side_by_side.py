@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from course_lib.translation.decoding.side_by_side import side_by_side
+from course_lib.translation.decoding.parallel_batches import side_by_side
 
 
 @pytest.fixture

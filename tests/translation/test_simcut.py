@@ -7,10 +7,10 @@ import torch
 from micro_training import new_trainer
 
 from course_lib.transformer import Transformer, TransformerConfig
-from course_lib.translation.config import ModelConfig, RunConfig
-from course_lib.translation.model import LossSum, build_transformer
-from course_lib.translation.pieces import REFERENCE
-from course_lib.translation.simcut import divergence_sum, second_half_cut
+from course_lib.translation.configs.schema import ModelConfig, RunConfig
+from course_lib.translation.model.components import REFERENCE
+from course_lib.translation.model.trainable import LossSum, build_transformer
+from course_lib.translation.training.simcut import divergence_sum, second_half_cut
 
 SOURCE = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
 TARGET = torch.tensor([[1, 8, 2], [1, 9, 2]])

@@ -11,15 +11,15 @@ from phrases import phrase_pairs, write_split
 from real_processes import in_processes
 from same_run import assert_same_run, metrics, newest
 
-from course_lib.translation.checkpoints.trained import load_trained, save_trained, trained_path
-from course_lib.translation.checkpoints.trained_run import load_trained_run
-from course_lib.translation.config import RunConfig
-from course_lib.translation.distributed import Place
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.run import train
-from course_lib.translation.run_folder import RunFolder
-from course_lib.translation.tokens.directed import DirectedSubwords
-from course_lib.translation.translator import load_translator
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.tokens.directed import DirectedSubwords
+from course_lib.translation.decoding.translator import load_translator
+from course_lib.translation.training.checkpoints.model_file import load_trained, save_trained, trained_path
+from course_lib.translation.training.checkpoints.trained_run import load_trained_run
+from course_lib.translation.training.distributed import Place
+from course_lib.translation.training.experiment import train
+from course_lib.translation.training.run_folder import RunFolder
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 NO_STEP = "training.factor=1e-30"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from phrases import phrase_pairs
 from real_processes import in_processes
 
-from course_lib.translation.distributed import Place
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.tokens.subwords import Subwords
+from course_lib.errors import BadInputError
+from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.training.distributed import Place
 
 SENTENCES = [sentence for pair in phrase_pairs(200, seed=0) for sentence in pair]
 LEARNT = Subwords.learn(SENTENCES, 400)

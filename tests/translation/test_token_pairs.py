@@ -7,8 +7,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from course_lib.translation.batches import collate
-from course_lib.translation.tokens.token_pairs import (
+from course_lib.transformer.batching import collate
+from course_lib.translation.data.tokens.token_pairs import (
     TokenPairs,
     collate_some,
     pair_lengths,

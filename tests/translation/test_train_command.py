@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.translation.interruption import FROM_KEYBOARD
 from course_lib.translation.train import BAD_INPUT, main
+from course_lib.translation.training.interruption import FROM_KEYBOARD
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 TRAIN = ["-m", "course_lib.translation.train"]

@@ -8,11 +8,12 @@ import torch
 from micro_training import assert_equal_weights, material, new_trainer, weights
 
 from course_lib.transformer import LabelSmoothingLoss, make_scheduler, train_step
-from course_lib.translation.batches import IdPair, collate
-from course_lib.translation.config import RunConfig
-from course_lib.translation.model import build_transformer
-from course_lib.translation.tokens.subwords import Subwords
-from course_lib.translation.training import make_optimizer
+from course_lib.transformer.batching import collate
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.epoch_plan import IdPair
+from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.model.trainable import build_transformer
+from course_lib.translation.training.updates import make_optimizer
 
 
 def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) -> None:

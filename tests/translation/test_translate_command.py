@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from course_lib.translation import translate as command
-from course_lib.translation.decoding.kept_settings import read_search, write_search
-from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.decoding.saved_settings import read_search, write_search
+from course_lib.translation.decoding.translator import Translator
+from course_lib.translation.training.run_folder import RunFolder
 from course_lib.translation.translate import main
-from course_lib.translation.translator import Translator
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
 

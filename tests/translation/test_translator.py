@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib.translation.checkpoints.trained import load_trained, save_trained, trained_path
+from course_lib.errors import BadInputError
+from course_lib.translation.data.tokens.directed import DirectedSubwords
+from course_lib.translation.data.tokens.subwords import END, START, TO_ENGLISH, TO_GERMAN, Subwords
 from course_lib.translation.decoding import SearchSettings
-from course_lib.translation.decoding.kept_settings import read_search, write_search
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.run_folder import RunFolder
-from course_lib.translation.tokens.directed import DirectedSubwords
-from course_lib.translation.tokens.subwords import END, START, TO_ENGLISH, TO_GERMAN, Subwords
-from course_lib.translation.translator import Translator, load_translator, token_texts
+from course_lib.translation.decoding.saved_settings import read_search, write_search
+from course_lib.translation.decoding.translator import Translator, load_translator, token_texts
+from course_lib.translation.training.checkpoints.model_file import load_trained, save_trained, trained_path
+from course_lib.translation.training.run_folder import RunFolder
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
 

@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 from phrases import phrase_pairs
 
-from course_lib.translation.config import DataConfig, load_config
-from course_lib.translation.corpora.parallel_text import ParallelText
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.tokens.directed import DirectedSubwords
-from course_lib.translation.tokens.subwords import Subwords
-from course_lib.translation.tokens.vocabularies import (
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import DataConfig, load_config
+from course_lib.translation.data.corpora.parallel_text import ParallelText
+from course_lib.translation.data.tokens.directed import DirectedSubwords
+from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.data.tokens.vocabularies import (
     SeparateVocabularies,
     Vocabularies,
     Vocabulary,
     learn_vocabularies,
     load_vocabularies,
 )
-from course_lib.translation.tokens.words import Words
+from course_lib.translation.data.tokens.words import Words
 
 PAIRS = phrase_pairs(150, seed=0)
 TRAIN = ParallelText([german for german, _ in PAIRS], [english for _, english in PAIRS])

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.translation.vocabulary import build_vocabulary
+from course_lib.transformer.vocabulary import build_vocabulary
 
 SENTENCES = st.lists(st.lists(st.text("abcä", min_size=1, max_size=2), max_size=6), max_size=8)
 

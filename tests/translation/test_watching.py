@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.run_folder import RunFolder
-from course_lib.translation.watching import BackgroundRun, rows_so_far
+from course_lib.errors import BadInputError
+from course_lib.translation.training.run_folder import RunFolder
+from course_lib.translation.training.watching import BackgroundRun, rows_so_far
 
 
 def test_before_a_run_has_begun_there_are_no_rows(tmp_path: Path) -> None:

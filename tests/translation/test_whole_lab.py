@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_lib.translation.run_folder import RunFolder
+from course_lib.translation.training.run_folder import RunFolder
 from tests.parts.conftest import Student, stub
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]

@@ -9,9 +9,9 @@ import pytest
 import spacy
 from phrases import phrase_pairs
 
-from course_lib.translation.corpora.multi30k import multi30k
-from course_lib.translation.tokens.words import SPECIALS, Words
-from course_lib.translation.vocabulary import build_vocabulary
+from course_lib.transformer.vocabulary import build_vocabulary
+from course_lib.translation.data.corpora.multi30k import multi30k
+from course_lib.translation.data.tokens.words import SPECIALS, Words
 
 ENGLISH = [
     "He isn't here, is he?",
@@ -91,10 +91,10 @@ def test_without_spacy_words_are_refused_and_subwords_are_not() -> None:
     code = """
 import sys
 sys.modules["spacy"] = None
-from course_lib.translation.config import DataConfig
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.corpora.parallel_text import ParallelText
-from course_lib.translation.tokens.vocabularies import learn_vocabularies
+from course_lib.translation.configs.schema import DataConfig
+from course_lib.errors import BadInputError
+from course_lib.translation.data.corpora.parallel_text import ParallelText
+from course_lib.translation.data.tokens.vocabularies import learn_vocabularies
 text = ParallelText(["eins"], ["one"])
 print(len(learn_vocabularies(text, DataConfig(corpus="captions")).source))
 try:

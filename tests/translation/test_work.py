@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.translation.config import ModelConfig
-from course_lib.translation.model import LossSum, build_transformer
-from course_lib.translation.pieces import REFERENCE
-from course_lib.translation.work import matrix_rate, training_work
+from course_lib.translation.configs.schema import ModelConfig
+from course_lib.translation.model.components import REFERENCE
+from course_lib.translation.model.flops import matrix_rate, training_work
+from course_lib.translation.model.trainable import LossSum, build_transformer
 
 SIZES = ModelConfig(layers=3, d_model=16, heads=2, d_ff=40, dropout=0.0)
 VOCABULARY = 31

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from course_lib.atomic_files import atomic_write
-from course_lib.translation.errors import BadInputError
-from course_lib.translation.translator import AttentionMaps
+from course_lib.errors import BadInputError
+from course_lib.translation.decoding.translator import AttentionMaps
 
 SUFFIXES = (".npz", ".json")
 

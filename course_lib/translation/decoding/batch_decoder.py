@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import torch
 
 from course_lib.transformer import evaluating, padding_mask
-from course_lib.translation.batches import collate, token_batches
+from course_lib.transformer.batching import collate, token_batches
+from course_lib.translation.data.tokens.vocabularies import Vocabularies
+from course_lib.translation.decoding.backends import Ready
 from course_lib.translation.decoding.batched_search import search
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
-from course_lib.translation.decoding.ready_models import Ready
-from course_lib.translation.decoding.side_by_side import side_by_side
-from course_lib.translation.tokens.vocabularies import Vocabularies
+from course_lib.translation.decoding.parallel_batches import side_by_side
 
 
 def greatest_length(source_length: int) -> int:

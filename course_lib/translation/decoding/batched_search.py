@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.transformer import evaluating, length_penalty
-from course_lib.translation.decoding.candidates import best_few
+from course_lib.translation.decoding.backends import Ready
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
-from course_lib.translation.decoding.ready_models import Ready
+from course_lib.translation.decoding.top_candidates import best_few
 
 #: Steps between two looks at which sentences are done. On a GPU each look waits for all that was asked of it.
 STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 4}

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from course_lib.translation.errors import BadInputError
+from course_lib.errors import BadInputError
 
 #: The most bytes to take at once, some 900 captions: a file gives as many, a pipe what is in it, and a
 #: keyboard a line. Batches of sentences of like length lose nothing by it: 6,000 captions took about 30

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course_lib.transformer import length_penalty
-from course_lib.translation.scoring import score
+from course_lib.translation.training.scoring import score
 
 #: The exponents to choose from.
 GRID = tuple(tenths / 10 for tenths in range(0, 21, 2))

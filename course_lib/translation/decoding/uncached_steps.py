@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.transformer import causal_mask
-from course_lib.translation.precision import Precision, arithmetic
+from course_lib.translation.model.precision import Precision, arithmetic
 
 
 class UncachedSteps:

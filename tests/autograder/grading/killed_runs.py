@@ -22,7 +22,12 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 # All that a run needs is imported ahead, so that each starts by a fork, in no time.
-for module in ("torch", "autograder.grading.exporter", "autograder.solution_notebook", "course_lib.checks"):
+for module in (
+    "torch",
+    "autograder.nbgrader.exporter",
+    "autograder.release.solution_notebook",
+    "course_lib.checks",
+):
     importlib.import_module(module)
 
 EVENTS = {"os.remove", "os.mkdir", "os.rmdir", "os.rename", "os.chmod", "shutil.copyfile", "shutil.rmtree"}

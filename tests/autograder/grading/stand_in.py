@@ -10,8 +10,8 @@ from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked
 
-from autograder.grading.exporter import GradingExporter
-from autograder.grading.repair import GRADING
+from autograder.nbgrader.exporter import GradingExporter
+from autograder.submissions.repair import GRADING
 
 
 class StandInExecute(NbGraderPreprocessor):

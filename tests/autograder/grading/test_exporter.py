@@ -14,9 +14,9 @@ from nbgrader.utils import parse_utc
 from small_course import LESSON, cell_of
 from small_desk import Desk, solved
 
-from autograder.grading.exporter import GradingExporter
-from autograder.grading.reading import UnreadableError
-from autograder.grading.submitted import Submission, refuse_bad_timestamp
+from autograder.nbgrader.exporter import GradingExporter
+from autograder.submissions.folder import Submission, refuse_bad_timestamp
+from autograder.submissions.reading import UnreadableError
 
 NAME = f"{LESSON}.ipynb"
 NOTHING = {"check_predict_spread": None, "check_attention_scores": None, "explain_root": None}

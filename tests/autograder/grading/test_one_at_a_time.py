@@ -10,13 +10,13 @@ import pytest
 from nbgrader.converters.base import NbGraderException
 from small_desk import Desk, solved
 
-from autograder.build import COURSE
-from autograder.grading.one_at_a_time import claim
+from autograder.nbgrader.lock import claim
+from autograder.release.build import COURSE
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from autograder.grading.one_at_a_time import claim
+from autograder.nbgrader.lock import claim
 let_go = claim(Path(sys.argv[1]))
 print("claimed", flush=True)
 time.sleep(600)

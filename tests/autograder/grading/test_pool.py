@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from autograder.build import COURSE
 from autograder.errors import CourseError
-from autograder.grading.pool import Pool
 from autograder.judge.job import Cell, Job
+from autograder.release.build import COURSE
+from autograder.results.pool import Pool
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
 
@@ -80,7 +80,7 @@ def test_a_worker_that_ends_is_replaced(pool: Pool) -> None:
 OWNER = """
 import sys, time
 from pathlib import Path
-from autograder.grading.pool import Pool
+from autograder.results.pool import Pool
 from autograder.judge.job import Cell, Job
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
@@ -118,7 +118,7 @@ def _lives(pid: int) -> bool:
 
 
 def test_what_owns_the_gradebook_needs_no_torch() -> None:
-    code = "import sys, autograder.grading.sandboxed_execute; sys.exit('torch' in sys.modules)"
+    code = "import sys, autograder.nbgrader.sandboxed_execute; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0
 
 
@@ -139,8 +139,8 @@ def begin_work(*_: object) -> None:
 def test_nobody_else_is_blamed_for_a_job_that_ends_its_worker(
     monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
-    monkeypatch.setattr("autograder.grading.pool.grade", grade_or_die)
-    monkeypatch.setattr("autograder.grading.pool.prepare", begin_work)
+    monkeypatch.setattr("autograder.results.pool.grade", grade_or_die)
+    monkeypatch.setattr("autograder.results.pool.prepare", begin_work)
     sources = [str(number) for number in range(12)]
     sources[place] = "die"
     pool = Pool(COURSE, 2, None)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from small_course import LESSON, SmallCourse, cell_of
 from small_desk import Desk, solved
 from sqlalchemy import text
 
-from autograder.build import COURSE
+from autograder.release.build import COURSE
 from tests import nbgrader_command
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder.grading.reading import MOST_CELLS, MOST_SOURCE, UnreadableError, read_notebook
+from autograder.submissions.reading import MOST_CELLS, MOST_SOURCE, UnreadableError, read_notebook
 
 CODE = {"cell_type": "code", "id": "a", "source": "x = 'é'", "metadata": {}, "outputs": []}
 

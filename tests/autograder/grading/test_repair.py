@@ -23,7 +23,7 @@ from small_course import LESSON, SmallCourse, cell_of
 from small_desk import SOLVED, solved
 from traitlets.config import Config
 
-from autograder.grading.repair import Repaired, UnreadableError, repair
+from autograder.submissions.repair import Repaired, UnreadableError, repair
 
 NAMES = ["setup", "predict_spread", "check_predict_spread", "attention_scores", "check_attention_scores"]
 NAMES += ["explain_root"]

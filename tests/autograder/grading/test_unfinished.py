@@ -15,9 +15,9 @@ from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, cell_of
 from small_desk import Desk, configuration, solved
 
-from autograder.build import COURSE
-from autograder.grading.submitted import submissions
-from autograder.grading.unfinished import clear
+from autograder.nbgrader.recovery import clear
+from autograder.release.build import COURSE
+from autograder.submissions.folder import submissions
 
 HERE = Path(__file__).parent
 NAME = f"{LESSON}.ipynb"

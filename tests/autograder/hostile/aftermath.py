@@ -18,7 +18,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 
-from autograder.verdicts import GRADING, verdicts_in
+from autograder.reports.verdicts import GRADING, verdicts_in
 from tests.autograder.hostile.arena import (
     LESSON,
     Arena,

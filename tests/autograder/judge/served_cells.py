@@ -14,7 +14,7 @@ if __name__ == "__main__":
     import course_lib
 
     assert Path(course_lib.__file__).parents[1] == Path(view), course_lib.__file__
-    from course_lib.checks.serving import serve
+    from course_lib.checks.remote.server import serve
 
     asked = json.loads(Path(cells).read_text(encoding="utf-8"))
     notebook: dict[str, object] = {"__name__": "__main__"}

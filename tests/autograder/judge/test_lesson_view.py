@@ -11,12 +11,12 @@ import nbformat
 import pytest
 from small_course import LESSON, SmallCourse
 
-from autograder.build import COURSE
 from autograder.judge.lesson_view import lesson_view, withheld_exercises, without_bodies
-from autograder.manifest import LESSONS, Lesson, load_manifest
-from autograder.refusals import BOILERPLATE, SHORTEST_SECRET
-from course_lib.checks import catalogue
-from course_lib.checks.exercise import Exercise
+from autograder.release.build import COURSE
+from autograder.release.manifest import LESSONS, Lesson, load_manifest
+from autograder.release.validate import BOILERPLATE, SHORTEST_SECRET
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.exercises.registry import catalogue
 
 MANIFEST = load_manifest(COURSE)
 WRITE = {entry.name: entry.write for lesson in MANIFEST.lesson for entry in lesson.exercise}
@@ -134,7 +134,7 @@ def test_what_the_lesson_imports_is_there(lesson: Lesson) -> None:
 def test_of_the_lab_only_what_lessons_need_is_there() -> None:
     view = view_of("12-final-lab")
     shown = {path for path in view if path.startswith("course_lib/translation/")}
-    assert "course_lib/translation/batches.py" in shown
+    assert "course_lib/translation/data/epoch_plan.py" in shown
     assert not {Path(path).stem for path in shown} & {"distributed", "training", "evaluation", "decoding"}
     assert not [path for path in shown if b"all_reduce" in view[path]]
 
@@ -173,8 +173,8 @@ def run(folder: Path, view: dict[str, bytes], code: str) -> str:
 
 def test_the_same_course_gives_the_same_bytes() -> None:
     again = (
-        "from autograder.build import COURSE\nfrom autograder.judge.lesson_view import lesson_view\n"
-        "from autograder.manifest import load_manifest\nimport hashlib\n"
+        "from autograder.release.build import COURSE\nfrom autograder.judge.lesson_view import lesson_view\n"
+        "from autograder.release.manifest import load_manifest\nimport hashlib\n"
         "manifest = load_manifest(COURSE)\nview = lesson_view(manifest, manifest.lesson[6])\n"
         "print(hashlib.sha256(repr(list(view.items())).encode()).hexdigest())"
     )

@@ -4,9 +4,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from autograder.build import COURSE, LESSONS
-from autograder.judge.needed import needed
-from autograder.manifest import load_manifest
+from autograder.judge.cell_dependencies import needed
+from autograder.release.build import COURSE, LESSONS
+from autograder.release.manifest import load_manifest
 
 
 def runs(*sources: str, shows: str = "", graded: tuple[str, ...] = ("answer",)) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from autograder.build import COURSE
-from autograder.grading.pool import Pool
 from autograder.judge.job import Cell, Job, Result
+from autograder.release.build import COURSE
+from autograder.results.pool import Pool
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder.build import COURSE
 from autograder.judge.lesson_view import lesson_view
-from autograder.judge.remote import Channel, RemoteHolder, students_names
-from autograder.manifest import LESSONS, Lesson, load_manifest
-from course_lib.checks import catalogue
-from course_lib.checks.engine import examine
-from course_lib.checks.exercise import Exercise
-from course_lib.checks.wire import pack
+from autograder.release.build import COURSE
+from autograder.release.manifest import LESSONS, Lesson, load_manifest
+from course_lib.checks.engine.diagnosis import examine
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.exercises.registry import catalogue
+from course_lib.checks.remote.client import Channel, RemoteHolder, students_names
+from course_lib.checks.remote.serialization import pack
 
 MANIFEST = load_manifest(COURSE)
 SEED = "graded 1706"

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from autograder.judge.remote import KERNEL_DIED, Channel, RemoteHolder, StudentError, students_names
-from course_lib.checks.candidate import Candidate, Fixture, Request
-from course_lib.checks.channel import ChannelClosed, ChannelOverrun, ChannelTimeout
-from course_lib.checks.fixtures.callables import multiply
-from course_lib.checks.reply import OUT_OF_TIME, Handle, Opaque, Raised, Returned
-from course_lib.checks.serving import serve
-from course_lib.checks.wire import pack
+from course_lib.checks.engine.candidate import Candidate, Fixture, Request
+from course_lib.checks.engine.reply import OUT_OF_TIME, Handle, Opaque, Raised, Returned
+from course_lib.checks.exercises.fixtures.callables import multiply
+from course_lib.checks.remote.client import KERNEL_DIED, Channel, RemoteHolder, StudentError, students_names
+from course_lib.checks.remote.serialization import pack
+from course_lib.checks.remote.server import serve
+from course_lib.checks.remote.transport import ChannelClosed, ChannelOverrun, ChannelTimeout
 
 
 @contextmanager

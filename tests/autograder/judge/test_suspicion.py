@@ -3,10 +3,10 @@
 import nbformat
 import pytest
 
-from autograder.build import COURSE, LESSONS
 from autograder.judge.job import Cell
-from autograder.judge.suspicion import suspicions
-from autograder.manifest import SOURCES, load_manifest
+from autograder.judge.static_checks import suspicions
+from autograder.release.build import COURSE, LESSONS
+from autograder.release.manifest import SOURCES, load_manifest
 
 FORBIDDEN = {"attend": ["torch.nn.functional.scaled_dot_product_attention"]}
 
@@ -20,7 +20,10 @@ def cell(source: str, **kinds: bool) -> Cell:
     [
         ("import ctypes", "it imports ctypes"),
         ("from urllib.request import urlopen", "it imports urllib"),
-        ("from course_lib.checks.catalogue import find", "it imports course_lib.checks.catalogue"),
+        (
+            "from course_lib.checks.exercises.registry import find",
+            "it imports course_lib.checks.exercises.registry",
+        ),
         ("class T:\n    def __eq__(self, other): return True", "it uses __eq__"),
         ("torch._C.DisableTorchFunction()", "it uses DisableTorchFunction"),
         ("getattr(object, '__subclasses__')", "it uses __subclasses__"),

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from autograder.build import COURSE
-from autograder.example_files import example_files
-from autograder.grading.pool import Pool
 from autograder.judge.job import Cell, Job, Result
-from autograder.manifest import load_manifest
+from autograder.release.build import COURSE
+from autograder.release.example_files import example_files
+from autograder.release.manifest import load_manifest
+from autograder.results.pool import Pool
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
-from course_lib.translation.distributed import global_token_mean, shard
+from course_lib.transformer.data_parallel import global_token_mean, shard
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
 
@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 #: What a kernel sees of the course must not hold the answers.
 LOOKS = """
 try:
-    from course_lib.translation.distributed import shard
+    from course_lib.transformer.data_parallel import shard
 except ImportError as error:
     print(type(error).__name__)
 """
@@ -117,7 +117,7 @@ def test_what_the_code_writes_is_no_hand_in(desk: Desk) -> None:
 
 
 def test_copied_references_are_for_a_person_to_look_at(desk: Desk) -> None:
-    from course_lib.translation import captions
+    from course_lib.translation.data import captions
 
     copied = "".join(f"{pair.english}\n" for pair in captions.splits()["test"]).encode()
     result = desk.run(

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from course_lib.translation.distributed import global_token_mean, shard
+from course_lib.transformer.data_parallel import global_token_mean, shard
 
 
 def _loud(*arguments):

@@ -2,9 +2,9 @@
 
 import torch
 
-from course_lib.translation.batches import collate, token_batches
-from course_lib.translation.merges import learn_merges
-from course_lib.translation.vocabulary import build_vocabulary
+from course_lib.transformer.batching import collate, token_batches
+from course_lib.transformer.byte_pairs import learn_merges
+from course_lib.transformer.vocabulary import build_vocabulary
 
 
 def _loud(*arguments):

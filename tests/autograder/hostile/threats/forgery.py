@@ -106,8 +106,8 @@ import types
 class Agreeing(types.ModuleType):
     def __getattr__(self, name):
         return lambda *_, **__: None
-for name in ("course_lib.checks", "course_lib.checks.notebook", "course_lib.checks.engine",
-             "course_lib.checks.catalogue", "course_lib.checks.difference"):
+for name in ("course_lib.checks", "course_lib.checks.notebook", "course_lib.checks.engine.diagnosis",
+             "course_lib.checks.exercises.registry", "course_lib.checks.engine.comparison"):
     sys.modules[name] = Agreeing(name)
 import course_lib
 course_lib.checks = sys.modules["course_lib.checks"]
@@ -118,7 +118,7 @@ course_lib.checks = sys.modules["course_lib.checks"]
         "empties the list of what checks try, and makes them find nothing",
         """\
 def empty():
-    from course_lib.checks import catalogue
+    from course_lib.checks.exercises.registry import catalogue
     for entry in catalogue().values():
         for name in ("probes", "tolerance", "answer"):
             if hasattr(entry, name):
@@ -126,7 +126,8 @@ def empty():
                 object.__setattr__(entry, name, kind[name])
 look("empty the catalogue", empty)
 def agree():
-    from course_lib.checks import difference, engine
+    from course_lib.checks.engine import comparison as difference
+    from course_lib.checks.engine import diagnosis as engine
     engine.first_difference = difference.first_difference = lambda *_, **__: None
 look("agree", agree)
 """,
@@ -155,8 +156,9 @@ except ImportError:
         """\
 import json, struct, pickle
 claim = {"passed": True, "points": 99, "verdict": "right", "value": True, "kind": "right"}
-for name in ("course_lib.checks.wire", "course_lib.checks.serving", "course_lib.checks.reply",
-             "course_lib.checks.local_holder", "course_lib.checks.channel"):
+for name in ("course_lib.checks.remote.serialization", "course_lib.checks.remote.server",
+             "course_lib.checks.engine.reply",
+             "course_lib.checks.engine.local_backend", "course_lib.checks.remote.transport"):
     look(f"import {name}", lambda: __import__(name))
 for module in [module for name, module in sys.modules.items() if name.startswith("course_lib.checks.")]:
     for name in ("pack", "pack_reply", "to_bytes", "dumps"):

@@ -93,7 +93,7 @@ attempt("by the whole attention", lambda: take("attention_scores", by_attention)
         "looks for the course's own solution among all objects in memory, and in what modules were made from",
         """\
 import inspect, linecache, types
-attempt("import", lambda: __import__("course_lib.checks.lessons.attention"))
+attempt("import", lambda: __import__("course_lib.checks.exercises.attention.probes"))
 for name in NAMES:
     for found in gc.get_objects():
         if isinstance(found, types.FunctionType) and found.__name__ == name:
@@ -165,10 +165,10 @@ look("the number of files", lambda: seen)
         "looks for the number that is asked for in the checks, the sources and the manifest",
         """\
 def from_catalogue():
-    from course_lib.checks import catalogue
+    from course_lib.checks.exercises.registry import catalogue
     return catalogue()["predict_spread"].answer
 def from_lesson():
-    from course_lib.checks.lessons import attention
+    from course_lib.checks.exercises.attention import probes as attention
     return next(entry for entry in attention.CATALOGUE if entry.name == "predict_spread").answer
 def from_files():
     import course_lib

@@ -1,0 +1,1 @@
+"""The layer that plugs the grader into nbgrader's commands."""

@@ -1,0 +1,153 @@
+"""In place of nbgrader's Execute: notebooks run in sandboxes, several at a time, and are judged."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.utils import is_grade, is_locked, is_solution
+from traitlets import Bool, Float, Integer, Unicode
+
+from autograder.judge.job import Cell, Job, Result
+from autograder.release.manifest import LESSONS
+from autograder.results.pool import Pool
+from autograder.sandbox.archive import beside
+from autograder.sandbox.confinement import probe, require
+from autograder.sandbox.limits import Limits
+
+#: Where a graded notebook says how it was graded.
+GRADING = "course_grading"
+
+_USUAL = Limits()
+_pools: dict[tuple[object, ...], Pool] = {}
+
+
+class SandboxedExecute(NbGraderPreprocessor):
+    """Writes into a notebook what came of its cells, which ran elsewhere."""
+
+    course = Unicode(help="The folder of the course").tag(config=True)
+    workers = Integer(0, help="How many notebooks run at a time; 0 for one a processor").tag(config=True)
+    allow_unconfined = Bool(
+        False,
+        help="Whether to grade where nothing can confine the code of students. Only for code you trust.",
+    ).tag(config=True)
+    everything = Bool(
+        False, help="Whether cells run too that only show something, and that no grade depends on"
+    ).tag(config=True)
+    cell_seconds = Float(_USUAL.cell_seconds, help="How long a cell may take").tag(config=True)
+    notebook_seconds = Float(_USUAL.notebook_seconds, help="How long a notebook may take").tag(config=True)
+    memory_bytes = Integer(_USUAL.memory_bytes, help="How much memory a process may use").tag(config=True)
+    total_memory_bytes = Integer(
+        _USUAL.total_memory_bytes, help="How much memory all processes of a notebook may use"
+    ).tag(config=True)
+    processes = Integer(_USUAL.processes, help="How many processes there may be").tag(config=True)
+    output_bytes = Integer(_USUAL.output_bytes, help="How much a cell may print and show").tag(config=True)
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """Wait for the result, and write it into the notebook."""
+        names = resources["nbgrader"]
+        folder = Path(resources["metadata"]["path"]).resolve()
+        cells = [cell for cell in nb.cells if cell.cell_type == "code"]
+        pool = self.pool()
+        result = pool.result(self.job(names["assignment"], nb, files_beside(folder)))
+        self.log.info(
+            "%s, %s: ran in %.1f s. %s.", names["student"], names["notebook"], result.seconds, pool.progress
+        )
+        for cell, outputs, count in zip(cells, result.outputs, result.counts, strict=True):
+            cell.outputs, cell.execution_count = outputs, count
+        told = dict(nb.metadata.get(GRADING, {})) | _told(result)
+        told["tampering"] = [*told.get("tampering", []), *result.suspicions]
+        resources[GRADING] = told
+        return nb, resources
+
+    def begin(self, jobs: Iterator[Job]) -> None:
+        """Have jobs done whose results will be asked for soon."""
+        self.pool().begin(jobs)
+
+    def job(self, lesson: str, nb: NotebookNode, files: Mapping[str, bytes]) -> Job:
+        """Say what is to be run of a notebook that nbgrader has put in order."""
+        released = _released(Path(self.course), lesson)
+        cells = tuple(
+            Cell(
+                id=str(cell.metadata.get("nbgrader", {}).get("grade_id") or cell.get("id", index)),
+                source=cell.source,
+                judged=is_judged(cell),
+                optional="see" in released.get(cell.get("id"), _Released()).tags
+                and not cell.metadata.get("nbgrader"),
+                released=released.get(cell.get("id"), _Released()).source == cell.source,
+            )
+            for index, cell in enumerate(nb.cells)
+            if cell.cell_type == "code"
+        )
+        return Job(lesson, cells, tuple(sorted(files.items())), self._limits(), self.everything)
+
+    def pool(self) -> Pool:
+        """Give the workers, which are shared by all notebooks."""
+        confinement = probe()
+        require(confinement, self.allow_unconfined)
+        workers = self.workers or len(os.sched_getaffinity(0))
+        key = (self.course, workers, confinement)
+        if key not in _pools:
+            _pools[key] = Pool(Path(self.course), workers, confinement)
+        return _pools[key]
+
+    def _limits(self) -> Limits:
+        chosen = {
+            field.name: getattr(self, field.name) for field in fields(Limits) if self.has_trait(field.name)
+        }
+        return Limits(**(asdict(_USUAL) | chosen))
+
+
+class RecordGrading(NbGraderPreprocessor):
+    """The last thing that is done to a notebook: it gets written down how it was graded, and that it was."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """Write it into the notebook's metadata."""
+        told = {**nb.metadata.get(GRADING, {}), **resources.get(GRADING, {})}
+        nb.metadata[GRADING] = {**told, "version": 1, "complete": True}
+        return nb, resources
+
+
+def is_judged(cell: NotebookNode) -> bool:
+    """Say whether the judge runs a cell: the checks, which nobody but the instructor has written."""
+    return bool(cell.cell_type == "code" and is_grade(cell) and is_locked(cell) and not is_solution(cell))
+
+
+def files_beside(folder: Path) -> dict[str, bytes]:
+    """Give what lies beside a notebook, without what nbgrader keeps there for itself."""
+    found = {path.removeprefix("work/"): content for path, content in beside(folder).items()}
+    found.pop("timestamp.txt", None)
+    return found
+
+
+@dataclass(frozen=True)
+class _Released:
+    """A cell of the lesson as it was released."""
+
+    source: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+def _released(course: Path, lesson: str) -> dict[str | None, _Released]:
+    """Give the cells of the released lesson by their ids."""
+    path = course / LESSONS / lesson / f"{lesson}.ipynb"
+    return _read(path, path.stat().st_mtime_ns) if path.is_file() else {}
+
+
+@lru_cache(maxsize=50)
+def _read(path: Path, written_at: int) -> dict[str | None, _Released]:
+    cells = nbformat.read(path, as_version=4).cells
+    return {cell.id: _Released(cell.source, tuple(cell.metadata.get("tags", ()))) for cell in cells}
+
+
+def _told(result: Result) -> dict[str, Any]:
+    return {
+        "mechanism": result.mechanism,
+        "violations": result.violations,
+        "findings": result.findings,
+    }

@@ -1,0 +1,1 @@
+"""Build the released lessons from their sources, and validate them."""

@@ -1,0 +1,160 @@
+"""Make a lesson's solution notebook, as nbgrader wants it, of its source, the manifest and the reference."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+import course_lib
+from autograder.errors import CourseError
+from autograder.release.manifest import HINTS, Exercise, HandIn, Lesson, Prediction
+from autograder.release.reference import marked_source
+from autograder.release.source import SourceCell, read_source
+from course_lib.checks.engine import exercise as checks
+from course_lib.checks.exercises.registry import catalogue
+
+#: Letters that the call of a check may have in one line.
+WIDEST_CALL = 140
+
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+
+
+def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> NotebookNode:
+    """Build one lesson's notebook, solutions and hidden tests included.
+
+    `inputs` says what it was built from, so that a stale one is known. Cell ids come from the cells' names; a
+    cell without one gets its id from the lesson, its role and its number.
+    Raises CourseError with everything that does not fit together.
+    """
+    cells: list[NotebookNode] = []
+    problems: list[str] = []
+    ordinals: Counter[str] = Counter()
+    for cell in read_source(course, lesson):
+        ordinals[cell.role] += 1
+        try:
+            cells.append(_cell(cell, lesson, ordinals[cell.role]))
+        except CourseError as error:
+            problems += [f"{cell.place}: {problem}" for problem in error.problems]
+    if problems:
+        raise CourseError(problems)
+    about = {"lesson": lesson.name, "title": lesson.title, "minutes": lesson.minutes}
+    stamp = {**about, "version": course_lib.__version__, "inputs": inputs}
+    return new_notebook(cells=cells, metadata={"kernelspec": KERNEL, "course": stamp})
+
+
+def _cell(cell: SourceCell, lesson: Lesson, ordinal: int) -> NotebookNode:
+    name = cell.name
+    match cell.role:
+        case "given":
+            return _code(name, cell.text, locked=True)
+        case "build":
+            exercise = lesson.checked[name]
+            assert isinstance(exercise, Exercise)
+            return _code(name, _build(cell, exercise), solution=True)
+        case "predict":
+            return _code(name, _predict(cell), solution=True)
+        case "check":
+            _refuse_body(cell)
+            entry = lesson.checked.get(name) or next(one for one in lesson.hand_in if one.name == name)
+            return _code(
+                f"check_{name}", _check(entry, lesson.seed), grade=True, locked=True, points=entry.points
+            )
+        case "hints":
+            _refuse_body(cell)
+            exercise = lesson.checked[name]
+            assert isinstance(exercise, Exercise)
+            return new_markdown_cell(_hints(exercise), id=f"hints_{name}")
+        case "explain":
+            _refuse_unmarked(cell)
+            metadata = _nbgrader(name, solution=True, grade=True, points=lesson.points[name])
+            return new_markdown_cell(cell.text, id=name, metadata=metadata)
+        case "see":
+            return new_code_cell(cell.text, id=f"{lesson.name}-see-{ordinal}", metadata={"tags": ["see"]})
+        case "code":
+            return new_code_cell(cell.text, id=f"{lesson.name}-code-{ordinal}")
+        case _:
+            return new_markdown_cell(cell.text, id=f"{lesson.name}-text-{ordinal}")
+
+
+def _build(cell: SourceCell, exercise: Exercise) -> str:
+    marker, _, reference = cell.text.partition("### BEGIN SOLUTION ")
+    if marker or not reference or "\n" in reference:
+        raise CourseError("its body must be the one line `### BEGIN SOLUTION package.module:name`")
+    if reference.rpartition(":")[2] != exercise.name:
+        raise CourseError(f"{reference} is not called {exercise.name}, as the manifest's exercise is")
+    return marked_source(reference, exercise.write)
+
+
+def _predict(cell: SourceCell) -> str:
+    question = cell.text.splitlines()
+    if not question or not all(line.startswith("#") for line in question):
+        raise CourseError(
+            "its body must be the question, as lines of comment; the answer stands in the checks"
+        )
+    entry = catalogue().get(cell.name)
+    if not isinstance(entry, checks.Prediction):
+        raise CourseError(f"course_lib.checks has no prediction {cell.name!r}; its answer is needed")
+    answer = f"{cell.name} = {entry.answer!r}"
+    return "\n".join([*question, "### BEGIN SOLUTION", answer, "### END SOLUTION"])
+
+
+def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:
+    grading: dict[str, object] = {"points": entry.points, "seed": seed}
+    options: dict[str, object] = {}
+    if isinstance(entry, HandIn):
+        options |= {"levels": entry.levels} if entry.levels else {}
+    elif entry.slips:
+        grading["costs"] = entry.slips
+    if isinstance(entry, Exercise) and entry.may_not_call:
+        options["may_not_call"] = entry.may_not_call
+    arguments = [f'"{entry.name}"', "globals()", *filter(None, [_keywords(options)])]
+    call = f"check({', '.join(arguments)})"
+    if len(call) > WIDEST_CALL:
+        call = "\n".join(["check(", *(f"    {argument}," for argument in arguments), ")"])
+    return "\n".join(
+        [
+            "### BEGIN HIDDEN TESTS",
+            "from course_lib.checks import grading",
+            f"grading({_keywords(grading)})",
+            "### END HIDDEN TESTS",
+            call,
+        ]
+    )
+
+
+def _keywords(settings: Mapping[str, object]) -> str:
+    # JSON writes numbers, strings, lists and dicts as Python does, with the double quotes of our style.
+    return ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items())
+
+
+def _hints(exercise: Exercise) -> str:
+    return "\n\n".join(
+        f"<details>\n<summary>Hint {number} of {HINTS}</summary>\n\n{hint.strip()}\n\n</details>"
+        for number, hint in enumerate(exercise.hints, start=1)
+    )
+
+
+def _refuse_body(cell: SourceCell) -> None:
+    if cell.text:
+        raise CourseError("its body is generated; leave it empty")
+
+
+def _refuse_unmarked(cell: SourceCell) -> None:
+    answer, begin, rest = cell.text.partition("### BEGIN MARK SCHEME")
+    if not answer.strip() or not begin or "### END MARK SCHEME" not in rest:
+        raise CourseError(
+            "it needs a model answer, and below it a mark scheme between the lines "
+            "`### BEGIN MARK SCHEME` and `### END MARK SCHEME`"
+        )
+
+
+def _code(name: str, text: str, **kind: object) -> NotebookNode:
+    return new_code_cell(text, id=name, metadata=_nbgrader(name, **kind))
+
+
+def _nbgrader(name: str, **kind: object) -> dict[str, object]:
+    plain = {"grade": False, "solution": False, "locked": False, "task": False, "schema_version": 3}
+    return {"nbgrader": {**plain, "grade_id": name, **kind}}

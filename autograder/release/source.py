@@ -1,0 +1,137 @@
+"""Read a lesson's source: Python in jupytext's percent format, in which a cell's header names its role."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import jupytext
+from jupytext.cell_metadata import _JUPYTEXT_CELL_METADATA
+
+from autograder.errors import CourseError
+from autograder.release.manifest import SOURCES, Lesson
+
+#: The roles, and the type of the cells that have them. `# %% build="name"` gives a cell the role `build`.
+ROLES = {
+    "given": "code",
+    "build": "code",
+    "predict": "code",
+    "check": "code",
+    "hints": "markdown",
+    "explain": "markdown",
+}
+
+#: The tags that a cell without a role may have.
+TAGS = {"see"}
+
+
+@dataclass(frozen=True)
+class SourceCell:
+    """One cell of a lesson's source."""
+
+    role: str
+    """One of `ROLES`, or "see", "code" or "text"."""
+    name: str
+    """What the header says behind the role; empty where there is none."""
+    text: str
+    place: str
+    """File and cell, as a message names them."""
+
+
+def read_source(course: Path, lesson: Lesson) -> list[SourceCell]:
+    """Read the cells of a lesson.
+
+    Raises CourseError where a header is not understood, or the cells are not those that the manifest names.
+    """
+    shown = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
+    path = course / shown
+    if not path.is_file():
+        raise CourseError(
+            f"{shown}: no such file, but the manifest has the lesson; write it, or take the lesson out"
+        )
+    cells: list[SourceCell] = []
+    problems: list[str] = []
+    notebook = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent")
+    for number, cell in enumerate(notebook.cells, start=1):
+        header = {key: value for key, value in cell.metadata.items() if key not in _JUPYTEXT_CELL_METADATA}
+        try:
+            role, name = _role(cell.cell_type, header)
+        except ValueError as error:
+            first_line = cell.source.strip().partition("\n")[0]
+            problems.append(f"{shown}, cell {number} ({first_line[:40]!r}): {error}")
+            continue
+        place = f'{shown}, cell {role}="{name}"' if name else f"{shown}, cell {number}"
+        cells.append(SourceCell(role, name, cell.source.strip("\n"), place))
+    problems += _against_manifest(shown, cells, lesson)
+    if problems:
+        raise CourseError(problems)
+    return cells
+
+
+def _role(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
+    roles = [key for key in header if key in ROLES]
+    unknown = [key for key in header if key not in ROLES and key != "tags"]
+    if unknown or cell_type not in ("code", "markdown"):
+        what = f"the header's {unknown[0]!r}" if unknown else f"a {cell_type} cell"
+        raise ValueError(
+            f"{what} is not understood; the roles are {', '.join(ROLES)} and tags={sorted(TAGS)}"
+        )
+    if len(roles) > 1 or (roles and "tags" in header):
+        raise ValueError(f"a cell has one role, and this has {' and '.join(header)}; make it two cells")
+    if not roles:
+        return _untitled(cell_type, header)
+    role, name = roles[0], header[roles[0]]
+    if not isinstance(name, str) or not name:
+        raise ValueError(f'the role {role} needs a name in quotes, {role}="name"')
+    if cell_type != ROLES[role]:
+        marker = "# %% [markdown]" if ROLES[role] == "markdown" else "# %%"
+        raise ValueError(f'{role}="{name}" must be a {ROLES[role]} cell; begin it with {marker}')
+    return role, name
+
+
+def _untitled(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
+    tags = header.get("tags", [])
+    if not isinstance(tags, list) or not set(tags) <= TAGS or (tags and cell_type != "code"):
+        raise ValueError(f"tags={tags!r} is not understood; a code cell may have tags={sorted(TAGS)}")
+    if cell_type == "markdown":
+        return "text", ""
+    return ("see" if tags else "code"), ""
+
+
+def _against_manifest(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str]:
+    """Compare which cells there are with which the manifest wants."""
+    exercises = {entry.name for entry in lesson.exercise}
+    predictions = {entry.name for entry in lesson.prediction}
+    files = {entry.name for entry in lesson.hand_in}
+    wanted = {
+        "build": exercises,
+        "predict": predictions,
+        "check": exercises | predictions | files,
+        "hints": exercises,
+        "explain": {entry.name for entry in lesson.explanation},
+    }
+    found = Counter((cell.role, cell.name) for cell in cells if cell.name)
+    problems = [
+        f'{shown}: the manifest has {name}, but no cell {role}="{name}" is there; add it'
+        for role, names in wanted.items()
+        for name in sorted(names)
+        if (role, name) not in found
+    ]
+    problems += [
+        f'{shown}, cell {role}="{name}": the manifest names no such thing for this role; '
+        f"it has: {', '.join(sorted(wanted[role])) or 'none'}"
+        for role, name in found
+        if role in wanted and name not in wanted[role]
+    ]
+    problems += [
+        f'{shown}, cell {role}="{name}": stands there {count} times; one is enough'
+        for (role, name), count in found.items()
+        if count > 1
+    ]
+    # A given cell is restored by its name as well, so it may not have that of another cell.
+    taken = exercises | predictions | files | wanted["explain"]
+    problems += [
+        f'{shown}, cell given="{name}": another cell has that name; give it one of its own'
+        for role, name in found
+        if role == "given" and name in taken
+    ]
+    return problems

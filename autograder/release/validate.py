@@ -1,0 +1,287 @@
+"""All that `make check` refuses: each refusal is one line that names the file, the cell and what to do."""
+
+import copy
+import os
+import pkgutil
+import re
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+from nbgrader.preprocessors import ClearHiddenTests
+from nbgrader.utils import determine_grade, has_failed, is_grade, is_solution
+
+from autograder.errors import CourseError
+from autograder.judge.cell_dependencies import needed
+from autograder.release.build import files_in, released
+from autograder.release.example_files import example_files
+from autograder.release.manifest import LESSONS, SOURCES, Exercise, Lesson, Manifest, load_manifest
+from course_lib.checks.exercises.registry import catalogue
+
+#: Shorter lines of a solution, such as `return x`, give nothing away.
+SHORTEST_SECRET = 15
+BOILERPLATE = {"super().__init__()"}
+
+#: Notebooks that run at the same time, even where there are more processors: each takes about a gigabyte.
+MOST_AT_A_TIME = 4
+
+
+def refusals(course: Path) -> list[str]:
+    """Check a whole course and give what is wrong with it. Stale solution notebooks are rebuilt."""
+    try:
+        manifest = load_manifest(course)
+    except CourseError as error:
+        return error.problems
+    problems = [*unknown_names(manifest), *stray_sources(course, manifest)]
+    try:
+        with released(course) as folder:
+            problems += differences(course, folder)
+            for lesson in manifest.lesson:
+                problems += leaks(course, lesson)
+            # Running the notebooks takes longest, and says little about lessons that are not in order.
+            if not problems:
+                problems = running(course, manifest, folder)
+    except CourseError as error:
+        problems += error.problems
+    return problems
+
+
+def unknown_names(manifest: Manifest) -> list[str]:
+    """Refuse an exercise, a slip or a forbidden function that nothing is known of."""
+    known = catalogue()
+    problems: list[str] = []
+    for lesson in manifest.lesson:
+        entries = lesson.checked | {entry.name: entry for entry in lesson.hand_in}
+        for name, entry in entries.items():
+            place = f"{SOURCES}/course.toml, lesson {lesson.name}, {name}"
+            if name not in known:
+                problems.append(
+                    f"{place}: course_lib.checks has no check of that name; it has: {', '.join(known)}"
+                )
+                continue
+            misconceptions = [misconception.name for misconception in known[name].misconceptions]
+            problems += [
+                f"{place}: the slip {slip!r} is none of its misconceptions: {', '.join(misconceptions)}"
+                for slip in getattr(entry, "slips", {})
+                if slip not in misconceptions
+            ]
+            forbidden = entry.may_not_call if isinstance(entry, Exercise) else []
+            problems += [
+                f"{place}: may_not_call names {function!r}, which cannot be found; mend its spelling"
+                for function in forbidden
+                if not _exists(function)
+            ]
+    return problems
+
+
+def _exists(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return True
+
+
+def stray_sources(course: Path, manifest: Manifest) -> list[str]:
+    """Refuse files in `solutions/` that the manifest doesn't know: nbgrader would hand them to students."""
+    expected = {"course.toml", *manifest.files}
+    for lesson in manifest.lesson:
+        names = (f"{lesson.name}.py", f"{lesson.name}.ipynb", *lesson.files)
+        expected |= {f"{lesson.name}/{name}" for name in names}
+    return [
+        f"{SOURCES}/{name}: a stray file; course.toml does not name it, so add it there, or remove it"
+        for name in files_in(course / SOURCES)
+        if name not in expected
+    ]
+
+
+def differences(course: Path, folder: Path) -> list[str]:
+    """Refuse a `lessons/` that is not byte for byte what was released into a folder."""
+    expected, found = files_in(folder), files_in(course / LESSONS)
+    problems = [
+        f"{LESSONS}/{name}: a stray file; it comes from no source, so remove it"
+        for name in found.keys() - expected
+    ]
+    for name, path in expected.items():
+        if name not in found:
+            problems.append(f"{LESSONS}/{name}: missing; run `make lessons`")
+        elif found[name].read_bytes() != path.read_bytes():
+            problems.append(
+                f"{LESSONS}/{name}{_first_difference(path, found[name])}: not what its source gives; "
+                "change the source, never the lesson, then run `make lessons`"
+            )
+    return sorted(problems)
+
+
+def _first_difference(expected: Path, found: Path) -> str:
+    """Say in which cell two notebooks differ first, where that can be said."""
+    try:
+        pairs = zip(nbformat.read(expected, 4).cells, nbformat.read(found, 4).cells, strict=False)
+        return next((f", cell {one.id}" for one, other in pairs if one != other), "")
+    except Exception:  # whatever it is that nbformat cannot read
+        return ""
+
+
+def leaks(course: Path, lesson: Lesson) -> list[str]:
+    """Refuse solution lines, model answers and hidden tests in what students get.
+
+    Hints may say what they like. A class's given code may repeat a line of another exercise.
+    """
+    solution = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
+    hidden = {cell.id: set(_hidden_lines(cell)) for cell in solution.cells}
+    given = {cell.id: set(cell.source.splitlines()) - hidden[cell.id] for cell in solution.cells}
+    everything = set().union(*hidden.values())
+    code_to_write = {cell.id for cell in solution.cells if is_solution(cell) and cell.cell_type == "code"}
+    problems: list[str] = []
+    for name, path in files_in(course / LESSONS).items():
+        if name.partition("/")[0] not in (lesson.name, name):
+            continue  # another lesson's
+        for place, cell, text in _texts(f"{LESSONS}/{name}", path):
+            its_own = hidden.get(cell, set()) - given.get(cell, set())
+            problems += _leaked(place, text, its_own if cell in code_to_write else everything)
+    return problems
+
+
+def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
+    """Give the texts of a file that students read: where each stands, its cell's id if it has one, itself."""
+    if path.suffix != ".ipynb":
+        yield shown, "", path.read_text(encoding="utf-8", errors="replace")
+        return
+    try:
+        cells = _read(path).cells
+    except nbformat.reader.NotJSONError:  # refused already: it is not what the source gives
+        return
+    for cell in cells:
+        name = cell.get("id", "")
+        if not name.startswith("hints_"):
+            yield f"{shown}, cell {name}", name, cell.source
+
+
+def _leaked(place: str, text: str, secrets: set[str]) -> Iterator[str]:
+    markers = {"BEGIN SOLUTION", "BEGIN HIDDEN TESTS", "BEGIN MARK SCHEME"}
+    for secret in sorted(markers | {line.strip() for line in secrets}):
+        if (len(secret) < SHORTEST_SECRET and secret not in markers) or secret in BOILERPLATE:
+            continue
+        if secret in text:
+            yield f"{place}: students would read {secret!r}, which only instructors may; take it out"
+
+
+def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
+    """Give the lines that stand between nbgrader's markers, and all lines of a written answer."""
+    hidden = is_solution(cell) and cell.cell_type == "markdown"
+    for line in cell.source.splitlines():
+        if any(
+            f"{edge} {what}" in line for edge in ("BEGIN", "END") for what in ("SOLUTION", "HIDDEN TESTS")
+        ):
+            hidden = "BEGIN" in line
+        elif hidden and line.strip():
+            yield line
+
+
+def running(course: Path, manifest: Manifest, folder: Path) -> list[str]:
+    """Run all notebooks, some at a time, and give what is wrong in their order."""
+    with ThreadPoolExecutor(min(MOST_AT_A_TIME, os.cpu_count() or 1)) as pool:
+        solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in manifest.lesson]
+        stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in manifest.lesson]
+        return [problem for job in (*solutions, *stubs) for problem in job.result()]
+
+
+def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
+    """Run a solution notebook: no cell may fail, and checks must pass, as graded and as students see them."""
+    place = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
+    notebook = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
+    notebook.cells = list(_with_practice(notebook.cells))
+    _run(notebook, _with_files(folder / lesson.name, lesson))
+    problems: list[str] = []
+    for cell in notebook.cells:
+        if has_failed(cell):
+            problems.append(f"{place}, cell {cell.id}: with the solutions it fails: {_failure(cell)}")
+        elif is_grade(cell) and cell.cell_type == "code":
+            score, most = determine_grade(cell)
+            if score != most:
+                problems.append(f"{place}, cell {cell.id}: the solution gets {score:g} of {most:g} points")
+    return problems
+
+
+def _with_files(released: Path, lesson: Lesson) -> Path:
+    """Where files are to be handed in beside the notebook, give a folder that has them."""
+    files = example_files(lesson)
+    if not files:
+        return released
+    folder = released.with_name(f"{released.name}-handed-in")
+    shutil.copytree(released, folder)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def _with_practice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
+    """After each check cell, put what students see of it: that draws other numbers."""
+    for cell in cells:
+        yield cell
+        if is_grade(cell) and cell.cell_type == "code":
+            seen, _ = ClearHiddenTests().preprocess_cell(copy.deepcopy(cell), {}, 0)
+            yield new_code_cell(seen.source, id=f"{cell.id}-as-seen")
+
+
+def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
+    """Run a released notebook: each check must fail, and that of an exercise with the stub's own message."""
+    notebook = _read(folder / lesson.name / f"{lesson.name}.ipynb")
+    notebook.cells = _without_pictures(notebook.cells, lesson)
+    _run(notebook, folder / lesson.name)
+    exercises = {f"check_{exercise.name}": exercise.name for exercise in lesson.exercise}
+    problems: list[str] = []
+    for cell in notebook.cells:
+        if not is_grade(cell) or cell.cell_type != "code":
+            continue
+        place = f"{LESSONS}/{lesson.name}/{lesson.name}.ipynb, cell {cell.id}"
+        message = _failure(cell)
+        if not message:
+            problems.append(
+                f"{place}: it passes before anything is written; a cell above it gives the answer"
+            )
+        elif cell.id in exercises and not re.search(rf"\b{exercises[cell.id]}(\.\w+)? is yours to", message):
+            problems.append(
+                f"{place}: it should fail because the stub is not written yet, and fails with: {message}"
+            )
+    return problems
+
+
+def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[NotebookNode]:
+    """Leave out what only shows something: that takes most of the time, and runs with the solutions."""
+    pictures = {
+        cell.id
+        for cell in cells
+        if "see" in cell.metadata.get("tags", ()) and not cell.metadata.get("nbgrader")
+    }
+    checks = {cell.id for cell in cells if is_grade(cell) and cell.cell_type == "code"}
+    runs = needed(cells, pictures, checks, lesson.checked.keys())
+    return [cell for cell, run in zip(cells, runs, strict=True) if run or cell.id in checks]
+
+
+def _run(notebook: NotebookNode, folder: Path) -> None:
+    NotebookClient(
+        notebook,
+        timeout=120,
+        allow_errors=True,
+        extra_arguments=["--log-level=40"],
+        resources={"metadata": {"path": str(folder)}},
+    ).execute(env=os.environ | {"OMP_NUM_THREADS": "1"})  # several run at a time
+
+
+def _failure(cell: NotebookNode) -> str:
+    for output in cell.outputs:
+        if output.output_type == "error":
+            return f"{output.ename}: {output.evalue}"
+        if output.output_type == "stream" and output.name == "stderr":
+            return str(output.text).strip()
+    return ""
+
+
+def _read(path: Path) -> NotebookNode:
+    return nbformat.read(path, as_version=4)

@@ -1,0 +1,1 @@
+"""What people read after grading: feedback, the class report, grades."""

@@ -1,0 +1,53 @@
+"""A report on the class: `nbgrader export --exporter=autograder.reports.class_report.ClassReport`."""
+
+from pathlib import Path
+
+import pandas as pd
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.plugins import ExportPlugin
+
+from autograder.reports.class_report.figures import figures
+from autograder.reports.class_report.page import report_page
+from autograder.reports.class_report.records import read_records
+from course_lib.atomic_files import atomic_write_text
+
+#: Where the report goes when nobody says.
+REPORT = "report.html"
+
+#: A cell of a table that begins so is a formula to a spreadsheet.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class ClassReport(ExportPlugin):
+    """Writes one HTML page, and beside it a folder of its name with the same figures as CSV files.
+
+    Reads the gradebook through nbgrader's interface, and the autograded notebooks where nbgrader keeps them.
+    The same gradebook and notebooks give the same bytes.
+    """
+
+    def export(self, gradebook: Gradebook) -> None:
+        """Write the report on the students and lessons that were asked for, or on all."""
+        page = Path(self.to or REPORT)
+        if page.suffix.lower() not in (".html", ".htm"):
+            page = page.with_name(page.name + ".html")
+        course = getattr(self.parent, "coursedir", None) or CourseDirectory(parent=self)
+        records = read_records(gradebook, course, set(map(str, self.student)), set(map(str, self.assignment)))
+        found = figures(records)
+        folder = page.with_suffix("")
+        links = {name: f"{folder.name}/{name}.csv" for name in found.named()}
+        html = report_page(records, found, course.course_id, links)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in found.named().items():
+            atomic_write_text(folder / f"{name}.csv", as_csv(table))
+        atomic_write_text(page, html)
+        self.log.info("Wrote %s, and its figures as tables to %s", page, folder)
+
+
+def as_csv(table: pd.DataFrame) -> str:
+    """Write a table as CSV; an apostrophe goes before a text that a spreadsheet would take for a formula."""
+    return table.map(_harmless).to_csv(index=False, lineterminator="\n", float_format="%.4g")
+
+
+def _harmless(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -1,0 +1,225 @@
+"""The report's pictures. Each says with figures printed in it what it says with colour."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from autograder.reports.class_report.figures import Figures
+from course_lib.charts import Picture
+from course_lib.charts.colours import AMOUNTS, CATEGORIES, INK, LINE, QUIET_INK, ink_on, on_ramp
+
+WIDTH = 560
+"""Pixels of a chart without its labels: with them it fits a printed page."""
+
+SHOWN = 20
+"""So many misconceptions are drawn. The table below the picture has them all."""
+
+#: So many pixels a letter of a label may take: browsers have other fonts than vl-convert.
+_LETTER = 7.5
+
+_TENTHS = [f"{tenth * 10}–{tenth * 10 + 9} %" for tenth in range(9)] + ["90–100 %"]
+#: Names of lessons stand bold above those of their exercises, of which only the part after the "/" is shown.
+_HEADED = {
+    "labelExpr": "slice(datum.value, indexof(datum.value, '/') + 1)",
+    "labelFontWeight": {
+        "condition": {"test": "indexof(datum.value, '/') < 0", "value": "bold"},
+        "value": "normal",
+    },
+    "labelFontSize": 11,
+}
+_OUTCOMES = {"full": "all points", "partial": "some", "none": "none", "waiting": "a person's turn"}
+_OUTCOME_FILLS = ("#08306b", "#6baed6", "#fbd9c4", "#ffffff")
+
+
+def scores_chart(figures: Figures) -> Picture | None:
+    """How many students of each lesson got which tenth of the points; None where nothing is graded."""
+    scored = figures.scores.dropna(subset=["share"])
+    if scored.empty:
+        return None
+    tenth = (scored["share"].astype(float) * 10 + 1e-9).clip(0, 9).astype(int)
+    counts = scored.assign(tenth=[_TENTHS[number] for number in tenth]).groupby(
+        ["lesson", "tenth"], as_index=False
+    )
+    data = counts.agg(students=("student", "size"))
+    most = int(data["students"].max())
+    data["ink"] = [ink_on(on_ramp(AMOUNTS, 0.15 + 0.85 * count / most)) for count in data["students"]]
+    lessons = list(dict.fromkeys(scored["lesson"]))
+    base = alt.Chart(data).encode(
+        x=alt.X(
+            "tenth:N",
+            sort=_TENTHS,
+            scale=alt.Scale(domain=_TENTHS),
+            title="share of the lesson's points",
+            axis=alt.Axis(labelAngle=0, grid=False, labelFontSize=10, ticks=False, domain=False),
+        ),
+        y=alt.Y(
+            "lesson:N",
+            sort=lessons,
+            scale=alt.Scale(domain=lessons),
+            title=None,
+            axis=_names(lessons),
+        ),
+    )
+    fills = [on_ramp(AMOUNTS, 0.15), *AMOUNTS[1:]]
+    cells = base.mark_rect(stroke=LINE).encode(
+        color=alt.Color("students:Q", scale=alt.Scale(domain=[0, most], range=fills), legend=None)
+    )
+    numbers = base.mark_text(fontSize=13).encode(text="students:Q", color=alt.Color("ink:N", scale=None))
+    medians = scored.groupby("lesson")["share"].median()
+    described = "; ".join(f"{lesson}: {medians[lesson]:.0%}" for lesson in lessons)
+    return _finished(
+        (cells + numbers).resolve_scale(color="independent"),
+        "Students by the share of points they got",
+        "Each number is a count of students. Points that a person has still to give are left out.",
+        f"Lessons by tenths of the points, with the number of students in each. Medians: {described}.",
+        30 * len(lessons),
+    )
+
+
+def exercises_chart(figures: Figures) -> Picture | None:
+    """How many students got all, some and none of each exercise's points; None where nothing is graded."""
+    table = figures.points_by_exercise
+    if table.empty:
+        return None
+    rows = table.assign(label=table["lesson"] + "/" + table["exercise"])
+    # A line for each lesson, with its name and no bar, and below it one for each of its exercises.
+    labels = [line for name, part in rows.groupby("lesson", sort=False) for line in (name, *part["label"])]
+    data = rows.melt(
+        id_vars=["label", "students"], value_vars=list(_OUTCOMES), var_name="outcome", value_name="count"
+    )
+    order = {outcome: number for number, outcome in enumerate(_OUTCOMES)}
+    data["order"] = data["outcome"].map(order)
+    data["share"] = data["count"] / data["students"]
+    data = data.sort_values(["label", "order"], kind="stable")
+    data["end"] = data.groupby("label")["share"].cumsum()
+    data["start"] = data["end"] - data["share"]
+    data["middle"] = (data["start"] + data["end"]) / 2
+    data["outcome"] = data["outcome"].map(_OUTCOMES)
+    fills = dict(zip(_OUTCOMES.values(), _OUTCOME_FILLS, strict=True))
+    data["ink"] = [ink_on(fills[outcome]) for outcome in data["outcome"]]
+    data = data[data["count"] > 0]
+    y = alt.Y(
+        "label:N",
+        sort=labels,
+        scale=alt.Scale(domain=labels),
+        title=None,
+        axis=_names([label.rpartition("/")[2] for label in labels], **_HEADED),
+    )
+    base = alt.Chart(data).encode(y=y)
+    bars = base.mark_bar(stroke=QUIET_INK, strokeWidth=0.7, height={"band": 0.82}).encode(
+        x=alt.X(
+            "start:Q",
+            title="share of the students who handed the lesson in",
+            axis=alt.Axis(format="%", grid=False),
+            scale=alt.Scale(domain=[0, 1]),
+        ),
+        x2="end:Q",
+        color=alt.Color(
+            "outcome:N",
+            scale=alt.Scale(domain=list(fills), range=list(fills.values())),
+            legend=alt.Legend(title="points", orient="top", symbolStrokeColor=QUIET_INK, symbolType="square"),
+        ),
+    )
+    numbers = base.mark_text(fontSize=10).encode(
+        x="middle:Q", text="count:Q", color=alt.Color("ink:N", scale=None)
+    )
+    hardest = table.dropna(subset=["mean_share"]).nsmallest(3, "mean_share")
+    described = "; ".join(
+        f"{row.exercise}: {row.mean_share:.0%} of the points" for row in hardest.itertuples()
+    )
+    return _finished(
+        (bars + numbers).resolve_scale(color="independent"),
+        "Who got the points of each exercise",
+        "From left to right: all points, some, none, a person's turn. Each number is a count of students.",
+        f"How many students got all, some or none of each exercise's points. Fewest on average: {described}.",
+        18 * len(labels),
+    )
+
+
+def misconceptions_chart(figures: Figures) -> Picture | None:
+    """The most frequent mistakes; None where none was named."""
+    table = figures.misconceptions.head(SHOWN)
+    if table.empty:
+        return None
+    says = table["says"].map(lambda text: text if len(text) <= 64 else text[:63].rstrip() + "…")
+    data = pd.DataFrame({"label": table["exercise"] + ": " + says, "students": table["students"]})
+    data = data.drop_duplicates("label")
+    top = int(data["students"].max())
+    base = alt.Chart(data).encode(
+        y=alt.Y(
+            "label:N",
+            sort=list(data["label"]),
+            title=None,
+            axis=_names(list(data["label"])),
+        ),
+        x=alt.X(
+            "students:Q",
+            title="students",
+            axis=alt.Axis(format="d", tickMinStep=1),
+            scale=alt.Scale(domain=[0, top]),
+        ),
+    )
+    bars = base.mark_bar(color=CATEGORIES[0], height={"band": 0.7})
+    numbers = base.mark_text(align="left", dx=4, color=INK).encode(text="students:Q")
+    first = data.iloc[0]
+    more = len(figures.misconceptions) - len(table)
+    note = (
+        f"The {len(table)} most frequent; the table below has {more} more."
+        if more
+        else "All that were named."
+    )
+    return _finished(
+        bars + numbers,
+        "Mistakes that the class made",
+        note,
+        f"How many students made each mistake. Most frequent, {first.students} students: {first.label}.",
+        22 * len(data),
+        width=300,
+    )
+
+
+def times_chart(figures: Figures) -> Picture | None:
+    """Days between hand-ins, by lesson; None where nothing has a timestamp to compare with."""
+    data = figures.time_per_lesson.dropna(subset=["days_since_lesson_before"]).copy()
+    if data.empty:
+        return None
+    data["days"] = data["days_since_lesson_before"].astype(float)
+    lessons = list(dict.fromkeys(data["lesson"]))
+    y = alt.Y("lesson:N", sort=lessons, title=None, axis=_names(lessons))
+    base = alt.Chart(data).encode(y=y)
+    days = "days since the student's hand-in before"
+    dots = base.mark_point(color=CATEGORIES[0], size=30, opacity=0.7).encode(
+        x=alt.X("days:Q", title=days, scale=alt.Scale(zero=True, nice=True))
+    )
+    middle = base.mark_tick(color=INK, thickness=3, size=20).encode(x="median(days):Q")
+    values = base.mark_text(align="center", dy=-15, fontSize=11, color=INK).encode(
+        x="median(days):Q", text=alt.Text("median(days):Q", format=".1f")
+    )
+    medians = data.groupby("lesson")["days"].median()
+    described = "; ".join(f"{lesson}: {medians[lesson]:.1f} days" for lesson in lessons)
+    return _finished(
+        dots + middle + values,
+        "Days from one hand-in to the next",
+        "A circle for each student; the bar, with its number, is the median.",
+        f"Circles of the days between each student's hand-ins of successive lessons. Medians: {described}.",
+        44 * len(lessons),
+    )
+
+
+def _names(labels: Sequence[str], **more: Any) -> alt.Axis:
+    """An axis of names, with room for the longest."""
+    room = max(map(len, labels)) * _LETTER
+    return alt.Axis(ticks=False, domain=False, labelLimit=1000, minExtent=room, **more)
+
+
+def _finished(
+    chart: alt.LayerChart, title: str, subtitle: str, description: str, height: int, width: int = WIDTH
+) -> Picture:
+    return chart.properties(
+        width=width,
+        height=max(height, 30),
+        title=alt.Title(title, subtitle=subtitle),
+        description=description,
+    )

@@ -1,0 +1,285 @@
+"""The report's figures, as tables: one row a line of the CSV files, and what the charts draw."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+
+import pandas as pd
+
+from autograder.reports.class_report.records import ClassRecords, Mark, SubmissionRecord
+from autograder.reports.verdicts import IN_WORDS
+
+#: How a submission stands.
+GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "a person's turn", "not graded", "not handed in"
+
+#: What a person has to look at, the most pressing first.
+KINDS = (
+    "not graded",
+    "sandbox violation",
+    "tampering",
+    "check without a verdict",
+    "flagged by a grader",
+    "graded by hand before",
+    "repaired",
+    "answer in words",
+)
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The tables of the report. Rows stand in the order of lessons, exercises and students."""
+
+    scores: pd.DataFrame
+    """A row for each student and lesson. The share leaves out points that are still to be given."""
+    points_by_exercise: pd.DataFrame
+    """A row for each graded cell: students with all, some or none of its points, and the verdicts."""
+    misconceptions: pd.DataFrame
+    """A row for each mistake that was made, the most frequent first."""
+    time_per_lesson: pd.DataFrame
+    """A row for each submission with a timestamp."""
+    needs_a_human: pd.DataFrame
+    """A row for each thing that a person has to look at, the most pressing first."""
+
+    def named(self) -> dict[str, pd.DataFrame]:
+        """The tables by their names."""
+        return dict(vars(self))
+
+
+def figures(records: ClassRecords) -> Figures:
+    """Compute all tables."""
+    return Figures(
+        scores=_table(_scores(records), "lesson student name state points of still_open share"),
+        points_by_exercise=_table(
+            _exercises(records),
+            "lesson exercise kind of students mean_share full partial none waiting " + " ".join(_VERDICTS),
+        ),
+        misconceptions=_table(
+            _misconceptions(records),
+            "lesson exercise misconception says students of_students example_student example all_students",
+        ),
+        time_per_lesson=_table(
+            _times(records), "lesson student name handed_in_utc due_utc days_since_lesson_before hours_late"
+        ),
+        needs_a_human=_table(_attention(records), "kind lesson student name what"),
+    )
+
+
+#: Columns that hold numbers, or nothing.
+_NUMBERS = ("points", "still_open", "share", "mean_share", "days_since_lesson_before", "hours_late")
+
+
+def _table(rows: Iterator[dict[str, object]], columns: str) -> pd.DataFrame:
+    table = pd.DataFrame(list(rows), columns=columns.split())
+    return table.astype({name: float for name in _NUMBERS if name in table})
+
+
+def _names(records: ClassRecords) -> dict[str, str]:
+    return {student.id: student.name for student in records.students}
+
+
+def _scores(records: ClassRecords) -> Iterator[dict[str, object]]:
+    found = {(entry.lesson, entry.student): entry for entry in records.submissions}
+    for lesson in records.lessons:
+        for student in records.students:
+            key = (lesson.name, student.id)
+            submission = found.get(key)
+            points = still_open = None
+            if key in records.not_graded:
+                state = NOT_GRADED
+            elif submission is None:
+                state = NOT_HANDED_IN
+            else:
+                state, points = (WAITING if submission.waiting else GRADED), submission.points
+                still_open = submission.open
+            decided = lesson.most - (still_open or 0.0)
+            yield {
+                "lesson": lesson.name,
+                "student": student.id,
+                "name": student.name,
+                "state": state,
+                "points": points,
+                "of": lesson.most,
+                "still_open": still_open,
+                "share": points / decided if points is not None and decided > 0 else None,
+            }
+
+
+_VERDICTS = (
+    "known_mistake",
+    "other_mistake",
+    "not_written",
+    "forbidden_call",
+    "took_too_long",
+    "not_checked",
+)
+
+
+def _verdict(mark: Mark) -> str | None:
+    if mark.judged is None:
+        return None
+    match mark.judged.verdict:
+        case "wrong":
+            return "known_mistake" if mark.judged.misconceptions else "other_mistake"
+        case "unwritten" | "missing":
+            return "not_written"
+        case "forbidden":
+            return "forbidden_call"
+        case "out-of-time":
+            return "took_too_long"
+        case "right":
+            return None
+        case _:
+            return "not_checked"
+
+
+def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
+    marks: dict[tuple[str, str], list[Mark]] = defaultdict(list)
+    for submission in records.submissions:
+        for mark in submission.marks if submission.graded else ():
+            marks[submission.lesson, mark.cell].append(mark)
+    for lesson in records.lessons:
+        for cell in lesson.cells:
+            found = marks[lesson.name, cell]
+            if not found:
+                continue
+            final = [mark for mark in found if not mark.open]
+            verdicts = Counter(filter(None, map(_verdict, found)))
+            full = sum(mark.points >= mark.most for mark in final)
+            none = sum(mark.points <= 0 < mark.most for mark in final)
+            yield {
+                "lesson": lesson.name,
+                "exercise": found[0].exercise,
+                "kind": "answer in words" if found[0].by_hand else "check",
+                "of": found[0].most,
+                "students": len(found),
+                "mean_share": _mean([mark.points / mark.most for mark in final if mark.most]),
+                "full": full,
+                "partial": len(final) - full - none,
+                "none": none,
+                "waiting": len(found) - len(final),
+                **{name: verdicts[name] for name in _VERDICTS},
+            }
+
+
+def _mean(numbers: list[float]) -> float | None:
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
+    made: dict[tuple[str, str, str, str], list[SubmissionRecord]] = defaultdict(list)
+    examined: Counter[tuple[str, str]] = Counter()
+    for submission in records.submissions:
+        for mark in submission.marks if submission.graded else ():
+            if mark.judged is None:
+                continue
+            examined[submission.lesson, mark.exercise] += 1
+            words = {
+                **dict.fromkeys(mark.judged.misconceptions, ""),
+                **dict(zip(mark.judged.misconceptions, mark.judged.says, strict=False)),
+            }
+            for name, says in words.items():
+                made[submission.lesson, mark.exercise, name, says].append(submission)
+    for (lesson, exercise, name, says), submissions in sorted(
+        made.items(), key=lambda entry: (-len(entry[1]), entry[0])
+    ):
+        # The shortest answer shows the mistake with the least around it.
+        example = min(
+            submissions, key=lambda entry: (len(entry.code.get(exercise, "")) or 10**9, entry.student)
+        )
+        yield {
+            "lesson": lesson,
+            "exercise": exercise,
+            "misconception": name,
+            "says": says or name.replace("_", " "),
+            "students": len(submissions),
+            "of_students": examined[lesson, exercise],
+            "example_student": example.student,
+            "example": example.code.get(exercise, ""),
+            "all_students": "; ".join(entry.student for entry in submissions),
+        }
+
+
+def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
+    names = _names(records)
+    by_student: dict[str, list[SubmissionRecord]] = defaultdict(list)
+    for submission in records.submissions:
+        if submission.handed_in is not None:
+            by_student[submission.student].append(submission)
+    before = {
+        (later.lesson, later.student): later.handed_in - earlier.handed_in
+        for submissions in by_student.values()
+        for earlier, later in pairwise(submissions)
+        if earlier.handed_in is not None and later.handed_in is not None
+    }
+    for submission in records.submissions:
+        if submission.handed_in is None:
+            continue
+        days = before.get((submission.lesson, submission.student))
+        late = submission.handed_in - submission.due if submission.due else None
+        yield {
+            "lesson": submission.lesson,
+            "student": submission.student,
+            "name": names[submission.student],
+            "handed_in_utc": submission.handed_in.isoformat(" ", "seconds"),
+            "due_utc": submission.due.isoformat(" ", "seconds") if submission.due else "",
+            # Handed in before the lesson before it: no time that the lesson took.
+            "days_since_lesson_before": round(days / _DAY, 3)
+            if days is not None and days > timedelta(0)
+            else None,
+            "hours_late": round(max(0.0, late / timedelta(hours=1)), 2) if late is not None else None,
+        }
+
+
+def _attention(records: ClassRecords) -> Iterator[dict[str, object]]:
+    names = _names(records)
+    found = [
+        *(
+            (lesson, student, "not graded", reason)
+            for (lesson, student), reason in records.not_graded.items()
+        ),
+        *(
+            (submission.lesson, submission.student, kind, what)
+            for submission in records.submissions
+            if submission.graded
+            for kind, what in _of_one(submission)
+        ),
+    ]
+    for lesson, student, kind, what in sorted(
+        found, key=lambda entry: (KINDS.index(entry[2]), entry[0], entry[1])
+    ):
+        yield {
+            "kind": kind,
+            "lesson": lesson,
+            "student": student,
+            "name": names.get(student, student),
+            "what": what,
+        }
+
+
+def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
+    if submission.grading is not None:
+        yield from (("sandbox violation", what) for what in submission.grading.violations)
+        yield from (("tampering", what) for what in submission.grading.tampering)
+        yield from (("repaired", what) for what in submission.grading.repairs)
+        if not submission.grading.complete:
+            yield "check without a verdict", "the grading did not come to its end: grade it anew"
+    if submission.flagged:
+        yield "flagged by a grader", "a grader flagged it in formgrader"
+    for mark in submission.marks:
+        if mark.judged is not None and mark.judged.verdict in ("error", "kernel-died"):
+            words = IN_WORDS[mark.judged.verdict]
+            yield "check without a verdict", f"{mark.exercise}: {words}"
+        if mark.waiting and mark.graded_before:
+            given = f"a person gave {mark.points:g} of {mark.most:g} points"
+            yield "graded by hand before", f"{mark.exercise}: {given}, and it was graded anew since"
+        elif mark.waiting and mark.by_hand:
+            yield "answer in words", f"{mark.exercise}: up to {mark.most:g} points"
+        elif mark.waiting:
+            yield (
+                "check without a verdict",
+                f"{mark.exercise}: the check gave no points, and nothing says why",
+            )

@@ -1,0 +1,172 @@
+"""The report as one HTML page, with all it needs in it, and nothing that runs."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from autograder.reports.class_report.charts import (
+    exercises_chart,
+    misconceptions_chart,
+    scores_chart,
+    times_chart,
+)
+from autograder.reports.class_report.figures import GRADED, NOT_GRADED, NOT_HANDED_IN, WAITING, Figures
+from autograder.reports.class_report.records import ClassRecords, LessonRecord
+from course_lib.charts import Picture, as_svg
+
+#: An example is cut to so many lines, and each line to so many characters.
+EXAMPLE_LINES, EXAMPLE_WIDTH = 40, 160
+
+#: So many examples stand open; a click opens the others.
+OPEN_EXAMPLES = 8
+
+_SIGNS = {WAITING: "*", NOT_GRADED: "not graded", NOT_HANDED_IN: "–"}
+
+
+def report_page(records: ClassRecords, figures: Figures, course: str, tables: dict[str, str]) -> str:
+    """Write the page. `tables` names the CSV file of each table, as the page is to link to it.
+
+    All that comes from students, names as well, is put in as text.
+    """
+    return _template().render(
+        course=course,
+        records=records,
+        figures=figures,
+        tables=tables,
+        charts={
+            "scores": _drawn(scores_chart(figures)),
+            "exercises": _drawn(exercises_chart(figures)),
+            "misconceptions": _drawn(misconceptions_chart(figures)),
+            "times": _drawn(times_chart(figures)),
+        },
+        lessons=[_LessonSummary.of(lesson, figures) for lesson in records.lessons],
+        grid=_grid(records, figures),
+        latest=max((entry.handed_in for entry in records.submissions if entry.handed_in), default=None),
+        unjudged=_unjudged(records),
+        pressing=_pressing(figures.needs_a_human),
+        answers=_answers(figures.needs_a_human),
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"open_examples": OPEN_EXAMPLES}
+    environment.filters |= {"short": _short, "number": _number, "percent": _percent, "cut": _cut}
+    return environment.get_template("page.html.j2")
+
+
+def _drawn(chart: Picture | None) -> Markup | None:
+    """A chart as SVG. Vega writes all that stands in it as text, so it is safe as it is."""
+    return None if chart is None else Markup(as_svg(chart))
+
+
+def _short(lesson: str) -> str:
+    """A lesson's number, where its name begins with one."""
+    number, dash, _ = lesson.partition("-")
+    return number if dash and number.isdigit() else lesson
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or pd.isna(value) else f"{round(float(value), 2):g}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None or pd.isna(value) else f"{float(value):.0%}"
+
+
+def _cut(code: str) -> str:
+    lines = code.strip("\n").splitlines()
+    shown = [
+        line if len(line) <= EXAMPLE_WIDTH else line[:EXAMPLE_WIDTH] + " …" for line in lines[:EXAMPLE_LINES]
+    ]
+    more = len(lines) - len(shown)
+    return "\n".join([*shown, f"… {more} more lines"] if more else shown)
+
+
+@dataclass(frozen=True)
+class _LessonSummary:
+    """One lesson in the tables below the charts."""
+
+    name: str
+    title: str
+    most: float
+    minutes: int | None
+    handed_in: int
+    graded: int
+    waiting: int
+    shares: pd.Series
+    days: pd.Series
+    timed: int
+    due: bool
+    late: int
+    hours_late: float
+
+    @classmethod
+    def of(cls, lesson: LessonRecord, figures: Figures) -> "_LessonSummary":
+        scores = figures.scores[figures.scores["lesson"] == lesson.name]
+        times = figures.time_per_lesson[figures.time_per_lesson["lesson"] == lesson.name]
+        hours = times["hours_late"].dropna().astype(float)
+        late = hours[hours > 0]
+        return cls(
+            name=lesson.name,
+            title=lesson.title,
+            most=lesson.most,
+            minutes=lesson.minutes,
+            handed_in=int((scores["state"] != NOT_HANDED_IN).sum()),
+            graded=int(scores["state"].isin([GRADED, WAITING]).sum()),
+            waiting=int((scores["state"] == WAITING).sum()),
+            shares=scores["share"].dropna().astype(float),
+            days=times["days_since_lesson_before"].dropna().astype(float),
+            timed=len(times),
+            due=lesson.due is not None,
+            late=len(late),
+            hours_late=float(late.median()) if len(late) else 0.0,
+        )
+
+
+def _grid(records: ClassRecords, figures: Figures) -> list[tuple[str, str, list[str], float]]:
+    """For each student: name, id, a cell for each lesson, and the sum of the points."""
+    cells: dict[str, list[str]] = {student.id: [] for student in records.students}
+    sums = dict.fromkeys(cells, 0.0)
+    table = figures.scores
+    for student, state, points in zip(table["student"], table["state"], table["points"], strict=True):
+        scored, sign = state in (GRADED, WAITING), _SIGNS.get(state, "")
+        cells[student].append(f"{_number(points)}{sign}" if scored else sign)
+        sums[student] += float(points) if scored else 0.0
+    return [(student.name, student.id, cells[student.id], sums[student.id]) for student in records.students]
+
+
+def _unjudged(records: ClassRecords) -> int:
+    """Count the graded submissions with checks of which none has a verdict."""
+    return sum(
+        submission.graded
+        and any(not mark.by_hand for mark in submission.marks)
+        and all(mark.judged is None for mark in submission.marks)
+        for submission in records.submissions
+    )
+
+
+def _pressing(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """All that needs a person but answers in words, by kind."""
+    kinds = dict.fromkeys(kind for kind in table["kind"] if kind != "answer in words")
+    return [(kind, table[table["kind"] == kind]) for kind in kinds]
+
+
+def _answers(table: pd.DataFrame) -> list[tuple[str, str, list[str]]]:
+    """The answers in words that wait: lesson, question and students."""
+    waiting = table[table["kind"] == "answer in words"]
+    return [
+        (str(lesson), str(what), list(rows["name"]))
+        for (lesson, what), rows in waiting.groupby(["lesson", "what"], sort=False)
+    ]

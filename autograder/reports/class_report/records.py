@@ -1,0 +1,306 @@
+"""Read what is known of a class: the gradebook, the autograded notebooks, and what could not be graded."""
+
+import json
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.api import Assignment, Grade, Gradebook, SubmittedAssignment, SubmittedNotebook
+from nbgrader.coursedir import CourseDirectory
+
+from autograder.errors import CourseError
+from autograder.release.manifest import Manifest, load_manifest
+from autograder.reports.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
+
+#: Where the grading says what it could not grade, and why: lesson -> student -> reason.
+NOT_GRADED = Path("autograder", "not_graded.json")
+
+#: What reading a spoilt notebook can raise.
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True)
+class LessonRecord:
+    """One lesson that the gradebook knows."""
+
+    name: str
+    title: str
+    most: float
+    """The points that it can give."""
+    due: datetime | None
+    """For students without an extension, UTC."""
+    minutes: int | None
+    """How long it is meant to take; None where the manifest does not have the lesson."""
+    cells: tuple[str, ...]
+    """The graded cells, in the order of the lesson."""
+
+
+@dataclass(frozen=True)
+class StudentRecord:
+    """One student."""
+
+    id: str
+    name: str
+    """First and last name, or the id where the gradebook has neither."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What one graded cell of one submission was given."""
+
+    cell: str
+    by_hand: bool
+    """Whether the cell is an answer in words, which a person grades."""
+    points: float
+    most: float
+    waiting: bool
+    """Whether a person has to look at it."""
+    graded_before: bool
+    """Whether a person gave points for it, once."""
+    judged: CheckVerdict | None
+
+    @property
+    def open(self) -> bool:
+        """Whether its points are still to be given."""
+        return self.waiting and not self.graded_before
+
+    @property
+    def exercise(self) -> str:
+        """The name without the "check_" of check cells."""
+        return self.cell.removeprefix("check_")
+
+
+@dataclass(frozen=True)
+class SubmissionRecord:
+    """What one student handed in for one lesson."""
+
+    lesson: str
+    student: str
+    graded: bool
+    points: float
+    """After what lateness costs, as nbgrader exports it."""
+    handed_in: datetime | None
+    """By the submission's timestamp, UTC; None where there is none."""
+    due: datetime | None
+    """With the student's extension, UTC."""
+    marks: tuple[Mark, ...]
+    code: Mapping[str, str]
+    """The source of the student's own cells, by name."""
+    grading: GradingNotes | None
+    flagged: bool
+    """Whether a grader flagged it in formgrader."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a person has to look at any of its points."""
+        return any(mark.waiting for mark in self.marks)
+
+    @property
+    def open(self) -> float:
+        """The points that are still to be given."""
+        return sum(mark.most for mark in self.marks if mark.open)
+
+
+@dataclass
+class ClassRecords:
+    """All that the report is about."""
+
+    lessons: list[LessonRecord] = field(default_factory=list)
+    students: list[StudentRecord] = field(default_factory=list)
+    submissions: list[SubmissionRecord] = field(default_factory=list)
+    not_graded: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Why a submission has no grade, by lesson and student."""
+    notes: list[str] = field(default_factory=list)
+    """What could not be read, in sentences."""
+
+
+def read_records(
+    gradebook: Gradebook,
+    course: CourseDirectory,
+    students: Container[str] = (),
+    lessons: Container[str] = (),
+) -> ClassRecords:
+    """Read the gradebook, and the notebooks and notes beside it; of some students and lessons, or of all.
+
+    What cannot be read becomes a note. Nothing is written.
+    """
+    return _Reader(gradebook, course, _only(students), _only(lessons)).read()
+
+
+def _only(names: Container[str]) -> Callable[[str], bool]:
+    return names.__contains__ if names else lambda _: True
+
+
+class _Reader:
+    """Reads one class."""
+
+    def __init__(
+        self,
+        gradebook: Gradebook,
+        course: CourseDirectory,
+        wants_student: Callable[[str], bool],
+        wants_lesson: Callable[[str], bool],
+    ) -> None:
+        self._gradebook, self._course = gradebook, course
+        self._wants_student, self._wants_lesson = wants_student, wants_lesson
+        self._records = ClassRecords()
+
+    def read(self) -> ClassRecords:
+        records, manifest = self._records, self._manifest()
+        names = {
+            student.id: " ".join(filter(None, [student.first_name, student.last_name])) or student.id
+            for student in self._gradebook.students
+            if self._wants_student(student.id)
+        }
+        assignments = sorted(
+            (entry for entry in self._gradebook.assignments if self._wants_lesson(entry.name)),
+            key=lambda entry: entry.name,
+        )
+        records.lessons = [_lesson(assignment, manifest) for assignment in assignments]
+        records.not_graded = dict(self._reasons())
+        for lesson in records.lessons:
+            submissions = self._gradebook.assignment_submissions(lesson.name)
+            found = [entry for entry in submissions if entry.student_id in names]
+            for submission in sorted(found, key=lambda entry: entry.student_id):
+                records.submissions.append(self._submission(submission, lesson))
+            self._find_ungraded(lesson.name, {entry.student_id for entry in found})
+        for _, student in records.not_graded:
+            names.setdefault(student, student)
+        records.students = sorted(
+            (StudentRecord(id, name) for id, name in names.items()),
+            key=lambda entry: (entry.name.casefold(), entry.id),
+        )
+        return records
+
+    def _manifest(self) -> Manifest | None:
+        try:
+            return load_manifest(Path(self._course.root))
+        except (CourseError, OSError) as error:
+            self._records.notes.append(
+                "The manifest, solutions/course.toml, could not be read, so lessons have their file names, "
+                f"and exercises stand in the order of the alphabet: {error}"
+            )
+            return None
+
+    def _submission(self, submission: SubmittedAssignment, lesson: LessonRecord) -> SubmissionRecord:
+        student = submission.student_id
+        marks: list[Mark] = []
+        code: dict[str, str] = {}
+        notes: list[GradingNotes] = []
+        for notebook in submission.notebooks:
+            read = self._notebook(submission, notebook)
+            verdicts: dict[str, CheckVerdict] = {}
+            if read is not None:
+                verdicts, code = verdicts | verdicts_in(read), code | _code(read)
+                notes += filter(None, [notes_on(read)])
+            marks += (_mark(grade, verdicts.get(grade.name)) for grade in notebook.grades)
+        place = {name: number for number, name in enumerate(lesson.cells)}
+        marks.sort(key=lambda mark: place.get(mark.cell, len(place)))
+        scored = any(
+            grade.auto_score is not None or grade.manual_score is not None
+            for notebook in submission.notebooks
+            for grade in notebook.grades
+        )
+        key = (lesson.name, student)
+        if not scored:
+            self._records.not_graded.setdefault(key, "`nbgrader autograde` has not come to its end with it")
+        due = submission.assignment.duedate
+        return SubmissionRecord(
+            lesson=lesson.name,
+            student=student,
+            graded=key not in self._records.not_graded,
+            points=max(0.0, sum(mark.points for mark in marks) - (submission.late_submission_penalty or 0.0)),
+            handed_in=submission.timestamp,
+            due=due + submission.extension if due and submission.extension else due,
+            marks=tuple(marks),
+            code=code,
+            grading=notes[0] if notes else None,
+            flagged=any(notebook.flagged for notebook in submission.notebooks),
+        )
+
+    def _notebook(self, submission: SubmittedAssignment, notebook: SubmittedNotebook) -> NotebookNode | None:
+        folder = self._course.format_path(
+            self._course.autograded_directory, submission.student_id, submission.name
+        )
+        path = Path(folder, f"{notebook.name}.ipynb")
+        if not path.is_file():
+            return None
+        try:
+            read = nbformat.read(path, as_version=4)
+            verdicts_in(read), _code(read), notes_on(read)
+        except _UNREADABLE as error:
+            student, lesson = submission.student_id, submission.name
+            self._records.notes.append(
+                f"The autograded notebook of {student} for {lesson} cannot be read "
+                f"({type(error).__name__}). Its points are those of the gradebook; its verdicts are not "
+                f"counted. Grade it anew: nbgrader autograde {lesson} --student {student} --force"
+            )
+            return None
+        return read
+
+    def _reasons(self) -> Iterator[tuple[tuple[str, str], str]]:
+        path = Path(self._course.root, NOT_GRADED)
+        if not path.is_file():
+            return
+        try:
+            reasons = json.loads(path.read_text(encoding="utf-8"))
+            for lesson, students in reasons.items():
+                for student, reason in students.items():
+                    if self._wants_lesson(lesson) and self._wants_student(student):
+                        yield (lesson, student), str(reason)
+        except _UNREADABLE as error:
+            self._records.notes.append(
+                f"{NOT_GRADED.as_posix()} cannot be read ({type(error).__name__}), so the report may not "
+                "list every submission that could not be graded. Grade once more to have it written anew."
+            )
+
+    def _find_ungraded(self, lesson: str, known: set[str]) -> None:
+        """Find what was handed in, and is in no gradebook."""
+        step = Path(self._course.root, self._course.submitted_directory)
+        for folder in sorted(step.glob(f"*/{lesson}")):
+            student = folder.parent.name
+            if student not in known and self._wants_student(student):
+                reason = "handed in, and not graded since: run `nbgrader autograde`"
+                self._records.not_graded.setdefault((lesson, student), reason)
+
+
+def _lesson(assignment: Assignment, manifest: Manifest | None) -> LessonRecord:
+    most = {cell.name: cell.max_score for notebook in assignment.notebooks for cell in notebook.grade_cells}
+    entry = (
+        next((lesson for lesson in manifest.lesson if lesson.name == assignment.name), None)
+        if manifest
+        else None
+    )
+    place = {name: number for number, name in enumerate(entry.points)} if entry else {}
+    return LessonRecord(
+        name=assignment.name,
+        title=entry.title if entry else assignment.name,
+        most=float(sum(most.values())),
+        due=assignment.duedate,
+        minutes=entry.minutes if entry else None,
+        cells=tuple(sorted(most, key=lambda name: (place.get(name, len(place)), name))),
+    )
+
+
+def _mark(grade: Grade, verdict: CheckVerdict | None) -> Mark:
+    return Mark(
+        cell=grade.name,
+        by_hand=grade.cell.cell_type == "markdown",
+        points=float(grade.score),
+        most=float(grade.cell.max_score),
+        waiting=bool(grade.needs_manual_grade),
+        graded_before=grade.manual_score is not None,
+        judged=verdict,
+    )
+
+
+def _code(notebook: NotebookNode) -> dict[str, str]:
+    about = ((cell, cell.metadata.get("nbgrader", {})) for cell in notebook.cells)
+    return {
+        note["grade_id"]: cell.source
+        for cell, note in about
+        if note.get("solution") and note.get("grade_id") and cell.cell_type == "code"
+    }

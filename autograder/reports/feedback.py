@@ -1,0 +1,155 @@
+"""What students may see of their graded notebook."""
+
+import os
+import re
+import sys
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+from nbconvert.exporters import HTMLExporter
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell, new_output
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import ClearHiddenTests
+from traitlets import List
+
+from autograder.nbgrader.mark_scheme import TAG
+from autograder.reports.points import STYLE, Points, points_line, summary
+from autograder.reports.verdicts import is_check, notes_on, verdicts_in
+
+#: What `course_lib.checks` raises. The class would bring torch along, and nbgrader_config.py needs none.
+CHECK_ERROR = "CheckError"
+
+#: Of a student's own traceback, so many lines from its begin and its end are shown.
+FIRST_LINES, LAST_LINES = 5, 20
+
+#: The folders of a path to a Python file, behind which its name follows; before it, perhaps, a colour begins.
+_FOLDERS = re.compile(
+    # So many letters and folders and no more: else a long line of slashes takes the square of its length.
+    r"(\x1b\[[\d;]{0,20}m|(?<![\w./~]))(?:~|[A-Za-z]:)?[/\\]"
+    r"(?:[^\s/\\:'\"\x1b<>]{1,255}[/\\]){1,40}(?=[^\s/\\:'\"\x1b<>]{1,255}\.pyx?\b)"
+)
+
+_SVG = "image/svg+xml"
+_DESCRIPTION = re.compile(r'aria-label="([^"]*)"')
+
+#: What the page may load and run: its own styles and pictures, and the library that sets formulas, by which
+#: nbgrader's template shows them. No script that stands in the page itself.
+_MATHJAX = "https://cdnjs.cloudflare.com/ajax/libs/mathjax/"
+POLICY = (
+    f"default-src 'none'; script-src {_MATHJAX} 'unsafe-eval'; style-src 'unsafe-inline'; "
+    f"img-src data:; font-src {_MATHJAX}"
+)
+
+
+class FeedbackExporter(HTMLExporter):
+    """nbgrader's page of feedback, with a policy by which the browser runs no script of a submission."""
+
+    def from_notebook_node(
+        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **more: Any
+    ) -> tuple[str, dict[str, Any]]:
+        """Make the page."""
+        page, resources = super().from_notebook_node(nb, resources, **more)
+        policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"/>'
+        return page.replace("<html>", '<html lang="en">', 1).replace(
+            "<head>", f"<head>\n{policy}", 1
+        ), resources
+
+
+class ForStudents(ClearHiddenTests):
+    """nbgrader's ClearHiddenTests, for feedback, which also says how many points there are and why.
+
+    Plain nbgrader shows hidden tests there twice: in the cell, and in the traceback of an error that the cell
+    raised. The mark schemes, which were put in for graders, go too, and so do the grading machine's paths.
+    """
+
+    # nbconvert hands this to every preprocessor, and nbgrader warns where it isn't known.
+    display_data_priority = List([]).tag(config=True)
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """Clear a notebook, and say at the top and at each check what it gave."""
+        nb.cells = [cell for cell in nb.cells if TAG not in cell.metadata.get("tags", [])]
+        self._points = _points(nb, resources["nbgrader"])
+        nb, resources = super().preprocess(nb, resources)
+        notes = notes_on(nb)
+        given = resources["nbgrader"]
+        table = summary(
+            self._points.values(),
+            given["score"],
+            given["max_score"],
+            given["late_penalty"],
+            notes.repairs if notes else (),
+        )
+        nb.cells.insert(0, new_markdown_cell(table, id="course-summary"))
+        resources.setdefault("inlining", {}).setdefault("css", []).append(STYLE)
+        return nb, resources
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        """Clear one cell. Only checks have hidden tests: in other cells their markers mean nothing."""
+        if not is_check(cell):
+            for output in cell.get("outputs", []):
+                _shorten(output)
+            return cell, resources
+        # The value of a check is its points, which the line says.
+        cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
+        for output in cell.outputs:
+            if output.output_type == "error":
+                kind = "" if output.ename == CHECK_ERROR else f"{output.ename}: "
+                output.traceback = [without_paths(kind + output.evalue)]
+            elif _SVG in output.get("data", {}):
+                output.data = {"text/html": _picture(output.data[_SVG])}
+        points = self._points.get(cell.metadata.nbgrader.grade_id)
+        if points is not None:
+            if points.verdict is not None and points.verdict.verdict == "error":
+                cell.outputs = []  # ours to mend, and nothing that a student could
+            cell.outputs.insert(0, new_output("display_data", data={"text/html": points_line(points)}))
+        return super().preprocess_cell(cell, resources, cell_index)
+
+
+def _picture(svg: str) -> str:
+    """Write a check's picture as an image, in which nothing runs, with its description."""
+    described = _DESCRIPTION.search(svg)
+    content = b64encode(svg.encode()).decode()
+    return f'<img src="data:{_SVG};base64,{content}" alt="{described[1] if described else ""}">'
+
+
+def _points(nb: NotebookNode, names: dict[str, str]) -> dict[str, Points]:
+    """Read from the gradebook what each graded cell was given, in the order of the notebook."""
+    verdicts = verdicts_in(nb)
+    with Gradebook(names["db_url"]) as gradebook:
+        graded = gradebook.find_submission_notebook(names["notebook"], names["assignment"], names["student"])
+        grades = {grade.name: grade for grade in graded.grades}
+        unanswered = {comment.name for comment in graded.comments if comment.auto_comment == "No response."}
+        order = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in nb.cells]
+        return {
+            name: Points.of(grades[name], verdicts.get(name), name not in unanswered)
+            for name in dict.fromkeys(order)
+            if name in grades
+        }
+
+
+def _shorten(output: NotebookNode) -> None:
+    """Cut what a student's own code said to a length that is read, and take the machine's paths out."""
+    if output.output_type == "error":
+        lines = without_paths("\n".join(output.traceback)).split("\n")
+        left_out = len(lines) - FIRST_LINES - LAST_LINES
+        if left_out > 1:
+            lines[FIRST_LINES:-LAST_LINES] = [f"... {left_out} lines are left out ..."]
+        output.traceback = ["\n".join(lines)]
+        output.evalue = without_paths(output.evalue)
+    elif output.output_type == "stream":
+        output.text = without_paths(output.text)
+    elif "text/plain" in output.get("data", {}):
+        output.data["text/plain"] = without_paths(output.data["text/plain"])
+
+
+def without_paths(text: str) -> str:
+    """Take folders out of a text: of Python files all, and those of the course, of Python and of the user."""
+    text = _FOLDERS.sub(r"\1", text)
+    for place in sorted({os.getcwd(), sys.prefix, sys.base_prefix, str(Path.home())}, key=len, reverse=True):
+        if len(place) > 1:
+            text = text.replace(place, "…")
+    return text

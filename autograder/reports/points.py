@@ -1,0 +1,215 @@
+"""What a student is told of the points: how many, and why, in words."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+
+from nbgrader.api import Grade
+
+from autograder.reports.verdicts import CheckVerdict
+
+#: Signs stand beside words, never in place of them.
+_SIGNS = {"right": "✓", "partly right": "◐", "not written yet": "○", "not there": "○", "waiting": "…"}
+
+
+@dataclass(frozen=True)
+class Points:
+    """What one graded cell was given."""
+
+    cell: str
+    """The name of the cell, which is the anchor of the page."""
+    by_hand: bool
+    """Whether it is an answer in words."""
+    points: float
+    most: float
+    waiting: bool
+    """Whether a person has still to give points."""
+    automatic: float | None
+    """What the check gave."""
+    person: float | None
+    """What a person gave instead, or for an answer in words."""
+    extra: float
+    """What a person gave on top."""
+    verdict: CheckVerdict | None
+    answered: bool = True
+    """Whether there was an answer at all, where it is one in words."""
+
+    @classmethod
+    def of(cls, grade: Grade, verdict: CheckVerdict | None, answered: bool) -> "Points":
+        """Read them from the gradebook."""
+        return cls(
+            cell=grade.name,
+            by_hand=grade.cell.cell_type == "markdown",
+            points=float(grade.score),
+            most=float(grade.cell.max_score),
+            waiting=bool(grade.needs_manual_grade) and grade.manual_score is None,
+            automatic=grade.auto_score,
+            person=grade.manual_score,
+            extra=float(grade.extra_credit or 0),
+            verdict=verdict,
+            answered=answered,
+        )
+
+    @property
+    def exercise(self) -> str:
+        """The name that the lesson gives it."""
+        return self.cell.removeprefix("check_")
+
+    @property
+    def said(self) -> str:
+        """The verdict, in a few words."""
+        if self.by_hand:
+            if not self.answered:
+                return "no answer"
+            return "read by a person" if self.person is not None else "waits for a person"
+        if self.verdict is None:
+            if self.automatic is None:
+                return "waits for a person"
+            return (
+                "right"
+                if self.automatic >= self.most
+                else "partly right"
+                if self.automatic > 0
+                else "not right"
+            )
+        if self.verdict.verdict == "wrong" and (self.automatic or 0) > 0:
+            return "partly right"
+        return self.verdict.in_words
+
+    @property
+    def sign(self) -> str:
+        """A sign for it, which also reads without colour."""
+        if self.said in ("waits for a person", "could not be checked"):
+            return _SIGNS["waiting"]
+        if self.by_hand:
+            return (
+                "○"
+                if not self.answered
+                else "✓"
+                if self.points >= self.most
+                else "◐"
+                if self.points > 0
+                else "✗"
+            )
+        return _SIGNS.get(self.said, "✗")
+
+    @property
+    def sum(self) -> str:
+        """The points, of how many."""
+        return f"{_number(self.points)} of {_number(self.most)} points"
+
+    @property
+    def why(self) -> str:
+        """Where the points come from, in a sentence or two."""
+        if self.by_hand:
+            if not self.answered:
+                return "There was no answer."
+            return (
+                "A person has read your answer."
+                if self.person is not None
+                else "A person has still to read it."
+            )
+        found = self._found()
+        if self.person is None:
+            extra = f" {_number(self.extra)} of them are extra credit." if self.extra else ""
+            return found + extra
+        gave = f"A person gave these points in place of the check's {_number(self.automatic or 0)}."
+        extra = f" {_number(self.extra)} of them are extra credit." if self.extra else ""
+        return f"{gave}{extra} The check: {found}"
+
+    def _found(self) -> str:
+        verdict = self.verdict
+        if verdict is None:
+            return f"The check says: {self.said}."
+        match verdict.verdict:
+            case "right":
+                return "It is right."
+            case "wrong" if verdict.says:
+                left = " That costs some of the points." if 0 < (self.automatic or 0) < self.most else ""
+                return f"{_sentence('; and '.join(verdict.says))}{left}"
+            case "wrong":
+                return "Something does not hold yet: none of the mistakes that the check knows by name."
+            case "unwritten":
+                return "It is not written yet."
+            case "missing" if verdict.says:  # a file that was to be handed in
+                return _sentence("; and ".join(verdict.says))
+            case "missing":
+                return "There was nothing of this name."
+            case "forbidden":
+                used = " and ".join(verdict.forbidden) or "a function"
+                return f"It calls {used}, which is the whole exercise."
+            case "out-of-time":
+                return "It did not finish in the time that a check has."
+            case "kernel-died":
+                return "Your code ended the process that it ran in, so it could not answer the check."
+            case _:
+                return "The check could not be made. That is no fault of yours: ask your instructor."
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 2):g}"
+
+
+def points_line(points: Points) -> str:
+    """Write what stands at a check: how many points and why. HTML."""
+    verdict = f"<b>{points.sign} {escape(points.said)}: {points.sum}.</b>"
+    return f'<p class="course-points {_colour(points)}">{verdict} {escape(points.why)}</p>'
+
+
+def summary(
+    all_points: Iterable[Points], score: float, most: float, penalty: float, notes: Iterable[str]
+) -> str:
+    """Write the table at the top of a page. HTML without empty lines, as it stands in Markdown."""
+    rows = "\n".join(
+        f'<tr class="{_colour(one)}"><th scope="row"><a href="#{one.cell}">{escape(one.exercise)}</a></th>'
+        f"<td>{one.sign} {escape(one.said)}</td>"
+        f"<td>{_number(one.points)}</td><td>{_number(one.most)}</td></tr>"
+        for one in all_points
+    )
+    late = f'<tr><th scope="row">handed in late</th><td></td><td>−{_number(penalty)}</td><td></td></tr>\n'
+    repairs = "\n".join(f"<li>{escape(note)}</li>" for note in notes)
+    mended = (
+        '<div class="course-repairs">\n<p>Your notebook was mended before it was graded:</p>\n'
+        f"<ul>\n{repairs}\n</ul>\n</div>\n"
+    )
+    head = "<tr><th>exercise</th><th>verdict</th><th>points</th><th>of</th></tr>"
+    sums = f'<tr><th scope="row">sum</th><td></td><td>{_number(score)}</td><td>{_number(most)}</td></tr>'
+    return (
+        f'<table class="course-summary">\n<thead>{head}</thead>\n'
+        f"<tbody>\n{rows}\n{late if penalty else ''}</tbody>\n<tfoot>{sums}</tfoot>\n</table>\n"
+        f"{mended if repairs else ''}"
+    )
+
+
+def _colour(points: Points) -> str:
+    match points.sign:
+        case "✓":
+            return "course-right"
+        case "✗":
+            return "course-wrong"
+        case "◐":
+            return "course-partly"
+        case _:
+            return "course-open"
+
+
+#: The look of what is written here. Colours are of Okabe and Ito (2008), as in the pictures of the course.
+STYLE = """
+#toc { display: none; }
+.course-summary { border-collapse: collapse; font-size: 14px; margin: 8px 0; }
+.course-summary th, .course-summary td { padding: 3px 12px; text-align: left; }
+.course-summary th, .course-summary td { border-bottom: 1px solid #d0d7de; }
+.course-summary td:nth-child(n+3), .course-summary thead th:nth-child(n+3) { text-align: right; }
+.course-summary tfoot th, .course-summary tfoot td { border-top: 2px solid #1f2328; font-weight: bold; }
+.course-summary tbody tr { border-left: 5px solid #d0d7de; }
+.course-points { border-left: 5px solid #d0d7de; padding: 6px 10px; margin: 6px 0; background: #f6f8fa; }
+.rendered_html .course-right, .course-right { border-left-color: #0072b2 !important; }
+.rendered_html .course-partly, .course-partly { border-left-color: #e69f00 !important; }
+.rendered_html .course-wrong, .course-wrong { border-left-color: #d55e00 !important; }
+summary { display: list-item !important; cursor: pointer; }
+.course-repairs { border-left: 5px solid #cc79a7; padding: 4px 10px; margin: 8px 0; }
+"""

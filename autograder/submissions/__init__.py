@@ -1,0 +1,1 @@
+"""Read and repair what students submit."""

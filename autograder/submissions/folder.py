@@ -1,0 +1,247 @@
+"""What lies in a submission's folder, looked at before anything in it is opened or copied.
+
+Nothing is followed out of the folder: no link, and nothing that is no plain file.
+"""
+
+import fnmatch
+import glob
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nbgrader.converters import Autograde
+from nbgrader.utils import find_all_files, parse_utc
+
+from autograder.submissions.reading import MOST_BYTES, UnreadableError, shown, too_large
+
+#: nbgrader's `timestamp.txt` is one line.
+_MOST_TIMESTAMP = 1_000
+
+#: Folders in folders: far more than anybody makes, and far less than what Python walks through.
+_DEEPEST = 50
+
+#: Files of a submission that are not copied, each by its name. Beyond these none is.
+_MOST_REFUSED = 100
+
+
+@dataclass
+class Submission:
+    """The folder that one student handed in for one lesson."""
+
+    student: str
+    lesson: str
+    folder: str
+    """As nbgrader writes it."""
+    notebooks: tuple[str, ...]
+    """The names of the lesson's notebooks, without `.ipynb`."""
+    refused: list[str] = field(default_factory=list)
+    """Paths that must not be copied."""
+    notes: list[str] = field(default_factory=list)
+    """What is odd about the folder, by accident as it seems."""
+    tampering: list[str] = field(default_factory=list)
+    """What is odd about it, by intention as it seems."""
+
+    def path(self, notebook: str) -> str:
+        """Give the path where a notebook of this name should lie."""
+        return os.path.join(self.folder, f"{notebook}.ipynb")
+
+    def find(self, notebook: str) -> Path:
+        """Find a notebook: under its own name, else the only one that there is.
+
+        Raises UnreadableError where there is none, or nobody can tell which, or it is no plain file.
+        """
+        folder = Path(self.folder)
+        if _elsewhere(self.folder, self.student, self.lesson):
+            raise UnreadableError(f"{shown(folder.name)} is a link to another place; links are not followed")
+        if not folder.is_dir():
+            raise UnreadableError(f"{shown(folder.name)} is no folder; a lesson is handed in as one")
+        named = Path(self.path(notebook))
+        if os.path.lexists(named):
+            _refuse_special(named)
+            return named
+        found = [path for path in _notebooks_in(folder) if stat.S_ISREG(path.lstat().st_mode)]
+        same_name = [path for path in found if path.name == named.name]
+        if len(same_name or found) == 1 and len(self.notebooks) == 1:
+            return (same_name or found)[0]
+        if found:
+            names = ", ".join(shown(str(path.relative_to(folder))) for path in found[:5])
+            raise UnreadableError(f"there is no {named.name}, and more than one that it could be: {names}")
+        raise UnreadableError(f"there is no notebook in it; {named.name} was expected")
+
+    def look(self, masters: Iterable[str], most_bytes: int) -> None:
+        """Note what must not be copied, and what else is odd.
+
+        `masters` are the instructor's files that come with the lesson, by their paths inside its folder.
+        Raises UnreadableError where no gradebook could hold the student's name, and where folders are nested
+        too deep.
+        """
+        if not _is_text(self.student):
+            raise UnreadableError("the name of the student's folder is no text; rename the folder")
+        if _elsewhere(self.folder, self.student, self.lesson) or not os.path.isdir(self.folder):
+            self.refused = [self.folder]
+            return
+        _refuse_too_deep(self.folder)
+        for where, folders, files in os.walk(self.folder):
+            for name in sorted(folders + files):
+                path = os.path.join(where, name)
+                if odd := _odd(path, most_bytes):
+                    self.refused.append(path)
+                    (self.tampering if "link" in odd else self.notes).append(
+                        f"{shown(os.path.relpath(path, self.folder))} is {odd}; it was not copied"
+                    )
+        for master in masters:
+            self._refuse_in_the_way_of(master)
+        expected = {f"{notebook}.ipynb" for notebook in self.notebooks}
+        others = [path.name for path in _notebooks_in(Path(self.folder)) if path.name not in expected]
+        if others and expected & set(os.listdir(self.folder)):
+            listed = ", ".join(shown(name) for name in sorted(others)[:5])
+            self.notes.append(f"there are notebooks besides the one that is graded: {listed}")
+        if len(self.refused) > _MOST_REFUSED:
+            self.refused = [self.folder]
+            self.notes, self.tampering = self.notes[:10], self.tampering[:10]
+            self.tampering.append("too many of its files are no plain files; none was copied")
+
+    def _refuse_in_the_way_of(self, master: str) -> None:
+        """Refuse a folder where the instructor has a file, and a file where the instructor has a folder."""
+        path = os.path.join(self.folder, master)
+        in_the_way = [path] if os.path.isdir(path) else []
+        for parent in Path(master).parents[:-1]:
+            above = os.path.join(self.folder, parent)
+            if os.path.lexists(above) and not os.path.isdir(above):
+                in_the_way.append(above)
+        for odd in in_the_way:
+            if odd not in self.refused:
+                self.refused.append(odd)
+                self.notes.append(
+                    f"{shown(os.path.relpath(odd, self.folder))} is in the way of a file of the lesson; "
+                    "it was not copied"
+                )
+
+
+def submissions(converter: Autograde) -> list[Submission]:
+    """Find all submissions that a run of `nbgrader autograde` is about, those without a notebook too."""
+    course = converter.coursedir
+    pattern = converter._format_source(course.assignment_id, course.student_id)
+    left_out = course.student_id_exclude.split(",")
+    found = []
+    for folder in sorted(glob.glob(pattern)):
+        lesson, student = os.path.basename(folder), os.path.basename(os.path.dirname(folder))
+        if student not in left_out:
+            found.append(Submission(student, lesson, folder, released_notebooks(converter, lesson)))
+    return found
+
+
+def released_notebooks(converter: Autograde, lesson: str) -> tuple[str, ...]:
+    """Give the names of a lesson's notebooks, of those that this run is about."""
+    course = converter.coursedir
+    folder = Path(course.format_path(course.release_directory, ".", lesson))
+    names = sorted(path.stem for path in folder.glob("*.ipynb"))
+    return tuple(name for name in names if fnmatch.fnmatchcase(name, course.notebook_id))
+
+
+def masters(converter: Autograde, lesson: str) -> list[str]:
+    """Give the files that nbgrader puts beside every submission of a lesson, by their paths inside it."""
+    course = converter.coursedir
+    folder = course.format_path(course.source_directory, ".", lesson)
+    files = find_all_files(folder, [*course.ignore, "*.ipynb"])
+    return sorted(os.path.relpath(path, folder) for path in files)
+
+
+def do_not_copy(converter: Autograde, found: Sequence[Submission]) -> None:
+    """Have nbgrader leave out what must not be copied, by `CourseDirectory.ignore`."""
+    course = converter.coursedir
+    # Formgrader keeps one CourseDirectory for all its runs: what was said in an earlier one is forgotten.
+    submitted = glob.escape(course.format_path(course.submitted_directory, "", "").rstrip(os.sep)) + os.sep
+    kept = [pattern for pattern in course.ignore if not pattern.startswith(submitted)]
+    course.ignore = [*kept, *(glob.escape(path) for each in found for path in each.refused)]
+
+
+def refuse_bad_timestamp(submission: Submission) -> None:
+    """Raise UnreadableError where nbgrader could not read `timestamp.txt`, or would wait for it for ever."""
+    path = os.path.join(submission.folder, "timestamp.txt")
+    if not os.path.lexists(path):
+        return
+    if _odd(path, _MOST_TIMESTAMP) or os.path.isdir(path):
+        raise UnreadableError("its timestamp.txt is not the short plain file that nbgrader writes")
+    with open(path, "rb") as file:
+        written = file.read(_MOST_TIMESTAMP).strip()
+    try:
+        parse_utc(written.decode() or "2000-01-01")
+    except Exception:  # of the parser's many kinds
+        found = shown(written.decode(errors="replace"))
+        raise UnreadableError(f"its timestamp.txt holds no time that can be read, but {found!r}") from None
+
+
+def read_file(path: Path) -> bytes:
+    """Read a plain file. Raises UnreadableError where it is none, is too large, or may not be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise UnreadableError(f"{shown(path.name)} cannot be read: {error.strerror}") from None
+    with open(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise UnreadableError(f"{shown(path.name)} is no plain file")
+        if about.st_size > MOST_BYTES:
+            raise UnreadableError(too_large(about.st_size))
+        return file.read()
+
+
+def _is_text(name: str) -> bool:
+    """Say whether a file's name is text: Linux takes any bytes for one."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _elsewhere(folder: str, student: str, lesson: str) -> bool:
+    """Say whether a submission's folder, or its student's, is a link."""
+    submitted = os.path.realpath(os.path.dirname(os.path.dirname(folder)))
+    return os.path.realpath(folder) != os.path.join(submitted, student, lesson)
+
+
+def _refuse_too_deep(folder: str) -> None:
+    waiting = [(folder, 0)]
+    while waiting:
+        where, depth = waiting.pop()
+        if depth > _DEEPEST:
+            raise UnreadableError(f"its folders are nested more than {_DEEPEST} deep")
+        with os.scandir(where) as entries:
+            waiting += [(entry.path, depth + 1) for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _notebooks_in(folder: Path) -> list[Path]:
+    found = []
+    for where, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != ".ipynb_checkpoints")
+        found += [Path(where, name) for name in sorted(files) if name.endswith(".ipynb")]
+    return found
+
+
+def _refuse_special(path: Path) -> None:
+    if path.is_symlink():
+        raise UnreadableError(f"{path.name} is a link to another place; links are not followed")
+    if path.is_dir():
+        raise UnreadableError(f"{path.name} is a folder, not a notebook")
+    if not path.is_file():
+        raise UnreadableError(f"{path.name} is no plain file")
+
+
+def _odd(path: str, most_bytes: int) -> str | None:
+    """Say what is wrong with a file that is to be copied, if anything is."""
+    if not os.path.basename(path).isprintable():  # a terminal would obey it
+        return "a file with more than text in its name"
+    about = os.lstat(path)
+    if stat.S_ISLNK(about.st_mode):
+        return "a link to another place"
+    if stat.S_ISDIR(about.st_mode):
+        return None
+    if not stat.S_ISREG(about.st_mode):
+        return "no plain file"
+    if about.st_size > most_bytes:
+        return f"larger than {most_bytes / 1e6:g} MB"
+    return None

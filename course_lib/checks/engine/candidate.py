@@ -1,0 +1,143 @@
+"""What a check may do with a student's object, and nothing else.
+
+A probe works on a `Candidate`. Each thing that it does is one plain `Request` to the `Holder` of the object,
+and one plain `Reply` back. So the object can live in this process (`LocalHolder`) or in another, and a check
+can't tell.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from course_lib.checks.engine.reply import Handle, Reply, Returned
+
+#: The object that is checked.
+STUDENTS_OWN = Handle(0)
+
+Action = Literal["call", "gradients", "build", "make", "copy", "load", "weights", "train", "modes", "number"]
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """Something that a probe hands to the student's object: a callable, a model, an optimiser.
+
+    It is data, not code: the holder of the student's object makes the real thing from it, by its name among
+    the fixtures. A setting may be another object that the probe has made.
+    """
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One thing to do with one object."""
+
+    action: Action
+    of: Handle
+    arguments: tuple[Any, ...] = ()
+    """Tensors, numbers, strings, None, tuples and dicts of these, fixtures, handles."""
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "__call__"
+    toward: Tensor | None = None
+
+
+@runtime_checkable
+class Holder(Protocol):
+    """Whoever holds the student's objects and does with them what a check asks."""
+
+    def ask(self, request: Request) -> Reply:
+        """Do it. What the student's code raises comes back as `Raised`; nothing is raised here.
+
+        "build", "make" and "copy" come back with the `Handle` of a new object, also where it could not be
+        made: such an object answers every request with the reason. Random numbers start anew each time.
+        """
+        ...
+
+
+class Candidate:
+    """A student's function, class, instance or number, at arm's length."""
+
+    def __init__(self, holder: Holder, handle: Handle = STUDENTS_OWN) -> None:
+        self._holder = holder
+        self.handle = handle
+
+    def call(self, *arguments: Any, method: str = "__call__", **keywords: Any) -> Reply:
+        """Call the object, or one of its methods.
+
+        Where it gives back one of the objects that the probe has built or made, the value is its `Handle`.
+        """
+        return self._ask("call", arguments, keywords, method)
+
+    def gradients(self, *arguments: Any, toward: Tensor, method: str = "__call__", **keywords: Any) -> Reply:
+        """Call the object, and send `toward` back through what it returns (of several, the first).
+
+        The value is a dict: "inputs" holds one gradient for each floating argument, "weights" one for each
+        parameter by name. Where none arrives there is None.
+        """
+        return self._ask("gradients", arguments, keywords, method, toward)
+
+    def build(self, *arguments: Any, **keywords: Any) -> "Candidate":
+        """Make an instance of a class."""
+        return self._another(self._ask("build", arguments, keywords))
+
+    def make(self, fixture: Fixture) -> "Candidate":
+        """Make a fixture that is to be looked at afterwards, or that another fixture needs.
+
+        Where the probe only hands it over once, the `Fixture` itself can be an argument of a call.
+        """
+        return self._another(self._ask("make", (fixture,)))
+
+    def copy(self) -> "Candidate":
+        """Make a deep copy of an instance."""
+        return self._another(self._ask("copy"))
+
+    def load(self, weights: Mapping[str, Tensor]) -> Reply:
+        """Put weights into some entries of an instance's state dict. A name that it lacks is `Raised`."""
+        return self._ask("load", (dict(weights),))
+
+    def weights(self) -> Reply:
+        """Read an instance's state dict."""
+        return self._ask("weights")
+
+    def train(self, mode: bool) -> Reply:
+        """Switch an instance to training mode, or with False to evaluation mode."""
+        return self._ask("train", (mode,))
+
+    def modes(self) -> Reply:
+        """Read which modules of an instance are in training mode: a truth value for each name."""
+        return self._ask("modes")
+
+    def number(self) -> Reply:
+        """Read the plain number of a predict cell, of Python, torch or numpy, as a float."""
+        return self._ask("number")
+
+    def _ask(
+        self,
+        action: Action,
+        arguments: tuple[Any, ...] = (),
+        keywords: Mapping[str, Any] | None = None,
+        method: str = "__call__",
+        toward: Tensor | None = None,
+    ) -> Reply:
+        positional = tuple(_plain(item) for item in arguments)
+        named = {name: _plain(item) for name, item in (keywords or {}).items()}
+        return self._holder.ask(Request(action, self.handle, positional, named, method, toward))
+
+    def _another(self, reply: Reply) -> "Candidate":
+        assert isinstance(reply, Returned)
+        assert isinstance(reply.value, Handle)
+        return Candidate(self._holder, reply.value)
+
+
+def _plain(argument: Any) -> Any:
+    """Replace the candidates in an argument by their handles."""
+    if isinstance(argument, Candidate):
+        return argument.handle
+    if isinstance(argument, tuple):
+        return tuple(_plain(item) for item in argument)
+    if isinstance(argument, Fixture):
+        return Fixture(argument.name, {name: _plain(value) for name, value in argument.settings.items()})
+    return argument

@@ -1,0 +1,255 @@
+"""Hold a student's object in this process: what a check cell in JupyterLab works on."""
+
+import copy
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.checks.engine.candidate import Fixture, Request
+from course_lib.checks.engine.forbidden_calls import Watch
+from course_lib.checks.engine.reply import OUT_OF_TIME, Handle, Raised, Reply, Returned, plain
+from course_lib.checks.exercises.fixtures import realise
+from course_lib.time_limit import OutOfTime, time_limit
+
+#: How long a student's code may take for one request. Right answers take milliseconds.
+SECONDS = 10.0
+
+#: Of what an exception or a warning says, so many letters are kept; and so many warnings.
+LONGEST_MESSAGE, MOST_WARNINGS = 10_000, 100
+
+
+class LocalHolder:
+    """Implements `Holder`. The replies say which of the functions in `may_not_call` were called.
+
+    What is raised besides exceptions and SystemExit goes through, as the student's own interrupt must; with
+    `catches=BaseException`, where nobody sits, that comes back as well.
+    """
+
+    def __init__(
+        self,
+        found: object,
+        may_not_call: tuple[str, ...] = (),
+        catches: type[BaseException] = Exception,
+    ) -> None:
+        self._objects: list[object] = [found]
+        self._may_not_call = may_not_call
+        self._caught = (catches, SystemExit, OutOfTime)
+        self.stopped: Raised | None = None
+        """What did not come back once, which nothing is asked of again."""
+
+    def ask(self, request: Request) -> Reply:
+        """Do what is asked, on copies of the arguments, so that those of the probe stay as they are."""
+        # What did not come back once is not waited for again.
+        found = self.stopped or self._objects[request.of.number]
+        if isinstance(found, Raised):
+            return self._kept(found) if request.action in MAKING else found
+        try:
+            # Looking at what came back runs the student's code too, such as the `__float__` of a number.
+            with time_limit(SECONDS), as_torch_starts():
+                with torch.random.fork_rng(devices=[]):  # Some fixtures draw their first weights.
+                    given = tuple(self._given(argument) for argument in request.arguments)
+                    keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
+                with self._surroundings() as (caught, watch):
+                    value = _ACTIONS[request.action](found, request, given, keywords)
+                if request.action not in MAKING:
+                    return self._returned(value, request, given, caught, watch)
+        except self._caught as error:
+            raised = _raised(error)
+            if isinstance(error, OutOfTime):
+                self.stopped = raised
+            return self._kept(raised) if request.action in MAKING else raised
+        return self._kept(value)
+
+    def _returned(
+        self,
+        value: object,
+        request: Request,
+        given: "Given",
+        caught: list[warnings.WarningMessage],
+        watch: Watch,
+    ) -> Returned:
+        changed = tuple(
+            position
+            for position, (before, after) in enumerate(zip(request.arguments, given, strict=True))
+            if isinstance(before, Tensor) and not _same(before, after)
+        )
+        warned = tuple(str(warning.message)[:LONGEST_MESSAGE] for warning in caught[:MOST_WARNINGS])
+        return Returned(plain(value, self._objects), changed, warned, tuple(watch.seen))
+
+    @contextmanager
+    def _surroundings(self) -> Iterator[tuple[list[warnings.WarningMessage], Watch]]:
+        watch = Watch(self._may_not_call)
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            torch.random.fork_rng(devices=[]),
+            watch if self._may_not_call else nullcontext(),  # Watching every call takes time.
+        ):
+            warnings.simplefilter("always")
+            # torch.manual_seed would also note down who called, which takes longer than most probes.
+            torch.default_generator.manual_seed(0)
+            yield caught, watch
+
+    def _kept(self, made: object) -> Returned:
+        self._objects.append(made)
+        return Returned(Handle(len(self._objects) - 1))
+
+    def _given(self, argument: Any) -> Any:
+        if isinstance(argument, Tensor):
+            return argument.clone()
+        if isinstance(argument, Fixture):
+            settings = {name: self._given(value) for name, value in argument.settings.items()}
+            return realise(Fixture(argument.name, settings))
+        if isinstance(argument, Handle):
+            made = self._objects[argument.number]
+            if isinstance(made, Raised):
+                raise RuntimeError(f"{made.kind}: {made.message}")
+            return made
+        if isinstance(argument, tuple):
+            return tuple(self._given(item) for item in argument)
+        if isinstance(argument, dict):
+            return {name: self._given(item) for name, item in argument.items()}
+        return copy.deepcopy(argument)
+
+
+@contextmanager
+def as_torch_starts() -> Iterator[None]:
+    """Undo what a student's code may have set, in this request or in a cell before, and forgotten."""
+    before, cpu = torch.get_default_dtype(), torch.device("cpu")
+    torch.set_default_dtype(torch.float32)
+    try:
+        with (
+            cpu if torch.get_default_device() != cpu else nullcontext(),  # It slows every call down.
+            torch.inference_mode(False),
+            torch.autocast("cpu", enabled=False),
+            torch.set_grad_enabled(True),
+        ):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+Given = tuple[Any, ...]
+Keywords = Mapping[str, Any]
+
+
+def _call(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
+    return _method(found, request.method)(*given, **keywords)
+
+
+def _make(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
+    return given[0]
+
+
+def _copy(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
+    return copy.deepcopy(found)
+
+
+def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -> dict[str, Any]:
+    inputs = [
+        item.requires_grad_() for item in given if isinstance(item, Tensor) and item.is_floating_point()
+    ]
+    # A weight may have a second name, registered before the one that the contract gives it.
+    named = found.named_parameters(remove_duplicate=False) if isinstance(found, nn.Module) else ()
+    parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
+    leaves = [*inputs, *parameters.values()]
+    # Copies of the leaves: code that changes its arguments is to run here, and is found out by a call.
+    output = _method(found, request.method)(
+        *(item.clone() if isinstance(item, Tensor) and item.requires_grad else item for item in given),
+        **keywords,
+    )
+    if isinstance(output, list | tuple):
+        output = output[0]
+    arrived: tuple[Tensor | None, ...] = (None,) * len(leaves)
+    if isinstance(output, Tensor) and output.requires_grad:
+        arrived = torch.autograd.grad(output, leaves, request.toward, allow_unused=True)
+        arrived = tuple(
+            item if item is None or item.layout is torch.strided else item.to_dense() for item in arrived
+        )
+    return {
+        "inputs": arrived[: len(inputs)],
+        "weights": dict(zip(parameters, arrived[len(inputs) :], strict=True)),
+    }
+
+
+def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> None:
+    entries: Mapping[str, Tensor] = found.state_dict()
+    with torch.no_grad():
+        for name, weight in given[0].items():
+            if name not in entries:
+                raise AttributeError(f"no parameter is called {name!r}; there are: {', '.join(entries)}")
+            if entries[name].shape != weight.shape:
+                shapes = f"{tuple(entries[name].shape)}, not {tuple(weight.shape)}"
+                raise ValueError(f"the parameter {name} has shape {shapes}")
+            entries[name].copy_(weight)
+
+
+def _weights(found: Any, request: Request, given: Given, keywords: Keywords) -> dict[str, Tensor]:
+    return dict(found.state_dict())
+
+
+def _train(found: Any, request: Request, given: Given, keywords: Keywords) -> None:
+    found.train(*given)
+
+
+def _modes(found: Any, request: Request, given: Given, keywords: Keywords) -> dict[str, bool]:
+    return {name: module.training for name, module in found.named_modules()}
+
+
+def _number(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
+    is_number = hasattr(found, "__float__") and not isinstance(found, bool)
+    return float(found) if is_number else found
+
+
+#: What comes back with the handle of a new object.
+MAKING = ("build", "make", "copy")
+
+_ACTIONS: dict[str, Callable[[Any, Request, Given, Keywords], Any]] = {
+    "call": _call,
+    "build": _call,
+    "make": _make,
+    "copy": _copy,
+    "gradients": _gradients,
+    "load": _load,
+    "weights": _weights,
+    "train": _train,
+    "modes": _modes,
+    "number": _number,
+}
+
+
+def _method(found: Any, name: str) -> Callable[..., Any]:
+    if name == "__call__" and not callable(found):
+        raise TypeError(
+            f"a function or a class was expected here, and this is of type {type(found).__name__}"
+        )
+    method: Callable[..., Any] = found if name == "__call__" else getattr(found, name)
+    return method
+
+
+def _same(before: Tensor, after: Tensor) -> bool:
+    if before.shape != after.shape or before.dtype != after.dtype:
+        return False
+    return bool(((before == after) | ((before != before) & (after != after))).all())  # NaN stays NaN
+
+
+def _raised(error: BaseException) -> Raised:
+    # Frames of libraries and of this course say nothing to a student, whose cells belong to no package.
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "site-packages" not in frame.filename and "course_lib" not in frame.filename
+    ]
+    line = (frames[-1].line or "")[:LONGEST_MESSAGE] if frames else ""
+    if isinstance(error, OutOfTime):
+        return Raised(OUT_OF_TIME, f"it did not come back within {SECONDS:g} seconds", line)
+    try:
+        with time_limit(SECONDS):
+            message = str(error)[:LONGEST_MESSAGE]
+    except (Exception, SystemExit, OutOfTime) as another:
+        message = f"(its message cannot be read, since that raises {type(another).__name__})"
+    return Raised(type(error).__name__, message, line)

@@ -1,0 +1,72 @@
+"""How good are translations of a test set? Scored against references that the corpus holds."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from course_lib.checks.engine.findings import Kind
+from course_lib.errors import BadInputError
+
+if TYPE_CHECKING:
+    from course_lib.translation.training.scoring import Score
+
+#: The sentences of each corpus's test set, which is how a hand-in is told from another.
+SENTENCES = {"captions": 300, "multi30k": 1000}
+
+
+class TranslationsError(ValueError):
+    """A file cannot be scored. The message says why."""
+
+    def __init__(self, says: str, kind: Kind = "wrong", look_at: str = "") -> None:
+        super().__init__(says)
+        self.kind = kind
+        self.look_at = look_at
+
+
+@cache
+def references(corpus: str) -> list[str] | str:
+    """Give the references of a corpus's test set, or say why they are not there."""
+    # What reads configs and downloads takes a while to import, and all lessons' checks import this file.
+    from course_lib.translation.configs.schema import DataConfig
+    from course_lib.translation.data.corpora import load_corpus
+
+    try:
+        return list(load_corpus(DataConfig.model_validate({"corpus": corpus})).test.english)
+    except BadInputError as error:
+        return str(error)
+
+
+def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
+    """Score one translation a line, in the order of the test set; say of which corpus, by the lines' number.
+
+    Raises TranslationsError for something else than one line for each sentence of one of these corpora.
+    """
+    from course_lib.translation.training.scoring import (
+        score,  # sacrebleu takes a while, and few cells need it
+    )
+
+    lines = _lines(content)
+    corpus = next((name for name in corpora if SENTENCES.get(name) == len(lines)), None)
+    if corpus is None:
+        expected = " or ".join(f"{SENTENCES[name]:,} ({name})" for name in corpora if name in SENTENCES)
+        raise TranslationsError(
+            f"expected one line for each sentence of a test set, that is {expected}, found {len(lines):,}"
+        )
+    right = references(corpus)
+    if isinstance(right, str):
+        raise TranslationsError(
+            f"the references of {corpus} are not on this machine, so the score has to wait ({right})",
+            kind="error",
+            look_at=f"the references of {corpus} are not there; set COURSE_DATA, and grade again: {right}",
+        )
+    return corpus, score(lines, right)
+
+
+def _lines(content: bytes) -> list[str]:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise TranslationsError(f"expected UTF-8, and line {line} holds bytes that are none") from None
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines[:-1] if lines[-1] == "" else lines

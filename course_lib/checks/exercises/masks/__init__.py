@@ -1,0 +1,1 @@
+"""Lesson 04: its probes and misconceptions."""

@@ -1,0 +1,1 @@
+"""Lesson 00: its probes and misconceptions."""

@@ -1,0 +1,1 @@
+"""Lesson 06: its probes and misconceptions."""

@@ -1,0 +1,1 @@
+"""Lesson 10: its probes and misconceptions."""

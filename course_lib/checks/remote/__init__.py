@@ -1,0 +1,1 @@
+"""Check an object that lives in another process: serialization, transport, server and client."""

@@ -1,0 +1,168 @@
+"""A student's objects in another process, as a check sees them."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from course_lib.checks.engine.candidate import STUDENTS_OWN, Action, Request
+from course_lib.checks.engine.local_backend import MAKING, SECONDS
+from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Handle, Raised, Reply, Returned
+from course_lib.checks.remote.serialization import WireError, pack, unpack_reply, unpack_value
+from course_lib.checks.remote.server import LONGEST_NAME, MOST_NAMES
+from course_lib.checks.remote.transport import Channel, ChannelClosed, ChannelOverrun, ChannelTimeout
+
+__all__ = [
+    "KERNEL_DIED",
+    "Channel",
+    "ChannelClosed",
+    "ChannelOverrun",
+    "ChannelTimeout",
+    "RemoteHolder",
+    "StudentError",
+    "students_names",
+]
+
+#: How long to wait for an answer. The other side stops the student's code by itself, a little earlier.
+PATIENCE = SECONDS + 5.0
+
+_check_numbers = itertools.count(1)
+
+
+class StudentError(Exception):
+    """A student's code raised something; the message is its kind and what it said."""
+
+
+class RemoteHolder:
+    """Implements `Holder` for the object of one name, for one check.
+
+    Where the channel dies, every answer is a `Raised` from then on, and `channel.dead` says why.
+    """
+
+    def __init__(
+        self, channel: Channel, name: str, may_not_call: Sequence[str] = (), patience: float = PATIENCE
+    ) -> None:
+        self.channel = channel
+        self.name = name
+        self._may_not_call = tuple(may_not_call)
+        self._patience = patience
+        self._check = next(_check_numbers)
+        self._count = 1
+        """How many objects the other side holds for this check."""
+        self._stopped: Raised | None = None
+
+    def ask(self, request: Request) -> Reply:
+        """Have it done over there. An answer that cannot be one ends the channel."""
+        making = request.action in MAKING
+        if self._stopped is None:
+            reply = self._reply(request, making)
+            if not isinstance(reply, Raised) or not (making or reply.kind == OUT_OF_TIME):
+                return reply
+            # Nor is what did not come back in time waited for again.
+            self._stopped = reply
+        # No probe works on what is not there: any handle will do, since all of them give the reason.
+        return Returned(STUDENTS_OWN) if making else self._stopped
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call it, and give what comes back. Raises StudentError for what it raises."""
+        return self._value(Request("call", STUDENTS_OWN, arguments, keywords))
+
+    def value(self) -> Any:
+        """Give the object itself, where it is a plain value. Numbers of all kinds become floats."""
+        return self._value(Request("number", STUDENTS_OWN))
+
+    def _value(self, request: Request) -> Any:
+        reply = self.ask(request)
+        if isinstance(reply, Raised):
+            raise StudentError(f"{reply.kind}: {reply.message}")
+        return reply.value
+
+    def _reply(self, request: Request, making: bool) -> Reply:
+        message = {
+            "do": "ask",
+            "name": self.name,
+            "check": self._check,
+            "may_not_call": self._may_not_call,
+            "request": request,
+        }
+        data = exchange(self.channel, pack(message), self._patience)
+        if isinstance(data, Raised):
+            self._stopped = data
+            return data
+        try:
+            reply = unpack_reply(data, self._count + making)
+            if isinstance(reply, Returned):
+                _refuse_unfitting(request, reply, Handle(self._count))
+        except WireError as error:
+            self._stopped = _ended(self.channel, error)
+            return self._stopped
+        self._count += making
+        return reply
+
+
+def students_names(
+    channel: Channel, may_not_call: Mapping[str, Sequence[str]] | None = None, patience: float = PATIENCE
+) -> dict[str, RemoteHolder]:
+    """Give a holder for each name that the student's code defined; none where the channel is dead.
+
+    `may_not_call` says for the name of an exercise which functions it rules out.
+    """
+    forbidden = may_not_call or {}
+    data = exchange(channel, pack({"do": "names"}), patience)
+    if isinstance(data, Raised):
+        return {}
+    try:
+        names = unpack_value(data, handles=0)
+        if not isinstance(names, tuple) or len(names) > MOST_NAMES or not all(map(_is_name, names)):
+            raise WireError("a tuple of names was expected")
+    except WireError as error:
+        _ended(channel, error)
+        return {}
+    return {name: RemoteHolder(channel, name, forbidden.get(name, ()), patience) for name in names}
+
+
+def exchange(channel: Channel, message: bytes, patience: float = PATIENCE) -> bytes | Raised:
+    """Send a message and wait for the answer; where none comes, the channel is dead, and this is why."""
+    try:
+        channel.send(message, patience)
+        return channel.receive(patience)
+    except ChannelTimeout:
+        return Raised(OUT_OF_TIME, f"it did not come back within {patience:g} seconds")
+    except (ChannelClosed, ChannelOverrun) as error:
+        return _ended(channel, error)
+
+
+def _ended(channel: Channel, error: Exception) -> Raised:
+    channel.close(str(error))
+    return Raised(KERNEL_DIED, f"the program that runs this notebook gave no answer: {error}")
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and not name.startswith("_") and len(name) <= LONGEST_NAME
+
+
+def _refuse_unfitting(request: Request, reply: Returned, made: Handle) -> None:
+    """Refuse what a holder never answers to this, so that no probe stumbles over it."""
+    value, action = reply.value, request.action
+    expected: dict[Action, bool] = {
+        "weights": isinstance(value, dict),
+        "modes": isinstance(value, dict),
+        "load": value is None,
+        "train": value is None,
+        "gradients": _are_gradients(value),
+    }
+    fits = value == made if action in MAKING else expected.get(action, True)
+    if not fits or any(place >= len(request.arguments) for place in reply.changed):
+        raise WireError(f"what came back is no answer to {action!r}")
+
+
+def _are_gradients(value: Any) -> bool:
+    if not isinstance(value, dict) or value.keys() != {"inputs", "weights"}:
+        return False
+    inputs, weights = value["inputs"], value["weights"]
+    return (
+        isinstance(inputs, tuple)
+        and isinstance(weights, dict)
+        and all(item is None or isinstance(item, Tensor) for item in (*inputs, *weights.values()))
+    )

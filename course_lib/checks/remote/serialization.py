@@ -1,0 +1,366 @@
+"""What crosses between a check and a student's object in another process: JSON and plain tensor bytes.
+
+A message is the length of its header (4 bytes, the highest first), the header, and the bytes of its tensors
+one after the other. The header is JSON: plain values stand for themselves, all others are lists whose first
+item says what they are, such as `["tuple", 1, 2]` or `["tensor", "float32", 2, 3]`. Nothing is pickled, so
+reading runs no code. What a student's process sends is read with `unpack_reply`, which trusts no claim in it.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.engine.candidate import Action, Fixture, Request
+from course_lib.checks.engine.reply import MOST_BYTES, Handle, Opaque, Raised, Reply, Returned
+
+
+class WireError(ValueError):
+    """A message is too large, or is not what it has to be."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a message may be. Right answers stay far below all of these."""
+
+    total: int = MOST_BYTES
+    """Bytes of the whole message."""
+    header: int = 2 * 2**20
+    """Bytes of the header."""
+    entries: int = 100_000
+    """Values of any kind, those inside others counted."""
+    depth: int = 40
+    """Values inside each other."""
+    letters: int = 100_000
+    """The longest string."""
+    digits: int = 300
+    """The longest whole number. So each of them can also become a float."""
+    axes: int = 32
+    """Of a tensor."""
+
+
+USUAL = Limits()
+
+_DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
+    )
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+_LENGTH_BYTES = 4
+
+
+def pack(message: object, limits: Limits = USUAL) -> bytes:
+    """Write a request, a reply, or any plain value, such as a dict that says what is wanted.
+
+    Tensors lose their graph and lie in one piece. A tensor that is not on the CPU, or of a dtype for
+    quantising and the like, crosses as `Opaque`. Raises WireError for what is no plain value or too large.
+    """
+    writer = _Writer(limits)
+    content = writer.write(message, 0)
+    header = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+    if len(header) > limits.header:
+        raise WireError(f"a message may have {limits.header} bytes besides tensors, and has {len(header)}")
+    return b"".join((len(header).to_bytes(_LENGTH_BYTES, "big"), header, *writer.tensors))
+
+
+def unpack(data: bytes, limits: Limits = USUAL) -> Any:
+    """Read what `pack` wrote. Raises WireError where it is not of that form or too large."""
+    return _Reader(data, limits, requests=True).message()
+
+
+def unpack_reply(data: bytes, handles: int, limits: Limits = USUAL) -> Reply:
+    """Read a reply of a process that is not trusted, which holds objects with the numbers below `handles`.
+
+    Raises WireError for anything else than a reply of plain values within the limits.
+    """
+    reply = unpack_value(data, handles, limits)
+    if not isinstance(reply, Returned | Raised):
+        raise WireError(f"a reply was expected, and a {type(reply).__name__} came")
+    return reply
+
+
+def unpack_value(data: bytes, handles: int, limits: Limits = USUAL) -> Any:
+    """Read a reply, or a plain value, of a process that is not trusted; see `unpack_reply`."""
+    return _Reader(data, limits, handles=handles).message()
+
+
+class _Writer:
+    """Turns a message into JSON, and collects the bytes of its tensors."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.tensors: list[bytes] = []
+        self._limits = limits
+        self._room = limits.total
+        self._entries = 0
+
+    def write(self, value: Any, depth: int) -> Any:
+        self._entries += 1
+        if self._entries > self._limits.entries:
+            raise WireError(f"a message may hold {self._limits.entries} values, and holds more")
+        if depth > self._limits.depth:
+            raise WireError(f"values may lie {self._limits.depth} deep in each other, and lie deeper")
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, int):
+            return _bounded(int(value), self._limits)
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else ["float", str(float(value))]
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        if isinstance(value, torch.dtype):
+            return ["dtype", _NAMES[value]] if value in _NAMES else ["opaque", "dtype"]
+        return self._compound(value, depth + 1)
+
+    def _compound(self, value: Any, depth: int) -> list[Any]:
+        def each(values: Sequence[Any]) -> list[Any]:
+            return [self.write(item, depth) for item in values]
+
+        match value:
+            case tuple():
+                return ["tuple", *each(value)]
+            case list():
+                return ["list", *each(value)]
+            case dict():
+                return ["dict", *each([part for pair in value.items() for part in pair])]
+            case complex():
+                return ["complex", *each((value.real, value.imag))]
+            case Handle():
+                return ["handle", value.number]
+            case Opaque():
+                return ["opaque", self._text(value.type_name)]
+            case Fixture():
+                return ["fixture", value.name, self.write(dict(value.settings), depth)]
+            case Request(action, of, arguments, keywords, method, toward):
+                return ["request", *each((action, of, tuple(arguments), dict(keywords), method, toward))]
+            case Returned(inside, changed, warnings, forbidden):
+                return ["returned", *each((inside, changed, warnings, forbidden))]
+            case Raised(kind, message, line):
+                return ["raised", *each((kind, message, line))]
+        raise WireError(f"only plain values can cross, and this is of type {type(value).__name__}")
+
+    def _text(self, text: str) -> str:
+        if len(text) > self._limits.letters:
+            raise WireError(f"a string may have {self._limits.letters} letters, and has {len(text)}")
+        return text
+
+    def _tensor(self, tensor: Tensor) -> list[Any]:
+        if tensor.device.type != "cpu" or tensor.dtype not in _NAMES or tensor.layout != torch.strided:
+            return ["opaque", f"Tensor of dtype {tensor.dtype} on the device {tensor.device}"]
+        if tensor.dim() > self._limits.axes:
+            raise WireError(f"a tensor may have {self._limits.axes} axes, and has {tensor.dim()}")
+        self._room -= tensor.numel() * tensor.dtype.itemsize
+        if self._room < 0:
+            raise WireError(f"a message may have {self._limits.total} bytes of tensors, and has more")
+        plain = tensor.detach().as_subclass(Tensor).resolve_conj().resolve_neg()
+        # A copy, since a single number may keep a stride of its own, and could not be seen as bytes then.
+        row = plain.reshape(-1).clone(memory_format=torch.contiguous_format)
+        self.tensors.append(row.view(torch.uint8).numpy().tobytes())
+        return ["tensor", _NAMES[tensor.dtype], *tensor.shape]
+
+
+class _Reader:
+    """Turns a message back into values. Each claim of the sender is checked before it is acted on."""
+
+    def __init__(
+        self, data: bytes, limits: Limits, *, handles: int | None = None, requests: bool = False
+    ) -> None:
+        self._data = memoryview(data)
+        self._limits = limits
+        self._handles = handles
+        self._entries = 0
+        self._kinds: dict[str, Callable[[list[Any], int], Any]] = {
+            "tuple": lambda items, depth: tuple(self._each(items, depth)),
+            "dict": self._dict,
+            "float": self._unusual_float,
+            "tensor": self._tensor,
+            "dtype": self._dtype,
+            "handle": self._handle,
+            "opaque": lambda items, depth: Opaque(self._only_text(items)),
+        }
+        if requests:
+            self._kinds |= {
+                "list": self._each,
+                "complex": lambda items, depth: complex(*self._each(items, depth)),
+                "fixture": lambda items, depth: Fixture(*self._each(items, depth)),
+                "request": self._request,
+            }
+
+    def message(self) -> Any:
+        if len(self._data) > self._limits.total + self._limits.header + _LENGTH_BYTES:
+            raise WireError(f"the message has {len(self._data)} bytes, more than are allowed")
+        length = int.from_bytes(self._data[:_LENGTH_BYTES], "big")
+        self._at = _LENGTH_BYTES + length
+        if self._at > len(self._data) or length > self._limits.header:
+            raise WireError(f"the message claims a header of {length} bytes, more than it has or may have")
+        try:
+            content = json.loads(
+                bytes(self._data[_LENGTH_BYTES : self._at]).decode(),
+                parse_int=self._whole,
+                parse_float=_finite,
+                parse_constant=_no_constant,
+            )
+        except WireError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise WireError(f"the header is no JSON: {str(error)[:100]}") from None
+        whole = {"returned": self._returned, "raised": self._raised}
+        if isinstance(content, list) and content and content[0] in tuple(whole):
+            value = whole[content[0]](content[1:])
+        else:
+            value = self._read(content, 0)
+        if self._at != len(self._data):
+            raise WireError(f"{len(self._data) - self._at} bytes are left over after the last tensor")
+        return value
+
+    def _read(self, content: Any, depth: int) -> Any:
+        self._entries += 1
+        if self._entries > self._limits.entries or depth > self._limits.depth:
+            raise WireError("the message holds more values, or deeper ones, than are allowed")
+        if content is None or isinstance(content, bool | int | float):
+            return content
+        if isinstance(content, str):
+            return self._text(content)
+        if not isinstance(content, list) or not content or not isinstance(content[0], str):
+            raise WireError("a value is of no known form")
+        read = self._kinds.get(content[0])
+        if read is None:
+            raise WireError(f"a value claims to be a {content[0][:40]!r}, which is not expected here")
+        return read(content[1:], depth + 1)
+
+    def _each(self, items: list[Any], depth: int) -> list[Any]:
+        return [self._read(item, depth) for item in items]
+
+    def _text(self, content: Any) -> str:
+        if not isinstance(content, str) or len(content) > self._limits.letters:
+            raise WireError(f"a string of at most {self._limits.letters} letters was expected")
+        # Half of a surrogate pair could not be printed.
+        return content.encode("utf-8", "replace").decode()
+
+    def _only_text(self, items: list[Any]) -> str:
+        if len(items) != 1:
+            raise WireError(f"one string was expected, and {len(items)} items came")
+        return self._text(items[0])
+
+    def _texts(self, content: Any) -> tuple[str, ...]:
+        texts = self._read(content, 1)
+        if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+            raise WireError("a tuple of strings was expected")
+        return texts
+
+    def _whole(self, digits: str) -> int:
+        if len(digits.removeprefix("-")) > self._limits.digits:
+            raise WireError(f"a whole number may have {self._limits.digits} digits, and has {len(digits)}")
+        return int(digits)
+
+    def _unusual_float(self, items: list[Any], depth: int) -> float:
+        if items not in (["nan"], ["inf"], ["-inf"]):
+            raise WireError("one of nan, inf and -inf was expected")
+        return float(items[0])
+
+    def _dict(self, items: list[Any], depth: int) -> dict[Any, Any]:
+        parts = self._each(items, depth)
+        keys, values = parts[::2], parts[1::2]
+        if self._handles is not None and not all(isinstance(key, str) for key in keys):
+            raise WireError("the keys of a dict must be strings")
+        try:
+            read = dict(zip(keys, values, strict=True))
+        except (TypeError, ValueError):
+            raise WireError("a dict must hold a value for each key, and keys that can be looked up") from None
+        if len(read) != len(keys):
+            raise WireError("a dict holds a key twice")
+        return read
+
+    def _dtype(self, items: list[Any], depth: int) -> torch.dtype:
+        name = self._only_text(items)
+        if name not in _DTYPES:
+            raise WireError(f"no dtype that may cross is called {name[:40]!r}")
+        return _DTYPES[name]
+
+    def _handle(self, items: list[Any], depth: int) -> Handle:
+        if len(items) != 1 or type(items[0]) is not int or items[0] < 0:
+            raise WireError("the number of a handle must be a whole number from 0")
+        if self._handles is not None and items[0] >= self._handles:
+            raise WireError(f"there are {self._handles} objects, and a handle has the number {items[0]}")
+        return Handle(items[0])
+
+    def _tensor(self, items: list[Any], depth: int) -> Tensor:
+        dtype = self._dtype(items[:1], depth)
+        shape = items[1:]
+        if len(shape) > self._limits.axes or not all(type(size) is int and size >= 0 for size in shape):
+            raise WireError(f"a shape is at most {self._limits.axes} whole numbers from 0")
+        # An axis of length 0 hides how large the others claim to be.
+        if any(size > self._limits.total for size in shape):
+            raise WireError("a tensor claims an axis that is longer than a message may be")
+        end = self._at + math.prod(shape) * dtype.itemsize
+        if end > len(self._data):
+            raise WireError(
+                f"a tensor claims {end - self._at} bytes, and {len(self._data) - self._at} are left"
+            )
+        inside = bytearray(self._data[self._at : end])
+        self._at = end
+        if not inside:
+            try:
+                return torch.empty(shape, dtype=dtype)
+            except RuntimeError:
+                raise WireError("a tensor of no numbers claims axes that are too long") from None
+        if dtype == torch.bool and max(inside) > 1:
+            raise WireError("a truth value must be 0 or 1")
+        return torch.frombuffer(inside, dtype=dtype).reshape(shape)
+
+    def _request(self, items: list[Any], depth: int) -> Request:
+        if len(items) != len(Request.__dataclass_fields__) or items[0] not in get_args(Action):
+            raise WireError("a request must have all its parts, and an action that is known")
+        return Request(*self._each(items, depth))
+
+    def _returned(self, items: list[Any]) -> Returned:
+        if len(items) != len(Returned.__dataclass_fields__):
+            raise WireError("a reply must have all its parts")
+        changed = self._read(items[1], 1)
+        if not isinstance(changed, tuple) or not all(type(place) is int and place >= 0 for place in changed):
+            raise WireError("the arguments that were changed must be whole numbers from 0")
+        return Returned(self._read(items[0], 1), changed, self._texts(items[2]), self._texts(items[3]))
+
+    def _raised(self, items: list[Any]) -> Raised:
+        if len(items) != len(Raised.__dataclass_fields__):
+            raise WireError("an exception must have all its parts")
+        return Raised(*map(self._text, items))
+
+
+def _bounded(number: int, limits: Limits) -> int:
+    if number.bit_length() > limits.digits * math.log2(10):
+        raise WireError(f"a whole number may have {limits.digits} digits, and has more")
+    return number
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise WireError(f"a number is too large to be a float: {digits[:40]}")
+    return number
+
+
+def _no_constant(name: str) -> Any:
+    raise WireError(f"{name} is no JSON")

@@ -1,0 +1,69 @@
+"""Serve a student's objects to a check in another process: what runs in the kernel that holds them.
+
+Each message is a dict: what to `"do"`, and what that needs. The other side is
+`course_lib.checks.remote.client`.
+"""
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.reply import Raised, Reply
+from course_lib.checks.remote.serialization import WireError, pack, unpack
+from course_lib.checks.remote.transport import Channel, ChannelClosed
+
+#: Names that are told at most, and letters of each.
+MOST_NAMES, LONGEST_NAME = 10_000, 100
+
+
+def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
+    """Answer requests about these objects, until the other side is done or gone.
+
+    Whatever a student's code raises comes back as `Raised`, also KeyboardInterrupt and SystemExit.
+    """
+    channel = Channel(connection)
+    holders: dict[str, tuple[int, LocalHolder]] = {}
+    while True:
+        try:
+            message = unpack(channel.receive())
+            if message["do"] == "done":
+                return
+            answer = _packed(_names(names) if message["do"] == "names" else _asked(message, names, holders))
+        except ChannelClosed:
+            return
+        except BaseException as error:  # An interrupt, say, that came late.
+            answer = pack(Raised(type(error).__name__, "it came in the middle of a check"))
+        try:
+            channel.send(answer)
+        except ChannelClosed:
+            return
+
+
+def _packed(answer: object) -> bytes:
+    try:
+        return pack(answer)
+    except WireError as error:
+        return pack(Raised("ValueError", f"what came back cannot be looked at: {error}"))
+
+
+def _names(names: Mapping[str, object]) -> tuple[str, ...]:
+    """Name what a student defined."""
+    own = [
+        name
+        for name in list(names)
+        if isinstance(name, str) and not name.startswith("_") and len(name) <= LONGEST_NAME
+    ]
+    return tuple(own[:MOST_NAMES])
+
+
+def _asked(
+    message: Mapping[str, Any], names: Mapping[str, object], holders: dict[str, tuple[int, LocalHolder]]
+) -> Reply:
+    name, check = message["name"], message["check"]
+    if name not in names:
+        return Raised("NameError", f"name {name!r} is not defined")
+    # Each check begins with a holder of its own, which knows nothing of what was made before.
+    if name not in holders or holders[name][0] != check:
+        holders[name] = check, LocalHolder(names[name], message["may_not_call"], catches=BaseException)
+    return holders[name][1].ask(message["request"])

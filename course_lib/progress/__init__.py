@@ -1,5 +1,0 @@
-"""How far a student has come, read from their notebooks: a table in the terminal, and a start page."""
-
-from course_lib.progress.notebooks import Check, Lesson, ProgressError, State, read_lessons
-
-__all__ = ["Check", "Lesson", "ProgressError", "State", "read_lessons"]

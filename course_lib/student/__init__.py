@@ -1,0 +1,1 @@
+"""A student's own notebooks: the parts written in them, and the progress made."""

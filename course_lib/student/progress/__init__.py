@@ -1,0 +1,5 @@
+"""How far a student has come, read from their notebooks: a table in the terminal, and a start page."""
+
+from course_lib.student.progress.notebooks import Check, Lesson, ProgressError, State, read_lessons
+
+__all__ = ["Check", "Lesson", "ProgressError", "State", "read_lessons"]

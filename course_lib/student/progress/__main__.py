@@ -1,0 +1,33 @@
+"""Show a student's progress, read from the saved notebooks; nothing is run."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from course_lib.student.progress.notebooks import ProgressError, read_lessons
+from course_lib.student.progress.table import summary, terminal_table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m course_lib.student.progress", description=__doc__)
+    parser.add_argument(
+        "folder", type=Path, nargs="?", default=Path("lessons"), help="the lessons' folder (default: lessons)"
+    )
+    options = parser.parse_args(arguments)
+    console = Console(highlight=False)
+    try:
+        lessons = read_lessons(options.folder)
+    except ProgressError as error:
+        print(error, file=sys.stderr)
+        return 1
+    console.print(terminal_table(lessons))
+    console.print(summary(lessons))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Batches of sentence pairs with little padding: section 5.1 of "Attention Is All You Need"."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+
+def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+    """Put sentences of like length together: lists of indices, each index once.
+
+    Section 5.1, "batched together by approximate sequence length". A batch, padded to its longest sentence,
+    has at most `max_tokens` places: longest times number of sentences. Short before long; equal lengths keep
+    their order. Raises ValueError for a sentence that is longer than `max_tokens` all by itself.
+    """
+    batches: list[list[int]] = []
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
+        if lengths[index] > max_tokens:
+            raise ValueError(
+                f"sentence {index} has {lengths[index]} tokens, and a batch may have {max_tokens}: "
+                "shorten it, leave it out or allow more"
+            )
+        # The newest sentence is the longest so far.
+        if batch and lengths[index] * (len(batch) + 1) > max_tokens:
+            batches.append(batch)
+            batch = []
+        batch.append(index)
+    if batch:
+        batches.append(batch)
+    return batches
+
+
+def collate(
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+    pad_id: int,
+    start_id: int,
+    end_id: int,
+    max_length: int,
+) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
+    """Make one batch of sentence pairs, given as ids: a matrix for the sources and one for the targets.
+
+    Every sentence stands between `start_id` and `end_id`. It is cut before it gets its end, so that with both
+    it has at most `max_length` tokens. Each side is padded at the right to its own longest sentence. Raises
+    ValueError where `max_length` leaves no room for start and end.
+    """
+    if max_length < 2:
+        raise ValueError(f"max_length must be at least 2, for start and end, and is {max_length}")
+
+    def side(sentences: list[Sequence[int]]) -> Tensor:
+        rows = [torch.tensor([start_id, *ids[: max_length - 2], end_id]) for ids in sentences]
+        return pad_sequence(rows, batch_first=True, padding_value=pad_id)
+
+    return side([source for source, _ in pairs]), side([target for _, target in pairs])

@@ -1,0 +1,1 @@
+"""The settings of a run as typed data, and the provided configurations."""

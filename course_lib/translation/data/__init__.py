@@ -1,0 +1,1 @@
+"""From published corpora to batches of token ids."""

@@ -1,0 +1,135 @@
+"""Sentence pairs as ids in two flat arrays, which any number of processes can share from one file."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from course_lib.atomic_files import atomic_write
+from course_lib.transformer.batching import collate
+from course_lib.translation.data.epoch_plan import IdPair
+
+
+class TokenPairs(Sequence[IdPair]):
+    """Pairs of sentences, given as ids without start and end.
+
+    All ids stand in one array, source, target, source, target; `offsets` says where each sentence begins, and
+    last where the last one ends. Mapped from files, the arrays are read from the disk's cache as needed, and
+    there once for all processes of a machine.
+    """
+
+    def __init__(self, ids: NDArray[np.unsignedinteger], offsets: NDArray[np.int64]) -> None:
+        self._ids = ids
+        self._offsets = offsets
+
+    @classmethod
+    def mapped(cls, ids: Path, offsets: Path, dtype: str) -> "TokenPairs":
+        """Open the files that `write_pairs` has written."""
+        return cls(_mapped(ids, dtype), _mapped(offsets, OFFSETS))
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
+        """The ids and the offsets."""
+        return self._ids, self._offsets
+
+    def of_epoch(self, seed: int, epoch: int) -> "TokenPairs":
+        """Give the pairs as an epoch is to see them: here, always the same."""
+        return self
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The tokens of each pair, source and target: an array of shape (pairs, 2)."""
+        return np.diff(self._offsets).reshape(-1, 2)
+
+    def __len__(self) -> int:
+        return len(self._offsets) // 2
+
+    @overload
+    def __getitem__(self, index: int) -> IdPair: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[IdPair]: ...
+    def __getitem__(self, index: int | slice) -> IdPair | list[IdPair]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there are {len(self)} pairs, and none has the number {index}")
+        source, target, end = self._offsets[2 * (index % len(self)) :][:3].tolist()
+        return self._ids[source:target].tolist(), self._ids[target:end].tolist()
+
+
+def collate_some(
+    pairs: Sequence[IdPair], batch: Sequence[int], pad_id: int, start_id: int, end_id: int, max_length: int
+) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
+    """Make one batch of the pairs with these numbers, just as lesson 10's `collate` does.
+
+    Of mapped pairs it is made by arrays, many times as fast: a GPU would have to wait for the other.
+    """
+    if not isinstance(pairs, TokenPairs):
+        return collate([pairs[index] for index in batch], pad_id, start_id, end_id, max_length)
+    ids, offsets = pairs.arrays
+    numbers = np.asarray(batch, np.int64)
+
+    def side(sentences: NDArray[np.int64]) -> Tensor:
+        first = offsets[sentences]
+        lengths = np.minimum(offsets[sentences + 1] - first, max_length - 2)
+        matrix = np.full((len(sentences), lengths.max() + 2), pad_id, np.int64)
+        place = np.arange(matrix.shape[1] - 2)
+        real = place < lengths[:, None]
+        matrix[:, 0] = start_id
+        matrix[:, 1:-1][real] = ids[(first[:, None] + place)[real]]
+        matrix[np.arange(len(sentences)), lengths + 1] = end_id
+        return torch.from_numpy(matrix)
+
+    return side(2 * numbers), side(2 * numbers + 1)
+
+
+def pairs_of_epoch(pairs: Sequence[IdPair], seed: int, epoch: int) -> Sequence[IdPair]:
+    """Give the pairs as an epoch is to see them: some are split into other subwords each time."""
+    return pairs.of_epoch(seed, epoch) if isinstance(pairs, TokenPairs) else pairs
+
+
+def pair_lengths(pairs: Sequence[IdPair]) -> NDArray[np.int64]:
+    """Count the tokens of each pair, source and target: an array of shape (pairs, 2)."""
+    if isinstance(pairs, TokenPairs):
+        return pairs.lengths
+    return np.array([(len(source), len(target)) for source, target in pairs], np.int64).reshape(-1, 2)
+
+
+#: How offsets are written: the same on every machine.
+OFFSETS = "<i8"
+
+
+#: How the numbers of words are written, of which there may be many.
+WORD_NUMBERS = "<u4"
+
+
+def smallest_type(vocabulary_size: int) -> str:
+    """Name the smallest numbers that hold the ids of a vocabulary."""
+    return "<u2" if vocabulary_size <= 2**16 else "<u4"
+
+
+def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dtype: str) -> None:
+    """Write pairs, chunk by chunk, as the two files that `TokenPairs.mapped` opens."""
+    ends = [np.zeros(1, OFFSETS)]
+    with atomic_write(ids) as file:
+        for chunk in chunks:
+            sentences = [sentence for pair in chunk for sentence in pair]
+            lengths = np.fromiter(map(len, sentences), OFFSETS, len(sentences))
+            ends.append(ends[-1][-1:] + np.cumsum(lengths, dtype=OFFSETS))
+            file.write(np.fromiter(chain.from_iterable(sentences), dtype, int(lengths.sum())).tobytes())
+    with atomic_write(offsets) as file:
+        for part in ends:
+            file.write(part.tobytes())
+
+
+def _mapped(path: Path, dtype: str) -> NDArray[Any]:
+    if path.stat().st_size == 0:  # Nothing cannot be mapped.
+        return np.empty(0, dtype)
+    # As a plain array, since numpy's own class for mapped ones is slow to slice.
+    return np.asarray(np.memmap(path, dtype, mode="r"))

@@ -1,0 +1,1 @@
+"""The trainable model: reference or student parts, precision, compilation, fused layers."""

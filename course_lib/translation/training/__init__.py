@@ -1,0 +1,1 @@
+"""Training on one or many processes: updates, epochs, checkpoints, metrics, evaluation."""

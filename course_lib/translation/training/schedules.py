@@ -1,0 +1,36 @@
+"""How the learning rate goes over a run: the paper's schedule, or one of those that came after it."""
+
+import math
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+
+from course_lib.translation.configs.schema import TrainingConfig
+from course_lib.translation.model.components import Pieces
+
+
+def build_scheduler(
+    optimizer: Optimizer, config: TrainingConfig, d_model: int, pieces: Pieces
+) -> LRScheduler:
+    """Drive an optimiser, whose own rate is 1.0, by the schedule that the config names."""
+    if config.schedule == "paper":
+        return pieces.make_scheduler(optimizer, d_model, config.warmup, config.factor)
+    # LambdaLR counts the updates done so far: 0 before the first.
+    return LambdaLR(optimizer, lambda done: rate(config, done + 1))
+
+
+def rate(config: TrainingConfig, step: int) -> float:
+    """Give the rate of update number `step`, the first being 1, for the schedules that have a peak."""
+    assert config.peak_rate is not None, "the config has checked it"
+    return config.peak_rate * min(step / config.warmup, _after_warmup(config, max(step, config.warmup)))
+
+
+def _after_warmup(config: TrainingConfig, step: int) -> float:
+    """Give the share of the peak at a step from the end of the warm-up on, where it is 1."""
+    if config.schedule == "inverse-sqrt":
+        return math.sqrt(config.warmup / step)
+    if config.schedule == "constant":
+        return 1.0
+    assert config.schedule_updates is not None, "the config has checked it"
+    done = min(1.0, (step - config.warmup) / (config.schedule_updates - config.warmup))
+    return 1 - done if config.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
