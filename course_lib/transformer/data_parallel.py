@@ -1,4 +1,4 @@
-"""Data parallelism: every rank trains on its share of the batches, and their losses make one mean."""
+"""Data parallelism: each rank trains on its share of the batches, as on the eight GPUs of section 5.2."""
 
 from collections.abc import Sequence
 from typing import TypeVar
