@@ -49,7 +49,6 @@ SHOWN_OF_THE_LAB = tuple(
         "__init__.py",
         "configs",
         "data/__init__.py",
-        "data/captions",
         "data/corpora",
         "data/epoch_plan.py",
     )

@@ -316,9 +316,11 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # %% tags=["see"]
 from collections import Counter
 
-from course_lib.translation.data.captions import splits
+from course_lib.translation.data.corpora import load_captions
 
-captions = [pair.english.lower().replace(".", "").replace(",", "").split() for pair in splits()["train"]]
+captions = [
+    caption.lower().replace(".", "").replace(",", "").split() for caption in load_captions().train.english
+]
 words = sorted({word for caption in captions for word in caption})
 index = {word: number for number, word in enumerate(words)}
 counts = Counter(

@@ -61,7 +61,7 @@ from course_lib.transformer import (
     train_step,
 )
 from course_lib.transformer.batching import collate, token_batches
-from course_lib.translation.data.captions import splits
+from course_lib.translation.data.corpora import load_captions
 from course_lib.transformer.vocabulary import build_vocabulary
 
 # %% [markdown]
@@ -232,10 +232,12 @@ def words_of(text):
     return text.lower().replace(".", " .").replace(",", " ,").split()
 
 
-pairs = {
-    split: [(words_of(pair.german), words_of(pair.english)) for pair in corpus]
-    for split, corpus in splits().items()
-}
+def pairs_of(text):
+    return [(words_of(left), words_of(right)) for left, right in zip(text.german, text.english, strict=True)]
+
+
+captions = load_captions()
+pairs = {name: pairs_of(getattr(captions, name)) for name in ("train", "validation", "test")}
 specials = ["<pad>", "<s>", "</s>"]
 german = build_vocabulary((source for source, _ in pairs["train"]), 1, specials)
 english = build_vocabulary((target for _, target in pairs["train"]), 1, specials)

@@ -105,10 +105,10 @@ Item = TypeVar("Item")
 
 # %% tags=["see"]
 from course_lib.transformer.batching import token_batches
-from course_lib.translation.data.captions import splits
+from course_lib.translation.data.corpora import load_captions
 
 WORLD_SIZE = 4
-lengths = [len(pair.english.split()) + 2 for pair in splits()["train"]]
+lengths = [len(caption.split()) + 2 for caption in load_captions().train.english]
 plan = sorted(token_batches(lengths, 900), key=lambda batch: max(lengths[index] for index in batch))
 
 
@@ -274,7 +274,7 @@ print(Path("my_run.yaml").read_text())
 # | four cores and an evening | `multi30k-simcut`: the same model, learnt better (arXiv 2206.02368) | an hour and a half |
 # | a GPU | `multi30k-tiny`, then `multi30k-base` | minutes |
 # | a GPU for a night | `iwslt17`: 206,000 sentences of talks | hours |
-# | a node with eight GPUs | `wmt14-base`, the paper's own (4.5 million pairs) | a day or less |
+# | a node with eight GPUs | `wmt14-base`: the paper's base model and data (4.5 million pairs), but from German to English; its table 2 is for English to German | a day or less |
 #
 # (The times with a GPU are estimates; those runs have not been made for this course yet.)
 #

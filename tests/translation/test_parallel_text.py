@@ -4,13 +4,11 @@ import gzip
 from pathlib import Path
 
 import pytest
-from real_processes import in_processes
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig
 from course_lib.translation.data.corpora import load_corpus
-from course_lib.translation.data.corpora.parallel_text import Corpus, read_parallel_text
-from course_lib.translation.training.distributed import Place
+from course_lib.translation.data.corpora.parallel_text import read_parallel_text
 
 
 def files(tmp_path: Path, german: bytes, english: bytes, suffix: str = "") -> tuple[Path, Path]:
@@ -84,23 +82,5 @@ def test_a_folder_corpus_has_three_splits(corpus_folder: Path) -> None:
 
 def test_a_folder_without_a_file_is_refused_by_its_name(corpus_folder: Path) -> None:
     (corpus_folder / "test.en").unlink()
-    with pytest.raises(
-        BadInputError, match=r"test\.en: expected a corpus file of that name, plain or as \.gz"
-    ):
+    with pytest.raises(BadInputError, match=r"test\.en: no such file, plain or with \.gz at its end"):
         load_corpus(DataConfig(corpus="folder", folder=str(corpus_folder)))
-
-
-def captions(place: Place) -> Corpus:
-    return load_corpus(DataConfig(corpus="captions"))
-
-
-def test_the_built_in_captions_have_three_splits_that_share_no_sentence() -> None:
-    # In a process of its own, where the grammar is not slowed down by the checking of its types.
-    (corpus,) = in_processes(1, captions)
-    splits = (corpus.train, corpus.validation, corpus.test)
-    assert len(corpus.train) >= 5000
-    for text in splits:
-        assert len(text.german) == len(text.english) >= 300
-    for side in ("german", "english"):
-        sentences = [set(getattr(text, side)) for text in splits]
-        assert sum(map(len, sentences)) == len(set.union(*sentences))

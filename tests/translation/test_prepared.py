@@ -245,11 +245,6 @@ def test_where_no_more_can_be_written_it_is_said_and_a_later_start_mends_it(benc
     assert bench.prepare(learn=False).fingerprint == fingerprint
 
 
-def test_the_built_in_corpus_is_known_by_its_grammar() -> None:
-    config = DataConfig(corpus="captions")
-    assert prepared.corpus_fingerprint(config) == prepared.corpus_fingerprint(config)
-
-
 def share(place: Place, bench: Bench) -> tuple[str, list[object]]:
     def make_or_open() -> PreparedData:
         return bench.prepare() if place.is_first else open_prepared(bench.data, bench.vocabulary)

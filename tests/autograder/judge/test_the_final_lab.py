@@ -117,9 +117,9 @@ def test_what_the_code_writes_is_no_hand_in(desk: Desk) -> None:
 
 
 def test_copied_references_are_for_a_person_to_look_at(desk: Desk) -> None:
-    from course_lib.translation.data import captions
+    from course_lib.translation.data.corpora import load_captions
 
-    copied = "".join(f"{pair.english}\n" for pair in captions.splits()["test"]).encode()
+    copied = "".join(f"{line}\n" for line in load_captions().test.english).encode()
     result = desk.run(
         judged("hand_in_translations", 8, levels=LESSON.hand_in[1].levels), files={"translations.txt": copied}
     )
