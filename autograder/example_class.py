@@ -14,6 +14,7 @@ from autograder.release.example_files import example_files
 from autograder.release.manifest import LESSONS, SOURCES, Exercise, Lesson, Manifest
 from course_lib.atomic_files import atomic_write_text
 from course_lib.checks.engine import exercise as checks
+from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.registry import catalogue
 
 _MARK_SCHEME = re.compile(r"\n*^### BEGIN MARK SCHEME.*?^### END MARK SCHEME\n?", re.MULTILINE | re.DOTALL)
@@ -37,7 +38,7 @@ class Slip:
     """A mistake that costs some of an exercise's points, not all."""
 
     exercise: Exercise
-    misconception: checks.Misconception
+    misconception: Misconception
     cost: float
 
     @property
@@ -66,7 +67,7 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
     yield Submission("amara", "everything right", _with(released, answers), files)
     yield Submission(
         "bruno",
-        f"one slip: {slip.misconception.says}",
+        f"one slip: {slip.misconception.statement}",
         _with(released, answers | {slip.exercise.name: slip.code}),
         files,
     )

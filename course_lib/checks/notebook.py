@@ -9,7 +9,7 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Holder
 from course_lib.checks.engine.comparison import Difference
 from course_lib.checks.engine.diagnosis import Verdict, examine
-from course_lib.checks.engine.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.findings import Finding, Kind, note
 from course_lib.checks.engine.local_backend import LocalHolder
 from course_lib.checks.engine.messages import (
@@ -20,6 +20,7 @@ from course_lib.checks.engine.messages import (
     success,
     wrong_prediction,
 )
+from course_lib.checks.engine.misconceptions import Misconception, WrongNumber
 from course_lib.checks.engine.prediction import answers
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME
 from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, look
@@ -145,7 +146,7 @@ def _note(
     """Tell those who watch the checks what this one found."""
     most = graded.points if graded else None
     says = tuple(
-        one.says if isinstance(one, Misconception) else f"{one.value:g} is no uncommon answer"
+        one.statement if isinstance(one, Misconception) else f"{one.value:g} is no uncommon answer"
         for one in named
     )
     points = most if kind == "right" else left if graded else None

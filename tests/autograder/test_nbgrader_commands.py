@@ -183,7 +183,7 @@ def test_feedback_shows_no_hidden_test_and_no_mark_scheme(graded: GradedClass, s
 def test_feedback_shows_verdicts_and_pictures(graded: GradedClass) -> None:
     slip = last_slip(graded.lesson)
     bruno = graded.feedback("bruno")
-    assert f"✗ {slip.exercise.name}: {slip.misconception.says}" in bruno
+    assert f"✗ {slip.exercise.name}: {slip.misconception.statement}" in bruno
     assert "data:image/svg+xml;base64," in bruno
     assert "Score: 0.0 / 4.0" in graded.feedback("daria")
     missing = f"✗ {graded.lesson.exercise[-1].name}: there is nothing of this name."
@@ -231,6 +231,6 @@ def test_the_demo_reads_the_scores(graded: GradedClass) -> None:
     ]
     assert verdicts == [
         "✓ all right",
-        f"✗ {slip.exercise.name}: {slip.misconception.says}.",
+        f"✗ {slip.exercise.name}: {slip.misconception.statement}.",
         f"✗ {graded.lesson.exercise[-1].name}: there is nothing of this name.",
     ]

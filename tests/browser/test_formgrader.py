@@ -98,8 +98,8 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     expect(check.locator("input.score")).to_have_attribute(
         "placeholder", f"{slip.exercise.points - slip.cost:g}"
     )
-    output = formgrader.frame.locator(".output", has_text=slip.misconception.says)
-    expect(output).to_contain_text(f"✗ {slip.exercise.name}: {slip.misconception.says}")
+    output = formgrader.frame.locator(".output", has_text=slip.misconception.statement)
+    expect(output).to_contain_text(f"✗ {slip.exercise.name}: {slip.misconception.statement}")
     output.scroll_into_view_if_needed()
     shoot(page, "formgrader-5-verdict")
 
@@ -133,7 +133,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     expect(page.get_by_text("Nearly: say how fast they grow.")).to_have_count(by_hand)
     expect(page.get_by_text("for graders only")).to_have_count(0)
     shoot(page, "formgrader-8-feedback")
-    verdict = page.locator(".output", has_text=f"✗ {slip.exercise.name}: {slip.misconception.says}")
+    verdict = page.locator(".output", has_text=f"✗ {slip.exercise.name}: {slip.misconception.statement}")
     verdict.scroll_into_view_if_needed()
     shoot(page, "formgrader-9-verdict-in-feedback")
 

@@ -1,12 +1,13 @@
 """The engine carries exercises that are classes: weights put in, gradients of weights, copies."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import combinable, examine
-from course_lib.checks.engine.exercise import Exercise, Misconception
+from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalHolder
 from course_lib.checks.engine.probe import Draw, probe
 from course_lib.checks.engine.reply import Reply
@@ -40,25 +41,7 @@ def _copy(candidate: Candidate, draw: Draw) -> Any:
 EXERCISE = Exercise(
     reference=LayerNorm,
     probes=(_values, _gradients, _copy),
-    misconceptions=(
-        Misconception("unbiased", "u", "h", "p", [("correction=0", "correction=1")]),
-        Misconception(
-            "outside", "o", "h", "p", [("torch.sqrt(variance + self.eps)", "(variance.sqrt() + self.eps)")]
-        ),
-        Misconception("no_shift", "n", "h", "p", [(" + self.shift", "")]),
-        Misconception(
-            "buffers",
-            "b",
-            "h",
-            "p",
-            [
-                (
-                    "self.scale = nn.Parameter(torch.ones(d_model))",
-                    'self.register_buffer("scale", torch.ones(d_model))',
-                )
-            ],
-        ),
-    ),
+    misconceptions_file=Path(__file__).with_name("layer_norm_misconceptions.toml"),
 )
 
 

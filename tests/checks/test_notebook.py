@@ -279,7 +279,7 @@ def test_what_a_notebook_has_left_on_changes_nothing(
     try:
         with left_on():
             check(name, {name: exercise.reference})
-            assert exercise.misconceptions[0].says[:40] in message(name, wrong).replace("\n    ", " ")
+            assert exercise.misconceptions[0].statement[:40] in message(name, wrong).replace("\n    ", " ")
         check(name, {name: exercise.reference})
     finally:
         exercise.outcomes.clear()

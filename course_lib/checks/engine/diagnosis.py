@@ -10,8 +10,9 @@ import torch
 
 from course_lib.checks.engine.candidate import Candidate, Holder, Request
 from course_lib.checks.engine.comparison import Comparison, Difference
-from course_lib.checks.engine.exercise import Exercise, Misconception, PatchError
+from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalHolder, as_torch_starts
+from course_lib.checks.engine.misconceptions import Misconception, PatchError
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Raised, Reply, Returned
 from course_lib.student.unwritten import UNWRITTEN
@@ -110,22 +111,11 @@ def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconceptio
 
 
 def _explain(exercise: Exercise, found: Sequence[Outcome], seed: str) -> tuple[Misconception, ...]:
-    """Find the mistake, or the pair, that gives the same as the student's code to all that was asked.
-
-    Most pairs need not be tried: those where one of the two shows first, and the student's code is as the
-    reference there.
-    """
-    right = list(map(_alike, exercise.probes, _known(exercise, (), seed), found))
-    shows_at: dict[str, int] = {}
+    """Find the misconception, or the pair, that gives the same as the student's code in every probe."""
     for mistake in exercise.misconceptions:
-        first = _first_unlike(exercise, (mistake,), found, seed)
-        if first is None:
+        if _first_unlike(exercise, (mistake,), found, seed) is None:
             return (mistake,)
-        shows_at[mistake.name] = first
     for pair in combinable(exercise):
-        one, other = (shows_at[mistake.name] for mistake in pair)
-        if one != other and right[min(one, other)]:
-            continue
         if _first_unlike(exercise, pair, found, seed) is None:
             return pair
     return ()

@@ -3,49 +3,21 @@
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from course_lib.checks.engine.misconceptions import (
+    Misconception,
+    PatchError,
+    WrongNumber,
+    equivalent_of,
+    misconceptions_of,
+    wrong_numbers_of,
+)
 from course_lib.checks.engine.probe import Probe
-
-
-@dataclass(frozen=True)
-class Misconception:
-    """A plausible wrong version of a reference, as a small patch on its source."""
-
-    name: str
-    says: str
-    """What is wrong, as a clause that follows the exercise's name: "the scores are not divided"."""
-    hint: str
-    """Why it is wrong, for a student who is to mend it."""
-    paper: str
-    """The section of the paper, or the other source, to read."""
-    patch: Sequence[tuple[str, str]]
-    """Pieces of the reference's source, each of which occurs once, and what stands there instead."""
-
-
-def alone(reference: Callable[..., Any], *pieces: tuple[str, str]) -> list[tuple[str, str]]:
-    """Make one patch of several, over the whole source, so that this mistake is combined with no other.
-
-    Such a mistake hides what else is wrong, or is not made in passing; with all pairs, a check would be slow.
-    It has to stand behind those that can be combined: its patch fits the unpatched source only.
-    """
-    right = wrong = textwrap.dedent(inspect.getsource(inspect.unwrap(reference)))
-    for piece, instead in pieces:
-        assert wrong.count(piece) == 1, piece
-        wrong = wrong.replace(piece, instead)
-    return [(right, wrong)]
-
-
-@dataclass(frozen=True)
-class WrongNumber:
-    """A plausible wrong answer to a prediction."""
-
-    name: str
-    value: float
-    hint: str
 
 
 @dataclass(frozen=True)
@@ -58,11 +30,12 @@ class Prediction:
     """How far off an answer may be, as a fraction of the right one."""
     hint: str
     """What to think about, for an answer that is none of the known wrong ones."""
-    misconceptions: Sequence[WrongNumber] = ()
+    misconceptions_file: Path | None = None
 
-
-class PatchError(Exception):
-    """A patch does not fit the reference: the reference was changed, or two patches cannot be combined."""
+    @cached_property
+    def misconceptions(self) -> tuple[WrongNumber, ...]:
+        """The known wrong answers, read when first needed."""
+        return wrong_numbers_of(self.misconceptions_file, self.name) if self.misconceptions_file else ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +46,7 @@ class Exercise:
     """The function or class of the reference."""
     probes: Sequence[Probe]
     """In the order in which a failure is best reported: the plainest first."""
-    misconceptions: Sequence[Misconception] = ()
+    misconceptions_file: Path | None = None
     compiled: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False, compare=False)
     """The versions with mistakes that were asked for, by the mistakes' names."""
     outcomes: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False, compare=False)
@@ -90,17 +63,22 @@ class Exercise:
         """The source of the reference's definition."""
         return textwrap.dedent(inspect.getsource(inspect.unwrap(self.reference)))
 
+    @cached_property
+    def misconceptions(self) -> tuple[Misconception, ...]:
+        """The known misconceptions, read when first needed. Raises MisconceptionError if one is invalid."""
+        if self.misconceptions_file is None:
+            return ()
+        return misconceptions_of(self.misconceptions_file, self.name, self.source)
+
     def source_with(self, *misconceptions: Misconception) -> str:
-        """Give the definition with these mistakes in it. Raises PatchError where they cannot be put in."""
+        """Return the definition with these mistakes in it. Raises PatchError if they cannot be combined."""
+        if len(misconceptions) > 1 and any(mistake.exclusive for mistake in misconceptions):
+            raise PatchError("an exclusive misconception is never combined with another")
         source = self.source
+        if misconceptions and self.misconceptions_file is not None:
+            source = equivalent_of(self.misconceptions_file, self.name) or source
         for misconception in misconceptions:
-            for right, wrong in misconception.patch:
-                if source.count(right) != 1:
-                    raise PatchError(
-                        f"{self.name}, {misconception.name}: the patch needs {right!r} to stand once in the "
-                        f"source, and it stands there {source.count(right)} times"
-                    )
-                source = source.replace(right, wrong)
+            source = misconception.apply(source)
         return source
 
     def with_mistakes(self, *misconceptions: Misconception) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from course_lib.checks.engine.diagnosis import Verdict
-from course_lib.checks.engine.exercise import WrongNumber
+from course_lib.checks.engine.misconceptions import WrongNumber
 
 _WIDTH = 100
 
@@ -30,11 +30,11 @@ def failure(verdict: Verdict) -> str:
     tried = f"Tried: {verdict.failures[0].says}."
     if verdict.named:
         return _lines(
-            f"✗ {name}: {'; and '.join(mistake.says for mistake in verdict.named)}.",
+            f"✗ {name}: {'; and '.join(mistake.statement for mistake in verdict.named)}.",
             tried,
             verdict.difference.facts,
             *(f"Why: {mistake.hint}" for mistake in verdict.named),
-            f"Read: {'; '.join(dict.fromkeys(mistake.paper for mistake in verdict.named))}.",
+            f"Read: {'; '.join(dict.fromkeys(mistake.source for mistake in verdict.named))}.",
         )
     return _lines(
         f"✗ {name}: something does not hold yet.",

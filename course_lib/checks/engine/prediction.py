@@ -4,7 +4,8 @@ import math
 
 from course_lib.checks.engine.candidate import Candidate, Holder
 from course_lib.checks.engine.comparison import describe
-from course_lib.checks.engine.exercise import Prediction, WrongNumber
+from course_lib.checks.engine.exercise import Prediction
+from course_lib.checks.engine.misconceptions import WrongNumber
 from course_lib.checks.engine.reply import Raised
 
 

@@ -1,15 +1,15 @@
 """Lesson 11: the length penalty, beam search, and the average of several checkpoints."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
-from course_lib.checks.engine.exercise import Exercise, Misconception, Prediction, WrongNumber, alone
+from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
 from course_lib.checks.engine.reply import Raised, Reply, Returned, after, value_of
 from course_lib.checks.exercises.fixtures.checkpoints import averaging
@@ -18,11 +18,7 @@ from course_lib.checks.exercises.fixtures.results import in_float64
 from course_lib.checks.exercises.fixtures.table_model import crossroads
 from course_lib.transformer import average_checkpoints, beam_search, length_penalty
 
-PENALTY = "section 6.1, and Wu et al. 2016 (arXiv 1609.08144), equation 14"
-BEAM = "section 6.1: beam search with a beam size of 4"
-AUTOREGRESSIVE = "section 3.1: at each step the model is auto-regressive"
-ATTENTION = "section 3.2.3: the three uses of attention"
-AVERAGE = "section 6.1: averaging the last checkpoints"
+MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 # --- length_penalty -----------------------------------------------------------------------------------------
@@ -65,108 +61,10 @@ def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(in_float64(candidate)).call(lengths, 0.8)
 
 
-_FORMULA = "((5 + length) / 6) ** alpha"
-
 LENGTH_PENALTY = Exercise(
     reference=length_penalty,
     probes=(_penalty_of_one, _penalty_of_zero, _penalty_of_the_paper, _penalty_of_two, _penalty_of_tensors),
-    misconceptions=(
-        Misconception(
-            name="times_alpha",
-            says="the fraction is multiplied by alpha, not raised to it",
-            hint="Alpha is a power. With 0 it makes every penalty 1, so that nothing changes. A factor of 0 "
-            "would have the log-probability divided by zero.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "(5 + length) / 6 * alpha")],
-        ),
-        Misconception(
-            name="alpha_left_out",
-            says="alpha has no effect",
-            hint="Without the power it is always the formula for an alpha of 1.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "(5 + length) / 6")],
-        ),
-        Misconception(
-            name="alpha_of_the_paper",
-            says="alpha is always 0.6, whatever is asked for",
-            hint="0.6 is the paper's choice for its translations. Use the argument.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "((5 + length) / 6) ** 0.6")],
-        ),
-        Misconception(
-            name="plain_length",
-            says="it is the length itself that is raised to alpha",
-            hint="That is another rule, which also goes around. The paper's adds 5 and divides by 6, so that "
-            "short sentences are told apart less strongly.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "length**alpha")],
-        ),
-        Misconception(
-            name="six_not_raised",
-            says="only 5 + length is raised to alpha, and the 6 is not",
-            hint="The fraction as a whole is raised: put brackets around it. A single token should get the "
-            "penalty 1, whatever alpha is.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "(5 + length) ** alpha / 6")],
-        ),
-        Misconception(
-            name="only_length_divided",
-            says="only the length is divided by 6, and the 5 is not",
-            hint="Python divides before it adds. Put 5 + length in brackets.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "(5 + length / 6) ** alpha")],
-        ),
-        Misconception(
-            name="five_left_out",
-            says="the 5 is missing",
-            hint="It is (5 + length) / 6, so that a single token gets the penalty 1.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "(length / 6) ** alpha")],
-        ),
-        Misconception(
-            name="divided_by_five",
-            says="it is divided by 5, not by 6",
-            hint="The 6 is 5 + 1: a sentence of a single token gets the penalty 1.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "((5 + length) / 5) ** alpha")],
-        ),
-        Misconception(
-            name="six_added",
-            says="6 is added to the length, not 5",
-            hint="The start symbol is not counted, and not added here either: (5 + length) / 6.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "((6 + length) / 6) ** alpha")],
-        ),
-        Misconception(
-            name="upside_down",
-            says="the penalty is upside down: it falls as the length grows",
-            hint="The log-probability is *divided* by the penalty. So it has to grow with the length, or it "
-            "would make long translations look even worse than they do anyway.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "((5 + length) / 6) ** -alpha")],
-        ),
-        Misconception(
-            name="powers_swapped",
-            says="alpha is raised to the fraction, not the fraction to alpha",
-            hint="The fraction stands below, alpha is the small number at its upper right.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "alpha ** ((5 + length) / 6)")],
-        ),
-        Misconception(
-            name="whole_division",
-            says="the division drops the remainder",
-            hint="`//` gives whole numbers. Take `/`.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "((5 + length) // 6) ** alpha")],
-        ),
-        Misconception(
-            name="logarithm",
-            says="it is the logarithm of the penalty",
-            hint="A log-probability is divided by the penalty itself.",
-            paper=PENALTY,
-            patch=[(_FORMULA, "alpha * torch.log((5 + torch.as_tensor(length).double()) / 6)")],
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- beam_search --------------------------------------------------------------------------------------------
@@ -401,20 +299,6 @@ def _beam_real(candidate: Candidate, draw: Draw) -> Reply:
     return _search(candidate, model, asked, beam=3, alpha=0.6)
 
 
-_LOOP = "while target.shape[2] < max_length and not ended.all():"
-_MEMORY = "model.encode(source, source_mask).repeat_interleave(beam, dim=0)"
-_MASK = "source_mask.expand(sentences, -1, -1).repeat_interleave(beam, dim=0)"
-_DEAD = "            step = step.masked_fill(ended.unsqueeze(-1), -torch.inf)\n"
-_FREE = "            step[..., end_id] = step[..., end_id].masked_fill(ended, 0.0)\n"
-_BEST = "            total, best = (total.unsqueeze(-1) + step).flatten(1).topk(beam, dim=1)\n"
-_WINNER = "(total / length_penalty(length, alpha)).argmax(dim=1)"
-_RESULT = "    return best_target[:, :longest]"
-
-
-def _search_alone(*pieces: tuple[str, str]) -> list[tuple[str, str]]:
-    return alone(beam_search, *pieces)
-
-
 BEAM_SEARCH = Exercise(
     reference=beam_search,
     probes=(
@@ -431,327 +315,7 @@ BEAM_SEARCH = Exercise(
         _beam_keeps_evaluation,
         _beam_real,
     ),
-    misconceptions=(
-        Misconception(
-            name="stops_at_first_end",
-            says="it stops as soon as any beam of any sentence has ended",
-            hint="Others may still overtake it, and other sentences of the batch are not done at all.",
-            paper=BEAM,
-            patch=[(_LOOP, "while target.shape[2] < max_length and not ended.any():")],
-        ),
-        Misconception(
-            name="alpha_of_the_paper",
-            says="alpha is always 0.6, whatever is asked for",
-            hint="0.6 is the paper's choice for its translations. Use the argument.",
-            paper=PENALTY,
-            patch=[("total / length_penalty(length, alpha)", "total / length_penalty(length, 0.6)")],
-        ),
-        Misconception(
-            name="start_in_length",
-            says="the length counts the start symbol",
-            hint="Nobody had to write the start symbol. The length counts the words after it, the end "
-            "included.",
-            paper=PENALTY,
-            patch=[("total / length_penalty(length, alpha)", "total / length_penalty(length + 1, alpha)")],
-        ),
-        Misconception(
-            name="end_not_in_length",
-            says="the length does not count the end symbol",
-            hint="The end was written like any other word, and its log-probability is in the total. So it "
-            "counts.",
-            paper=PENALTY,
-            patch=[
-                (
-                    "total / length_penalty(length, alpha)",
-                    "total / length_penalty(length - ended.to(length.dtype), alpha)",
-                )
-            ],
-        ),
-        Misconception(
-            name="memory_in_wrong_rows",
-            says="the memory is repeated in another order than the beams",
-            hint="All beams of sentence 0 come first, then those of sentence 1: `repeat_interleave`. Plain "
-            "`repeat` puts the sentences in turn, and beams read the memory of another sentence.",
-            paper=ATTENTION,
-            patch=[(_MEMORY, "model.encode(source, source_mask).repeat(beam, 1, 1)")],
-        ),
-        Misconception(
-            name="mask_in_wrong_rows",
-            says="the source mask is repeated in another order than the beams",
-            hint="The mask goes with the memory: all beams of sentence 0 first, `repeat_interleave`. As it "
-            "is, beams look at padding, or miss words.",
-            paper=ATTENTION,
-            patch=[(_MASK, "source_mask.expand(sentences, -1, -1).repeat(beam, 1, 1)")],
-        ),
-        Misconception(
-            name="source_mask_lost",
-            says="the decoder does not get the source mask, and looks at padding",
-            hint="Both halves need it: encode and decode.",
-            paper=ATTENTION,
-            patch=[("model.decode(memory, source_mask, ", "model.decode(memory, None, ")],
-        ),
-        Misconception(
-            name="no_causal_mask",
-            says="the decoder gets no target mask",
-            hint="In training no position saw what follows. Without the mask the earlier positions now do, "
-            "from the second layer on the last one reads their changed vectors, and the model is not the one "
-            "that was trained.",
-            paper=ATTENTION,
-            patch=[("target.flatten(0, 1), mask)", "target.flatten(0, 1), None)")],
-        ),
-        Misconception(
-            name="start_not_counted",
-            says="it writes max_length tokens and the start symbol besides",
-            hint="max_length counts the start as well: it is the most columns that may come back.",
-            paper=AUTOREGRESSIVE,
-            patch=[("target.shape[2] < max_length", "target.shape[2] <= max_length")],
-        ),
-        Misconception(
-            name="stays_in_training",
-            says="the model decodes in training mode, with dropout on",
-            hint="Dropout would cut connections at random, and each run would write something else. "
-            "evaluating(model) switches it off inside a `with`.",
-            paper="section 5.4: dropout is for training",
-            patch=[("with evaluating(model):", "with torch.no_grad():")],
-        ),
-        # None of those that follow is combined with another.
-        Misconception(
-            name="beams_alike",
-            says="it is greedy decoding: all beams of a sentence are the same, or there is only one",
-            hint="At the beginning there is one sentence, the start symbol, and not `beam` of them. If all "
-            "copies may go on, they all take the same best word, and again in the next step. Give all but "
-            "the first a total of minus infinity.",
-            paper=BEAM,
-            patch=_search_alone(("total[:, 0] = 0.0", "total[:] = 0.0")),
-        ),
-        Misconception(
-            name="each_beam_alone",
-            says="each beam goes on with its own best word, so none is ever replaced by two of a better one",
-            hint="Let all continuations of all beams of a sentence compete for the places: `beam` times "
-            "vocabulary of them. A good beginning may take several places, a bad one none.",
-            paper=BEAM,
-            patch=_search_alone(
-                (
-                    _BEST,
-                    "            candidates = total.unsqueeze(-1) + step\n"
-                    "            if target.shape[2] == 1:\n"
-                    "                total, best = candidates.flatten(1).topk(beam, dim=1)\n"
-                    "            else:\n"
-                    "                total, best = candidates.max(dim=-1)\n"
-                    "                best = best + torch.arange(beam) * step.shape[-1]\n",
-                )
-            ),
-        ),
-        Misconception(
-            name="logits_summed",
-            says="logits are summed up, not log-probabilities",
-            hint="Logits are comparable within a step, not from one step to the next: all of them may be "
-            "shifted. `log_softmax` makes log-probabilities of them.",
-            paper=BEAM,
-            patch=_search_alone((".log_softmax(dim=-1)", "")),
-        ),
-        Misconception(
-            name="probabilities_summed",
-            says="probabilities are summed up, not their logarithms",
-            hint="The probability of a sentence is the *product* of those of its words, and so its logarithm "
-            "is the sum of their logarithms. A sum of probabilities only grows with the length.",
-            paper=BEAM,
-            patch=_search_alone((".log_softmax(dim=-1)", ".softmax(dim=-1)")),
-        ),
-        Misconception(
-            name="divided_by_beam",
-            says="the beam and the word are told apart by dividing by the number of beams",
-            hint="In the flat row of candidates, each beam has as many as there are *words*. So the beam is "
-            "the index divided by the vocabulary's size, without remainder, and the word is the remainder.",
-            paper=BEAM,
-            patch=_search_alone(
-                ("best // step.shape[-1], best % step.shape[-1]", "best // beam, best % beam")
-            ),
-        ),
-        Misconception(
-            name="words_not_moved",
-            says="new words are put behind the wrong beginnings",
-            hint="Place 1 of the new beams may go on from beam 0 or 2 of the old ones. Fetch each one's "
-            "parent with `gather` before you append its word.",
-            paper=BEAM,
-            patch=_search_alone(
-                (
-                    "            target = target.gather(1, parent.unsqueeze(-1).expand_as(target))\n",
-                    "",
-                )
-            ),
-        ),
-        Misconception(
-            name="lengths_not_moved",
-            says="a beam that changes its place leaves its length behind",
-            hint="Everything that is known of a beam moves with it: its words, its length, and whether it "
-            "has ended. Fetch the lengths from the parents, too.",
-            paper=BEAM,
-            patch=_search_alone(("length = (length + ~ended).gather(1, parent)", "length = length + ~ended")),
-        ),
-        Misconception(
-            name="ends_not_moved",
-            says="a beam that changes its place leaves behind whether it has ended",
-            hint="Everything that is known of a beam moves with it: its words, its length, and whether it "
-            "has ended. Fetch `ended` from the parents, too.",
-            paper=BEAM,
-            patch=_search_alone(("ended.gather(1, parent) | ", "ended | ")),
-        ),
-        Misconception(
-            name="finished_lost",
-            says="a sentence that has ended loses its place, and can no longer win",
-            hint="Keep what has ended, with its total as it is, beside what goes on. At the end it is "
-            "compared with all the others.",
-            paper=BEAM,
-            patch=_search_alone((_FREE, "")),
-        ),
-        Misconception(
-            name="goes_on_after_end",
-            says="a sentence that has ended goes on writing",
-            hint="After its end symbol nothing may come but end symbols. All other words get a "
-            "log-probability of minus infinity there.",
-            paper=BEAM,
-            patch=_search_alone((_DEAD, ""), (_FREE, "")),
-        ),
-        Misconception(
-            name="ended_pays_on",
-            says="a sentence that has ended still pays for every further end symbol",
-            hint="The end symbols behind the first one are only there to fill the row. They must cost "
-            "nothing: a log-probability of 0.",
-            paper=BEAM,
-            patch=_search_alone(
-                (_DEAD, "            paid = step[..., end_id].clone()\n" + _DEAD),
-                (
-                    "step[..., end_id].masked_fill(ended, 0.0)",
-                    "torch.where(ended, paid, step[..., end_id])",
-                ),
-            ),
-        ),
-        Misconception(
-            name="penalty_forgotten",
-            says="the likeliest sentence wins, without regard to its length: the penalty is missing, or is "
-            "the same for all",
-            hint="Each sentence's total is divided by the length_penalty of *its own* length, and the best "
-            "quotient wins. A sentence that ended early is shorter than the row that it stands in.",
-            paper=PENALTY,
-            patch=_search_alone((_WINNER, "total.argmax(dim=1)")),
-        ),
-        Misconception(
-            name="penalty_multiplied",
-            says="totals are multiplied by the penalty",
-            hint="A log-probability is negative. To bring a long sentence's nearer to zero, divide it.",
-            paper=PENALTY,
-            patch=_search_alone(("total / length_penalty", "total * length_penalty")),
-        ),
-        Misconception(
-            name="penalised_every_step",
-            says="what is left of the total after the penalty is penalised again in the next step",
-            hint="Keep the plain sum of log-probabilities in the total. The penalty is for comparing, not "
-            "for keeping.",
-            paper=PENALTY,
-            patch=_search_alone(
-                (
-                    _BEST,
-                    "            penalised = (total.unsqueeze(-1) + step) / length_penalty(\n"
-                    "                (length + ~ended).unsqueeze(-1), alpha\n"
-                    "            )\n"
-                    "            total, best = penalised.flatten(1).topk(beam, dim=1)\n",
-                ),
-                (_WINNER, "total.argmax(dim=1)"),
-            ),
-        ),
-        Misconception(
-            name="plain_mean",
-            says="totals are divided by the plain length",
-            hint="Use your length_penalty, with alpha. At an alpha of 0 the length should have no influence.",
-            paper=PENALTY,
-            patch=_search_alone((_WINNER, "(total / length).argmax(dim=1)")),
-        ),
-        Misconception(
-            name="worst_wins",
-            says="the beam with the lowest score is handed back",
-            hint="Scores are negative, and the best is the one nearest to zero: the largest.",
-            paper=BEAM,
-            patch=_search_alone(("argmax(dim=1)", "argmin(dim=1)")),
-        ),
-        Misconception(
-            name="all_beams_returned",
-            says="all beams are handed back, not the best of each sentence",
-            hint="One row a sentence, (B, T): pick the winner's with its index.",
-            paper=BEAM,
-            patch=_search_alone((_RESULT, "    return target[..., :longest]")),
-        ),
-        Misconception(
-            name="first_position",
-            says="the next word is read off at the first position, not at the last",
-            hint="Position i says which word follows word i. What follows the whole beginning stands at the "
-            "last.",
-            paper=AUTOREGRESSIVE,
-            patch=_search_alone(("hidden[:, -1]", "hidden[:, 0]")),
-        ),
-        Misconception(
-            name="last_token_alone",
-            says="the decoder reads only the last word, not all that was written",
-            hint="It keeps no memory between calls: give it the whole beginning each time, and the mask that "
-            "goes with it.",
-            paper=AUTOREGRESSIVE,
-            patch=_search_alone(
-                ("target.flatten(0, 1), mask)", "target.flatten(0, 1)[:, -1:], mask[:, -1:, -1:])")
-            ),
-        ),
-        Misconception(
-            name="start_left_out",
-            says="the start symbol is cut off from what is handed back",
-            hint="Each row begins with start_id, as with greedy_decode.",
-            paper=AUTOREGRESSIVE,
-            patch=_search_alone((_RESULT, "    return best_target[:, 1:longest]")),
-        ),
-        Misconception(
-            name="filled_with_zeros",
-            says="rows that have ended are filled with zeros, not with the end symbol",
-            hint="The function is not told which symbol means padding. It is told which means the end.",
-            paper=AUTOREGRESSIVE,
-            patch=_search_alone(
-                (
-                    _RESULT,
-                    "    behind = torch.arange(longest) > length.gather(1, winner.unsqueeze(1))\n"
-                    "    return best_target[:, :longest].masked_fill(behind, 0)",
-                )
-            ),
-        ),
-        Misconception(
-            name="keeps_gradients",
-            says="the graph for gradients is kept while it decodes",
-            hint="Nobody trains here, and the graph of every step would fill the memory. evaluating(model) "
-            "switches gradients off inside a `with`.",
-            paper="the documentation of torch.no_grad",
-            patch=_search_alone(
-                (
-                    "    with evaluating(model):",
-                    "    was_training = model.training\n    model.eval()\n    if True:",
-                ),
-                (_RESULT, "    model.train(was_training)\n" + _RESULT),
-            ),
-        ),
-        Misconception(
-            name="left_in_evaluation",
-            says="the model is left in evaluation mode",
-            hint="Whoever was training goes on without dropout, and never notices. Give the mode back: "
-            "evaluating(model) does.",
-            paper="the documentation of torch.nn.Module.eval",
-            patch=_search_alone(
-                ("    with evaluating(model):", "    model.eval()\n    with torch.no_grad():")
-            ),
-        ),
-        Misconception(
-            name="always_trains_afterwards",
-            says="the model is always put into training mode afterwards",
-            hint="It may have been in evaluation mode before. Give back the mode that it had: "
-            "evaluating(model) does.",
-            paper="the documentation of torch.nn.Module.train",
-            patch=_search_alone((_RESULT, "    model.train()\n" + _RESULT)),
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- average_checkpoints ------------------------------------------------------------------------------------
@@ -845,25 +409,6 @@ def _average_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return _part(_averaged(candidate, _checkpoint(draw)), "average", "written into", "shared")
 
 
-_SOURCE = inspect.getsource(average_checkpoints)
-_RETURN = _SOURCE[_SOURCE.index("    average: dict[str, Tensor] = {}") :].rstrip()
-
-
-def _as(floating: str = "", whole: str = "last.clone()", leave_out: str = "False") -> list[tuple[str, str]]:
-    """Make a patch that says how floating and whole entries are averaged, and which are left out."""
-    right = "(sum(entry.double() for entry in entries) / len(entries)).to(last.dtype)"
-    wrong = f"""\
-    averages = {{}}
-    for name in names:
-        entries = [state[name] for state in states]
-        last = entries[-1]
-        if {leave_out}:
-            continue
-        averages[name] = {floating or right} if last.is_floating_point() else {whole}
-    return averages"""
-    return [(_RETURN, wrong)]
-
-
 AVERAGE_CHECKPOINTS = Exercise(
     reference=average_checkpoints,
     probes=(
@@ -875,165 +420,7 @@ AVERAGE_CHECKPOINTS = Exercise(
         _average_shares_nothing,
         _average_of_one,
     ),
-    misconceptions=(
-        Misconception(
-            name="not_divided",
-            says="the entries are summed up, but not divided by the number of checkpoints",
-            hint="A mean is the sum over the number. Weights that are three times as large make another "
-            "model.",
-            paper=AVERAGE,
-            patch=_as("sum(entry.double() for entry in entries).to(last.dtype)"),
-        ),
-        Misconception(
-            name="always_halved",
-            says="the sum is divided by two, whatever the number of checkpoints",
-            hint="Divide by the number of checkpoints.",
-            paper=AVERAGE,
-            patch=_as("(sum(entry.double() for entry in entries) / 2).to(last.dtype)"),
-        ),
-        Misconception(
-            name="halved_again_and_again",
-            says="the mean so far and the next checkpoint are averaged, so that later ones weigh more",
-            hint="Half of the result would be the last checkpoint, a quarter the one before it, and so on. "
-            "Sum all, and divide once.",
-            paper=AVERAGE,
-            patch=_as(
-                "sum(entry.double() / 2 ** (len(entries) - max(place, 1)) "
-                "for place, entry in enumerate(entries)).to(last.dtype)"
-            ),
-        ),
-        Misconception(
-            name="first_counted_twice",
-            says="the first checkpoint is in the sum twice",
-            hint="If the sum starts with the first checkpoint, go on with the second. Or start with zeros.",
-            paper=AVERAGE,
-            patch=_as(
-                "(sum(entry.double() for entry in [entries[0], *entries]) / len(entries)).to(last.dtype)"
-            ),
-        ),
-        Misconception(
-            name="last_alone",
-            says="the last checkpoint is handed back, not the mean",
-            hint="Each entry is to be the mean over all checkpoints.",
-            paper=AVERAGE,
-            patch=_as("last.clone()"),
-        ),
-        Misconception(
-            name="first_alone",
-            says="the first checkpoint is handed back, not the mean",
-            hint="Each entry is to be the mean over all checkpoints.",
-            paper=AVERAGE,
-            patch=_as("entries[0].clone()"),
-        ),
-        Misconception(
-            name="a_single_number",
-            says="each entry has become a single number: the mean runs over all its numbers too",
-            hint="Stacked, the checkpoints are the first axis. Take the mean over that one: `mean(dim=0)`.",
-            paper=AVERAGE,
-            patch=_as("torch.stack([entry.double() for entry in entries]).mean().to(last.dtype)"),
-        ),
-        Misconception(
-            name="summed_in_own_dtype",
-            says="float16 is summed up in float16, and overflows",
-            hint="The largest number of float16 is 65,504. Sum in a wider dtype, such as float64, and go "
-            "back at the end.",
-            paper=AVERAGE,
-            patch=_as("sum(entries) / len(entries)"),
-        ),
-        Misconception(
-            name="everything_divided",
-            says="everything is summed as it is and divided: float16 overflows, and whole numbers become "
-            "fractions",
-            hint="Two things: sum floating entries in a wider dtype, and go back to their own at the end. "
-            "Take entries that are not floating whole from one of the checkpoints: `is_floating_point()` "
-            "tells them.",
-            paper=AVERAGE,
-            patch=_as("sum(entries) / len(entries)", whole="sum(entries) / len(entries)"),
-        ),
-        Misconception(
-            name="left_in_float64",
-            says="the mean is left in float64",
-            hint="Sum in float64, then go back to the dtype that the entry had: `.to(dtype)`.",
-            paper=AVERAGE,
-            patch=_as("sum(entry.double() for entry in entries) / len(entries)"),
-        ),
-        Misconception(
-            name="left_in_float32",
-            says="the mean comes back in float32, whatever the entry's dtype was",
-            hint="Go back to the dtype that the entry had: `.to(dtype)`.",
-            paper=AVERAGE,
-            patch=_as("sum(entry.float() for entry in entries) / len(entries)"),
-        ),
-        Misconception(
-            name="whole_numbers_averaged",
-            says="whole numbers are averaged into fractions",
-            hint="A counter of 21.0 in place of 21 has another dtype, and truth values have no mean at all. "
-            "Take what is not floating whole from one of the checkpoints: `is_floating_point()` tells them.",
-            paper=AVERAGE,
-            patch=_as(whole="sum(entries) / len(entries)"),
-        ),
-        Misconception(
-            name="whole_numbers_summed",
-            says="whole numbers are summed up",
-            hint="The average of models after 10, 40 and 13 steps has not done 63. Take what is not floating "
-            "whole from one of the checkpoints.",
-            paper=AVERAGE,
-            patch=_as(whole="sum(entries)"),
-        ),
-        Misconception(
-            name="whole_numbers_left_out",
-            says="entries that are not floating are left out",
-            hint="load_state_dict wants every entry. What cannot be averaged is taken whole.",
-            paper=AVERAGE,
-            patch=_as(leave_out="not last.is_floating_point()"),
-        ),
-        Misconception(
-            name="buffers_left_out",
-            says="only what is called weight or bias is there",
-            hint="A state dict also holds buffers, such as running means, and parameters with other names. "
-            "Go through all its entries.",
-            paper=AVERAGE,
-            patch=_as(leave_out="name.rpartition('.')[2] not in ('weight', 'bias')"),
-        ),
-        Misconception(
-            name="buffers_not_averaged",
-            says="only what is called weight or bias is averaged",
-            hint="Buffers, such as running means, are floating entries as well, and belong to the same "
-            "model. Average all that is floating.",
-            paper=AVERAGE,
-            patch=_as(
-                "(sum(entry.double() for entry in entries) / len(entries)).to(last.dtype) "
-                "if name.rpartition('.')[2] in ('weight', 'bias') else last.clone()"
-            ),
-        ),
-        Misconception(
-            name="first_written_into",
-            says="the mean is made inside the first checkpoint, which is lost by that",
-            hint="`+=` on a tensor changes that tensor, and the first checkpoint is the caller's. Start with "
-            "zeros or with a clone.",
-            paper=AVERAGE,
-            patch=_as(
-                "entries[0].copy_(sum(entry.double() for entry in entries) / len(entries))",
-            ),
-        ),
-        Misconception(
-            name="whole_numbers_shared",
-            says="entries that are not floating lie in the memory of a checkpoint",
-            hint="Who goes on training with the average would change the checkpoint. `clone()` them.",
-            paper=AVERAGE,
-            patch=_as(whole="last"),
-        ),
-        Misconception(
-            name="one_not_copied",
-            says="a single checkpoint is handed back as it is, not copied",
-            hint="Also one alone: the average should lie in memory of its own.",
-            paper=AVERAGE,
-            patch=_as(
-                "last if len(entries) == 1 else "
-                "(sum(entry.double() for entry in entries) / len(entries)).to(last.dtype)"
-            ),
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- predictions --------------------------------------------------------------------------------------------
@@ -1044,22 +431,7 @@ PREDICT_BEAM_OF_TWO = Prediction(
     tolerance=0.001,
     hint="A beam of two keeps both first words. Work out the probability of every sentence of two words: the "
     "product of the probabilities along its way.",
-    misconceptions=(
-        WrongNumber(
-            "greedy",
-            0.24,
-            "That is what greedy decoding finds. A beam of two keeps the other first word as well.",
-        ),
-        WrongNumber(
-            "last_word", 0.9, "That is the second word alone. A sentence's probability is a product."
-        ),
-        WrongNumber("first_word", 0.4, "That is the first word alone. The second one has to come as well."),
-        WrongNumber("sum", 1.3, "Probabilities along a way are multiplied, not added."),
-        WrongNumber(
-            "likelier_word", 0.6, "That is the likelier first word alone. The second one has to come as well."
-        ),
-        WrongNumber("mixed", 0.54, "That takes the first word from one way and the second from the other."),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_CANDIDATES = Prediction(
@@ -1067,15 +439,7 @@ PREDICT_CANDIDATES = Prediction(
     answer=32_000.0,
     tolerance=0.0001,
     hint="Each beam may go on with each word of the vocabulary.",
-    misconceptions=(
-        WrongNumber("kept", 4.0, "So many are kept. How many are there to choose from?"),
-        WrongNumber("vocabulary", 8_000.0, "That is for one beam. All four of them go on."),
-        WrongNumber(
-            "of_the_best", 16.0, "That is the four best words of each of the four. First all are weighed."
-        ),
-        WrongNumber("added", 8_004.0, "Each of the four goes on with each of the 8,000: that is a product."),
-        WrongNumber("squared", 64e6, "Only four beginnings go on, not all those of the step before."),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_SCORE = Prediction(
@@ -1083,14 +447,7 @@ PREDICT_SCORE = Prediction(
     answer=-4.0,
     tolerance=0.001,
     hint="First the penalty: (5 + 49) / 6, and to the power of 0.5 means its root. Then divide.",
-    misconceptions=(
-        WrongNumber("multiplied", -36.0, "The total is divided by the penalty, not multiplied."),
-        WrongNumber("no_power", -4 / 3, "That is for an alpha of 1. A power of a half is a root."),
-        WrongNumber("unpenalised", -12.0, "That is the total without any penalty."),
-        WrongNumber("sign", 4.0, "The size is right. A log-probability is negative, and stays so."),
-        WrongNumber("plain_length", -12 / 7, "That divides by the root of the length: no 5, and no 6."),
-        WrongNumber("times_alpha", -8 / 3, "Alpha is a power, not a factor."),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 CATALOGUE = (

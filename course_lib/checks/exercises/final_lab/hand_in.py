@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.checks.engine.exercise import Misconception
 from course_lib.checks.engine.findings import Kind
+from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.final_lab.run_metrics import MetricsError, final_bleu, read_metrics
 from course_lib.checks.exercises.final_lab.translation_score import TranslationsError, score_lines
 

@@ -1,22 +1,21 @@
 """Lesson 08: targets that are not quite sure, and the loss against them."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
 from course_lib.checks.engine.reply import Raised, Reply
 from course_lib.checks.exercises.fixtures.results import in_float64, number_in, smoothing_by
 from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
 
-SPREAD = "section 5.4, and Szegedy et al. 2016 (arXiv 1512.00567), section 7"
-PADDING = "section 5.4; padding is no word, so it has no target and no loss"
-ENTROPY = "section 5.4, and Szegedy et al. 2016 (arXiv 1512.00567), section 7: the cross-entropy"
-STABLE = "the documentation of torch.nn.functional.log_softmax"
+MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
+
 
 # --- smooth_targets -----------------------------------------------------------------------------------------
 
@@ -82,9 +81,6 @@ def _targets_of_drawn_labels(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(in_float64(candidate)).call(labels, 50, 7, 0.1)
 
 
-ADDED = "targets.scatter_add_(-1, labels.masked_fill(padding, 0).long().unsqueeze(-1), sure)"
-SHARE = "smoothing / vocab_size"
-
 SMOOTH_TARGETS = Exercise(
     reference=smooth_targets,
     probes=(
@@ -100,148 +96,7 @@ SMOOTH_TARGETS = Exercise(
         _targets_of_padding,
         _targets_of_drawn_labels,
     ),
-    misconceptions=(
-        Misconception(
-            name="spread_over_the_others",
-            says="the smoothing is shared among the other V - 1 classes, and the label gets no share of it",
-            hint="That is another version of the idea. What the paper cites, and what PyTorch "
-            "does, is smoothing / V on every class, the label included, so the label ends at "
-            "1 - smoothing + smoothing / V.",
-            paper=SPREAD,
-            patch=[
-                (SHARE, "smoothing / (vocab_size - 1)"),
-                ("1.0 - smoothing", "1.0 - smoothing - smoothing / (vocab_size - 1)"),
-            ],
-        ),
-        Misconception(
-            name="divided_by_v_minus_two",
-            says="the smoothing is shared among V - 2 classes, without the label and without padding",
-            hint="Widely copied code does that. What the paper cites, and what PyTorch does, is "
-            "smoothing / V on every class. (And V - 2 is zero for a vocabulary of two.)",
-            paper=SPREAD,
-            patch=[
-                (SHARE, "smoothing / (vocab_size - 2)"),
-                ("1.0 - smoothing", "1.0 - smoothing - smoothing / (vocab_size - 2)"),
-                (ADDED, f"{ADDED}\n    targets[..., pad_id] = 0.0"),
-            ],
-        ),
-        Misconception(
-            name="no_share_for_padding",
-            says="the class of padding gets no share, so the rows do not sum to one",
-            hint="Every class gets smoothing / V, that of padding as well: each row is a distribution over "
-            "the whole vocabulary. It is the rows of padding that are zeros, not the column.",
-            paper=SPREAD,
-            patch=[(ADDED, f"{ADDED}\n    targets[..., pad_id] = 0.0")],
-        ),
-        Misconception(
-            name="label_overwritten",
-            says="the label has 1 - smoothing alone, without its share, so the rows do not sum to one",
-            hint="smoothing / V goes to every class, and 1 - smoothing to the label on top of it: add it "
-            "there (scatter_add), do not overwrite.",
-            paper=SPREAD,
-            patch=[("targets.scatter_add_", "targets.scatter_")],
-        ),
-        Misconception(
-            name="label_keeps_everything",
-            says="the label has 1 and its share, so the rows sum to more than one",
-            hint="What the others get is taken from the label: 1 - smoothing is left for it, plus its share.",
-            paper=SPREAD,
-            patch=[("1.0 - smoothing)", "1.0)")],
-        ),
-        Misconception(
-            name="not_shared_out",
-            says="every class gets the whole smoothing, so the rows sum to more than one",
-            hint="The smoothing is shared out: smoothing / V for each of the V classes.",
-            paper=SPREAD,
-            patch=[(SHARE, "smoothing")],
-        ),
-        Misconception(
-            name="not_smoothed",
-            says="the targets are not smoothed",
-            hint="The label gives up `smoothing` of its probability, and all classes share it.",
-            paper=SPREAD,
-            patch=[(SHARE, "0.0"), ("1.0 - smoothing", "1.0")],
-        ),
-        Misconception(
-            name="roles_swapped",
-            says="smoothing and 1 - smoothing have changed places",
-            hint="Smoothing is the small part that is shared out; 1 - smoothing stays with the label.",
-            paper=SPREAD,
-            patch=[("1.0 - smoothing)", "smoothing)"), (SHARE, "(1.0 - smoothing) / vocab_size")],
-        ),
-        Misconception(
-            name="padding_kept",
-            says="the rows of padding are smoothed like others",
-            hint="Padding is no word that the model should write. Its rows are zeros, so that they cost "
-            "nothing.",
-            paper=PADDING,
-            patch=[
-                ("return targets.masked_fill(padding.unsqueeze(-1), 0.0)", "return targets"),
-                ("labels.masked_fill(padding, 0)", "labels"),
-            ],
-        ),
-        Misconception(
-            name="padding_is_zero",
-            says="padding is taken to be 0, whatever pad_id says",
-            hint="Which number means padding is handed in as pad_id. Compare the labels with that.",
-            paper=PADDING,
-            patch=[("labels == pad_id", "labels == 0")],
-        ),
-        Misconception(
-            name="padding_is_uniform",
-            says="the rows of padding hold the share of each class, and only the label is left out",
-            hint="All of a padding row is zero, so that it costs nothing in the loss: clear the row at the "
-            "end.",
-            paper=PADDING,
-            patch=[
-                (
-                    "targets.new_full((*labels.shape, 1), 1.0 - smoothing)",
-                    "(1.0 - smoothing) * (~padding).unsqueeze(-1).to(targets.dtype)",
-                ),
-                ("return targets.masked_fill(padding.unsqueeze(-1), 0.0)", "return targets"),
-            ],
-        ),
-        Misconception(
-            name="labels_flattened",
-            says="the labels' axes are folded into one",
-            hint="The result has all axes of the labels, and one more for the classes.",
-            paper=SPREAD,
-            patch=[
-                (
-                    "return targets.masked_fill(padding.unsqueeze(-1), 0.0)",
-                    "return targets.masked_fill(padding.unsqueeze(-1), 0.0).reshape(-1, vocab_size)",
-                )
-            ],
-        ),
-        Misconception(
-            name="classes_first",
-            says="the axis of the classes stands first, where it should be last",
-            hint="It stands where it does in the logits: behind all axes of the labels.",
-            paper=SPREAD,
-            patch=[
-                (
-                    "return targets.masked_fill(padding.unsqueeze(-1), 0.0)",
-                    "return targets.masked_fill(padding.unsqueeze(-1), 0.0).movedim(-1, 0)",
-                )
-            ],
-        ),
-        Misconception(
-            name="whole_numbers",
-            says="the targets have the labels' dtype, whole numbers, so that all fractions are lost",
-            hint="Functions such as full_like and zeros_like take over the dtype too. Probabilities need a "
-            "floating one.",
-            paper="the documentation of torch.full_like",
-            patch=[("device=labels.device)", "device=labels.device, dtype=labels.dtype)")],
-        ),
-        Misconception(
-            name="labels_changed",
-            says="the labels are changed in place",
-            hint="`labels[padding] = 0` and functions that end in _ write into the tensor that the caller "
-            "handed in. Make a new one, with `masked_fill` for example.",
-            paper="the documentation of torch.Tensor.masked_fill",
-            patch=[("labels.masked_fill(padding, 0)", "labels.masked_fill_(padding, 1)")],
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- LabelSmoothingLoss -------------------------------------------------------------------------------------
@@ -364,20 +219,6 @@ def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Any:
     return reply if isinstance(reply, Raised) else {"what smooths the labels": reply.value}
 
 
-CALL = "smooth_targets(labels, self.vocab_size, self.pad_id, self.smoothing)"
-SURE = "smooth_targets(labels, self.vocab_size, self.pad_id, 0.0)"
-BY_TORCH = (
-    "return torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), "
-    "ignore_index=self.pad_id, label_smoothing=self.smoothing)"
-)
-
-
-def _shared_among(others: str) -> str:
-    """Smoothed targets of another kind: the label has 1 - smoothing, and `others` classes share the rest."""
-    one, share = SURE, f"self.smoothing / ({others})"
-    return f"({one} * (1.0 - self.smoothing - {share}) + {one}.sum(dim=-1, keepdim=True) * {share})"
-
-
 LABEL_SMOOTHING_LOSS = Exercise(
     reference=LabelSmoothingLoss,
     probes=(
@@ -398,170 +239,7 @@ LABEL_SMOOTHING_LOSS = Exercise(
         _loss_of_views,
         _loss_smooths_itself,
     ),
-    misconceptions=(
-        Misconception(
-            name="mean_over_all_positions",
-            says="the sum is divided by the number of all positions, padding included",
-            hint="Padding costs nothing, and must not thin out the mean either: divide by the number of "
-            "labels that are not pad_id.",
-            paper=PADDING,
-            patch=[("(labels != self.pad_id).sum()", "torch.tensor(labels.numel())")],
-        ),
-        Misconception(
-            name="padding_counted",
-            says="padding counts as a word like others",
-            hint="smooth_targets makes zeros of padding if it knows the pad_id, and the mean is over the "
-            "other labels.",
-            paper=PADDING,
-            patch=[
-                ("self.vocab_size, self.pad_id, self.smoothing", "self.vocab_size, -1, self.smoothing"),
-                ("(labels != self.pad_id)", "(labels != -1)"),
-            ],
-        ),
-        Misconception(
-            name="mean_of_means",
-            says="it is the mean of the sentences' means, so a word of a short sentence counts for more",
-            hint="Every word counts the same: sum over all words of the batch, then divide once by their "
-            "number.",
-            paper=ENTROPY,
-            patch=[
-                ("(labels != self.pad_id).sum()", "(labels != self.pad_id).sum(dim=-1)"),
-                (".sum() / real_tokens", ".sum(dim=(-2, -1)).div(real_tokens).mean()"),
-            ],
-        ),
-        Misconception(
-            name="mean_over_sentences",
-            says="the sum is divided by the number of sentences, not of words",
-            hint="Longer sentences would then weigh more. Divide by the number of labels that are not "
-            "pad_id.",
-            paper=ENTROPY,
-            patch=[("(labels != self.pad_id).sum()", "torch.tensor(len(labels))")],
-        ),
-        Misconception(
-            name="summed",
-            says="the losses are summed, and not divided by the number of words",
-            hint="A mean over words makes batches of any size comparable.",
-            paper=ENTROPY,
-            patch=[(".sum().clamp(min=1)", ".sum().clamp(max=1)")],
-        ),
-        Misconception(
-            name="mean_over_classes",
-            says="the mean runs over the classes too",
-            hint="The cross-entropy of one word is a sum over the classes. Only words are averaged.",
-            paper=ENTROPY,
-            patch=[("(labels != self.pad_id).sum()", "((labels != self.pad_id).sum() * self.vocab_size)")],
-        ),
-        Misconception(
-            name="sign_missing",
-            says="the minus is missing, so the loss is below zero",
-            hint="Logarithms of probabilities are negative. The cross-entropy is minus their mean; without "
-            "the minus, training makes the model worse.",
-            paper=ENTROPY,
-            patch=[("-targets *", "targets *")],
-        ),
-        Misconception(
-            name="no_log_softmax",
-            says="the logits are taken for log-probabilities",
-            hint="Logits are any numbers. log_softmax over the classes makes log-probabilities of them.",
-            paper=ENTROPY,
-            patch=[("logits.log_softmax(dim=-1)", "logits")],
-        ),
-        Misconception(
-            name="no_logarithm",
-            says="the logarithm is missing: the targets are multiplied by probabilities",
-            hint="The cross-entropy takes the logarithm of the model's probabilities: log_softmax, not "
-            "softmax.",
-            paper=ENTROPY,
-            patch=[("logits.log_softmax(dim=-1)", "logits.softmax(dim=-1)")],
-        ),
-        Misconception(
-            name="softmax_twice",
-            says="there are two softmaxes, one after the other",
-            hint="log_softmax contains the softmax: give it the logits as they are.",
-            paper=ENTROPY,
-            patch=[("logits.log_softmax", "logits.softmax(dim=-1).log_softmax")],
-        ),
-        Misconception(
-            name="log_of_softmax",
-            says="the logarithm is taken of a softmax that has rounded to zero, which gives infinity",
-            hint="exp(-1000) is 0 to a computer, and log(0) is minus infinity. log_softmax does both in one "
-            "step and never leaves the logarithms.",
-            paper=STABLE,
-            patch=[("logits.log_softmax(dim=-1)", "logits.softmax(dim=-1).log()")],
-        ),
-        Misconception(
-            name="over_positions",
-            says="the softmax runs over the positions, not over the classes",
-            hint="For each position the model has a distribution over the vocabulary, which is the last "
-            "axis.",
-            paper=ENTROPY,
-            patch=[("log_softmax(dim=-1)", "log_softmax(dim=-2)")],
-        ),
-        Misconception(
-            name="not_smoothed",
-            says="the labels are not smoothed",
-            hint="Hand the smoothing on to smooth_targets.",
-            paper=SPREAD,
-            patch=[("self.pad_id, self.smoothing)", "self.pad_id, 0.0)")],
-        ),
-        Misconception(
-            name="smoothing_fixed",
-            says="the smoothing is always 0.1",
-            hint="0.1 is only what it is where nobody says otherwise; use self.smoothing.",
-            paper=SPREAD,
-            patch=[("self.pad_id, self.smoothing)", "self.pad_id, 0.1)")],
-        ),
-        Misconception(
-            name="spread_over_the_others",
-            says="the smoothing is shared among the other V - 1 classes, and the label gets no share of it",
-            hint="smooth_targets of this lesson puts smoothing / V on every class, the label included.",
-            paper=SPREAD,
-            patch=[(CALL, _shared_among("self.vocab_size - 1"))],
-        ),
-        Misconception(
-            name="divergence",
-            says="it is the Kullback-Leibler divergence, which is the cross-entropy less the entropy of the "
-            "targets",
-            hint="Both have the same gradient, but not the same value. The course reports cross-entropy, "
-            "whose least value is not zero once labels are smoothed. (kl_div gives the divergence.)",
-            paper=ENTROPY,
-            patch=[("-targets *", "torch.xlogy(targets, targets) - targets *")],
-        ),
-        Misconception(
-            name="detached",
-            says="the graph is cut, so no gradient reaches the logits",
-            hint="`.detach()`, `.data`, `.item()` and making a new tensor out of numbers all cut the graph.",
-            paper=ENTROPY,
-            patch=[("logits.log_softmax", "logits.detach().log_softmax")],
-        ),
-        Misconception(
-            name="cast_to_float32",
-            says="the loss is always float32",
-            hint="Results stand in the dtype of the inputs. (The targets may need to be brought to it, with "
-            "`.to(logits.dtype)`.)",
-            paper="the dtypes of this course: see lesson 01",
-            patch=[
-                ("logits.log_softmax(dim=-1)", "logits.float().log_softmax(dim=-1)"),
-                (".to(logits.dtype)", ""),
-            ],
-        ),
-        Misconception(
-            name="targets_not_cast",
-            says="the targets are float32 and make a float32 loss out of bfloat16 logits",
-            hint="Results stand in the dtype of the inputs: bring the targets to it, with "
-            "`.to(logits.dtype)`.",
-            paper="the dtypes of this course: see lesson 01",
-            patch=[(".to(logits.dtype)", "")],
-        ),
-        Misconception(
-            name="left_to_torch",
-            says="the smoothing is left to torch's cross-entropy, which is the whole exercise",
-            hint="Make the targets with your smooth_targets, and let them meet the model's "
-            "log-probabilities yourself.",
-            paper=ENTROPY,
-            patch=[("targets = smooth_targets", f"{BY_TORCH}\n        targets = smooth_targets")],
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- predictions --------------------------------------------------------------------------------------------
@@ -575,16 +253,7 @@ PREDICT_TARGET = Prediction(
     answer=0.91,
     tolerance=0.003,
     hint="The label gives up the smoothing, and then gets a share of it back, as every word does.",
-    misconceptions=(
-        WrongNumber(
-            "no_share",
-            0.9,
-            "That is what the label keeps. It is one of the ten, too, and gets its share back.",
-        ),
-        WrongNumber("share", 0.01, "That is the share of every word. The label has more."),
-        WrongNumber("smoothing", 0.1, "That is what is given up and shared out."),
-        WrongNumber("unsmoothed", 1.0, "That would be the target without smoothing."),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_GAP = Prediction(
@@ -593,18 +262,7 @@ PREDICT_GAP = Prediction(
     tolerance=0.02,
     hint="Divide one softmax by the other: the sum below the fraction drops out, and e to the power of the "
     "gap is left.",
-    misconceptions=(
-        WrongNumber("ratio", 91.0, "That is the ratio of the probabilities, e to the power of the gap."),
-        WrongNumber("difference", 0.9, "That is the difference of the probabilities, not of the logits."),
-        WrongNumber(
-            "odds",
-            math.log(0.91 / 0.09),
-            "That compares the label with all nine others together. Compare it with a single one of them.",
-        ),
-        WrongNumber(
-            "base_ten", math.log10(91), "That is the logarithm to base 10. The softmax has powers of e."
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_LOWEST = Prediction(
@@ -612,23 +270,7 @@ PREDICT_LOWEST = Prediction(
     answer=LOWEST,
     tolerance=0.02,
     hint="At its best the model gives exactly the targets. Put the same numbers in for q and for p.",
-    misconceptions=(
-        WrongNumber(
-            "zero",
-            0.0,
-            "It would be zero if the targets were sure. Being right costs something if nothing is certain.",
-        ),
-        WrongNumber(
-            "label_alone",
-            -math.log(0.91),
-            "That is the loss at the label alone, -ln 0.91. The other nine words have targets too.",
-        ),
-        WrongNumber("label_term", LABEL_TERM, "That is the label's term of the sum. There are nine more."),
-        WrongNumber(
-            "one_other", LABEL_TERM + OTHER_TERM, "Nine words other than the label have a term, not one."
-        ),
-        WrongNumber("base_two", LOWEST / math.log(2), "That is in bits. Use the natural logarithm."),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 CATALOGUE = (

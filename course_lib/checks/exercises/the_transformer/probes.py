@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
-from course_lib.checks.engine.exercise import Exercise, Misconception, Prediction, WrongNumber
+from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
 from course_lib.checks.engine.reply import Raised, Reply, Returned, after, value_of
 from course_lib.checks.exercises.fixtures.facts import error_of
@@ -27,15 +28,7 @@ from course_lib.transformer import (
     tie_embeddings,
 )
 
-FIGURE = "figure 1 and section 3.1: what a layer is made of, and in which order"
-RESIDUAL = "section 3.1: LayerNorm(x + Sublayer(x))"
-PRE_NORM = "Xiong et al. 2020 (arXiv 2002.04745), figure 1: pre-norm beside post-norm"
-ATTENTION = "section 3.2.3: the three uses of attention"
-DROPOUT = "section 5.4: residual dropout, also on the sums of embeddings and positions"
-EMBEDDINGS = "section 3.4: embeddings and softmax"
-POSITIONS = "section 3.5: positional encoding"
-GLOROT = "Glorot and Bengio 2010: how large weights should start"
-AUTOREGRESSIVE = "section 3.1: at each step the model is auto-regressive"
+MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 def _drawn(draw: Draw, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
@@ -221,204 +214,7 @@ ENCODER_LAYER = Exercise(
         _encoder_gradient,
         _encoder_copy,
     ),
-    misconceptions=(
-        Misconception(
-            name="mask_not_passed",
-            says="the source mask does not reach the attention",
-            hint="It is the fourth argument of self_attention. Without it words look at padding, which means "
-            "nothing.",
-            paper=ATTENTION,
-            patch=[("self.self_attention(x, x, x, source_mask)", "self.self_attention(x, x, x)")],
-        ),
-        Misconception(
-            name="mask_inverted",
-            says="the mask is turned round on its way",
-            hint="True means «may look» everywhere in this course. Hand the mask on as it is.",
-            paper=ATTENTION,
-            patch=[("(x, x, x, source_mask)", "(x, x, x, ~source_mask)")],
-        ),
-        Misconception(
-            name="attention_left_out",
-            says="the self-attention is not in it",
-            hint="An encoder layer has two sublayers: self-attention first, then the feed-forward network.",
-            paper=FIGURE,
-            patch=[
-                (
-                    "        x = attend(x, lambda x: self.self_attention(x, x, x, source_mask))\n",
-                    "",
-                )
-            ],
-        ),
-        Misconception(
-            name="attention_lost",
-            says="the feed-forward network reads the layer's input, and what attention gave is thrown away",
-            hint="The layer is a chain: what comes out of the first sublayer goes into the second.",
-            paper=FIGURE,
-            patch=[("        x = attend(", "        attended = attend(")],
-        ),
-        Misconception(
-            name="feed_forward_left_out",
-            says="the feed-forward network is not in it",
-            hint="An encoder layer has two sublayers: self-attention first, then the feed-forward network.",
-            paper=FIGURE,
-            patch=[("return feed(x, self.feed_forward)", "return x")],
-        ),
-        Misconception(
-            name="feed_forward_first",
-            says="the feed-forward network comes before the attention",
-            hint="In figure 1 the words go upwards: attention stands below, so it comes first.",
-            paper=FIGURE,
-            patch=[
-                ("        x = attend(", "        x = feed(x, self.feed_forward)\n        return attend("),
-                ("        return feed(x, self.feed_forward)", ""),
-            ],
-        ),
-        Misconception(
-            name="connections_swapped",
-            says="the two sublayer connections have changed places",
-            hint="sublayers[0] belongs to the attention and sublayers[1] to the feed-forward network: each "
-            "has a normalisation with weights of its own.",
-            paper=FIGURE,
-            patch=[("attend, feed = self.sublayers", "feed, attend = self.sublayers")],
-        ),
-        Misconception(
-            name="one_connection_for_both",
-            says="the first sublayer connection is used for both sublayers",
-            hint="Each sublayer has its own connection, whose normalisation learns a scale and shift of its "
-            "own.",
-            paper=FIGURE,
-            patch=[("return feed(x, self.feed_forward)", "return attend(x, self.feed_forward)")],
-        ),
-        Misconception(
-            name="same_connection_twice",
-            says="the list of sublayers holds the same connection twice",
-            hint="`[connection] * 2` is one object under two names, so both sublayers share one "
-            "normalisation. Make a new one each time.",
-            paper=FIGURE,
-            patch=[
-                (
-                    "nn.ModuleList(SublayerConnection(d_model, dropout, norm_first) for _ in range(2))",
-                    "nn.ModuleList([SublayerConnection(d_model, dropout, norm_first)] * 2)",
-                )
-            ],
-        ),
-        Misconception(
-            name="plain_list",
-            says="the sublayers stand in a plain list, where PyTorch does not see their weights",
-            hint="nn.Module finds modules in its attributes, and in nn.ModuleList, but not inside a Python "
-            "list: they would not be trained, moved to a device or saved.",
-            paper="the documentation of torch.nn.ModuleList",
-            patch=[
-                (
-                    "nn.ModuleList(SublayerConnection(d_model, dropout, norm_first) for _ in range(2))",
-                    "[SublayerConnection(d_model, dropout, norm_first) for _ in range(2)]",
-                )
-            ],
-        ),
-        Misconception(
-            name="no_residual_around_attention",
-            says="the attention stands without its sublayer connection",
-            hint="Let the connection call it: it adds the input, drops out and normalises.",
-            paper=RESIDUAL,
-            patch=[
-                (
-                    "attend(x, lambda x: self.self_attention(x, x, x, source_mask))",
-                    "self.self_attention(x, x, x, source_mask)",
-                )
-            ],
-        ),
-        Misconception(
-            name="no_residual_around_feed_forward",
-            says="the feed-forward network stands without its sublayer connection",
-            hint="Let the connection call it: it adds the input, drops out and normalises.",
-            paper=RESIDUAL,
-            patch=[("return feed(x, self.feed_forward)", "return self.feed_forward(x)")],
-        ),
-        Misconception(
-            name="residual_twice",
-            says="the input of the attention is added twice",
-            hint="The sublayer connection has added it already.",
-            paper=RESIDUAL,
-            patch=[("x = attend(", "x = x + attend(")],
-        ),
-        Misconception(
-            name="called_too_early",
-            says="the attention is called at once, and the connection gets its result in place of a function",
-            hint="The connection has to call the sublayer itself, because with norm_first it normalises what "
-            "it hands to it. Give it a function: `lambda x: ...`.",
-            paper=RESIDUAL,
-            patch=[("lambda x: self.self_attention", "self.self_attention")],
-        ),
-        Misconception(
-            name="outer_x",
-            says="the attention reads the layer's input, and not what the connection hands to it",
-            hint="With norm_first the connection hands over a normalised x. Queries, keys and values are all "
-            "that argument: use the name that your function gets.",
-            paper=PRE_NORM,
-            patch=[
-                (
-                    "lambda x: self.self_attention(x, x, x, source_mask)",
-                    "lambda _: self.self_attention(x, x, x, source_mask)",
-                )
-            ],
-        ),
-        Misconception(
-            name="keys_not_normalised",
-            says="only the query is what the connection hands over; keys and values are the layer's input",
-            hint="With norm_first the connection hands over a normalised x. Queries, keys and values are all "
-            "that.",
-            paper=PRE_NORM,
-            patch=[
-                (
-                    "lambda x: self.self_attention(x, x, x, source_mask)",
-                    "lambda y: self.self_attention(y, x, x, source_mask)",
-                )
-            ],
-        ),
-        Misconception(
-            name="norm_first_not_passed",
-            says="norm_first is not handed to the sublayer connections",
-            hint="The connection decides where to normalise, so it has to know: it is its third argument.",
-            paper=PRE_NORM,
-            patch=[
-                ("SublayerConnection(d_model, dropout, norm_first)", "SublayerConnection(d_model, dropout)")
-            ],
-        ),
-        Misconception(
-            name="attention_keeps_dropout",
-            says="the attention does not get the dropout, and keeps its own 0.1",
-            hint="Three parts drop out: attention, the feed-forward network and the connections. Hand "
-            "dropout to each.",
-            paper=DROPOUT,
-            patch=[
-                (
-                    "MultiHeadAttention(d_model, heads, dropout, attention)",
-                    "MultiHeadAttention(d_model, heads, attention=attention)",
-                )
-            ],
-        ),
-        Misconception(
-            name="feed_forward_keeps_dropout",
-            says="the feed-forward network does not get the dropout, and keeps its own 0.1",
-            hint="Three parts drop out: attention, the feed-forward network and the connections. Hand "
-            "dropout to each.",
-            paper=DROPOUT,
-            patch=[("FeedForward(d_model, d_ff, dropout)", "FeedForward(d_model, d_ff)")],
-        ),
-        Misconception(
-            name="connections_keep_dropout",
-            says="the sublayer connections do not get the dropout, and keep their own 0.1",
-            hint="Three parts drop out: attention, the feed-forward network and the connections. Hand "
-            "dropout to each.",
-            paper=DROPOUT,
-            patch=[
-                (
-                    "SublayerConnection(d_model, dropout, norm_first)",
-                    "SublayerConnection(d_model, norm_first=norm_first)",
-                )
-            ],
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- DecoderLayer -------------------------------------------------------------------------------------------
@@ -529,195 +325,7 @@ DECODER_LAYER = Exercise(
         _decoder_gradient,
         _decoder_copy,
     ),
-    misconceptions=(
-        Misconception(
-            name="self_with_source_mask",
-            says="the self-attention gets the source mask, where it needs the target's",
-            hint="A mask belongs to the keys. Those of the self-attention are the target's positions, and it "
-            "must not see the ones to come.",
-            paper=ATTENTION,
-            patch=[("(x, x, x, target_mask)", "(x, x, x, source_mask)")],
-        ),
-        Misconception(
-            name="cross_with_target_mask",
-            says="the cross-attention gets the target mask, where it needs the source's",
-            hint="A mask belongs to the keys. Those of the cross-attention are the source's positions, some "
-            "of which are padding.",
-            paper=ATTENTION,
-            patch=[("(x, memory, memory, source_mask)", "(x, memory, memory, target_mask)")],
-        ),
-        Misconception(
-            name="target_mask_not_passed",
-            says="the self-attention does not get the target mask, so each position sees the words to come",
-            hint="In training the whole target lies there. Only the mask keeps a position from copying the "
-            "answer.",
-            paper=ATTENTION,
-            patch=[("self.self_attention(x, x, x, target_mask)", "self.self_attention(x, x, x)")],
-        ),
-        Misconception(
-            name="source_mask_not_passed",
-            says="the cross-attention does not get the source mask, so it looks at padding",
-            hint="Keys and values are the source's positions, and some of those are padding.",
-            paper=ATTENTION,
-            patch=[("(x, memory, memory, source_mask)", "(x, memory, memory)")],
-        ),
-        Misconception(
-            name="memory_ignored",
-            says="the cross-attention looks at the target again, and the memory is not used",
-            hint="Keys and values come from the memory: that is the only way in which the source gets into "
-            "the decoder.",
-            paper=ATTENTION,
-            patch=[("(x, memory, memory, source_mask)", "(x, x, x, target_mask)")],
-        ),
-        Misconception(
-            name="values_from_target",
-            says="the values of the cross-attention come from the target",
-            hint="Keys and values go together: what is found at a key is its value. Both come from the "
-            "memory.",
-            paper=ATTENTION,
-            patch=[("(x, memory, memory, source_mask)", "(x, memory, x, source_mask)")],
-        ),
-        Misconception(
-            name="memory_asks",
-            says="in the cross-attention the memory asks and the target is looked at, the wrong way round",
-            hint="The one who writes asks: the query is x, and there is one output for each position of the "
-            "target.",
-            paper=ATTENTION,
-            patch=[("(x, memory, memory, source_mask)", "(memory, x, x, source_mask)")],
-        ),
-        Misconception(
-            name="one_attention_for_both",
-            says="the self-attention's weights are used for the cross-attention too",
-            hint="They look for different things, so each has projections of its own: self.cross_attention.",
-            paper=FIGURE,
-            patch=[("self.cross_attention(x", "self.self_attention(x")],
-        ),
-        Misconception(
-            name="cross_attention_first",
-            says="the cross-attention comes before the self-attention",
-            hint="In figure 1 the words go upwards: first the target looks at itself, then at the source.",
-            paper=FIGURE,
-            patch=[
-                (
-                    "        x = attend(x, lambda x: self.self_attention(x, x, x, target_mask))\n",
-                    "",
-                ),
-                (
-                    "        return feed(x",
-                    "        x = attend(x, lambda x: self.self_attention(x, x, x, target_mask))\n"
-                    "        return feed(x",
-                ),
-            ],
-        ),
-        Misconception(
-            name="cross_attention_left_out",
-            says="the cross-attention is not in it",
-            hint="A decoder layer has three sublayers. Without the middle one it writes without having read.",
-            paper=FIGURE,
-            patch=[
-                (
-                    "        x = cross(x, lambda x: self.cross_attention(x, memory, memory, source_mask))\n",
-                    "",
-                )
-            ],
-        ),
-        Misconception(
-            name="feed_forward_left_out",
-            says="the feed-forward network is not in it",
-            hint="A decoder layer has three sublayers; the feed-forward network is the last.",
-            paper=FIGURE,
-            patch=[("return feed(x, self.feed_forward)", "return x")],
-        ),
-        Misconception(
-            name="one_connection_for_both",
-            says="the first sublayer connection is used for both attentions",
-            hint="Each of the three sublayers has its own connection, with a normalisation of its own.",
-            paper=FIGURE,
-            patch=[("x = cross(x", "x = attend(x")],
-        ),
-        Misconception(
-            name="same_connection_thrice",
-            says="the list of sublayers holds the same connection three times",
-            hint="`[connection] * 3` is one object under three names, so all sublayers share one "
-            "normalisation. Make a new one each time.",
-            paper=FIGURE,
-            patch=[
-                (
-                    "nn.ModuleList(SublayerConnection(d_model, dropout, norm_first) for _ in range(3))",
-                    "nn.ModuleList([SublayerConnection(d_model, dropout, norm_first)] * 3)",
-                )
-            ],
-        ),
-        Misconception(
-            name="no_residual_around_cross_attention",
-            says="the cross-attention stands without its sublayer connection",
-            hint="Let the connection call it: it adds the input, drops out and normalises.",
-            paper=RESIDUAL,
-            patch=[
-                (
-                    "cross(x, lambda x: self.cross_attention(x, memory, memory, source_mask))",
-                    "self.cross_attention(x, memory, memory, source_mask)",
-                )
-            ],
-        ),
-        Misconception(
-            name="outer_x",
-            says="the attentions read x from outside, and not what the connection hands to them",
-            hint="With norm_first the connection hands over a normalised x: use the name that your function "
-            "gets.",
-            paper=PRE_NORM,
-            patch=[
-                ("lambda x: self.self_attention", "lambda _: self.self_attention"),
-                ("lambda x: self.cross_attention", "lambda _: self.cross_attention"),
-            ],
-        ),
-        Misconception(
-            name="keys_not_normalised",
-            says="in the self-attention only the query is what the connection hands over",
-            hint="With norm_first the connection hands over a normalised x. Queries, keys and values are all "
-            "that.",
-            paper=PRE_NORM,
-            patch=[
-                (
-                    "lambda x: self.self_attention(x, x, x, target_mask)",
-                    "lambda y: self.self_attention(y, x, x, target_mask)",
-                )
-            ],
-        ),
-        Misconception(
-            name="norm_first_not_passed",
-            says="norm_first is not handed to the sublayer connections",
-            hint="The connection decides where to normalise, so it has to know: it is its third argument.",
-            paper=PRE_NORM,
-            patch=[
-                ("SublayerConnection(d_model, dropout, norm_first)", "SublayerConnection(d_model, dropout)")
-            ],
-        ),
-        Misconception(
-            name="attentions_keep_dropout",
-            says="the attentions do not get the dropout, and keep their own 0.1",
-            hint="Everything in a layer that drops out has to be told how much: both attentions, too.",
-            paper=DROPOUT,
-            patch=[
-                (
-                    "self.self_attention = MultiHeadAttention(d_model, heads, dropout, attention)",
-                    "self.self_attention = MultiHeadAttention(d_model, heads, attention=attention)",
-                ),
-                (
-                    "self.cross_attention = MultiHeadAttention(d_model, heads, dropout, attention)",
-                    "self.cross_attention = MultiHeadAttention(d_model, heads, attention=attention)",
-                ),
-            ],
-        ),
-        Misconception(
-            name="feed_forward_keeps_dropout",
-            says="the feed-forward network does not get the dropout, and keeps its own 0.1",
-            hint="Everything in a layer that drops out has to be told how much: the feed-forward network, "
-            "too.",
-            paper=DROPOUT,
-            patch=[("FeedForward(d_model, d_ff, dropout)", "FeedForward(d_model, d_ff)")],
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- Transformer --------------------------------------------------------------------------------------------
@@ -895,11 +503,6 @@ def _model_copy(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: (value_of(model.call(*sentences)), value_of(copy.call(*sentences))))
 
 
-_XAVIER = """        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-"""
-
 TRANSFORMER = Exercise(
     reference=Transformer,
     probes=(
@@ -914,193 +517,7 @@ TRANSFORMER = Exercise(
         _model_gradient,
         _model_copy,
     ),
-    misconceptions=(
-        Misconception(
-            name="no_positions",
-            says="the embeddings get no positions",
-            hint="Attention does not know the order of words. Both sides need the positions, right after the "
-            "embedding.",
-            paper=POSITIONS,
-            patch=[
-                ("self.positions(self.source_embedding(source))", "self.source_embedding(source)"),
-                ("self.positions(self.target_embedding(target))", "self.target_embedding(target)"),
-            ],
-        ),
-        Misconception(
-            name="same_layer_repeated",
-            says="each stack holds the same layer again and again",
-            hint="`[layer] * layers` is one layer under many names: they share all weights. Make a new one "
-            "each time.",
-            paper="section 3.1: a stack of N identical layers, each with weights of its own",
-            patch=[
-                (
-                    "nn.ModuleList(EncoderLayer(*sizes) for _ in range(c.layers))",
-                    "nn.ModuleList([EncoderLayer(*sizes)] * c.layers)",
-                ),
-                (
-                    "nn.ModuleList(DecoderLayer(*sizes) for _ in range(c.layers))",
-                    "nn.ModuleList([DecoderLayer(*sizes)] * c.layers)",
-                ),
-            ],
-        ),
-        Misconception(
-            name="layers_copied",
-            says="the layers are copies of one, so that they start with the same numbers",
-            hint="Xavier draws the matrices anew, but the biases of a copy stay those of the original. Make "
-            "each layer new.",
-            paper="section 3.1: a stack of N identical layers, each with weights of its own",
-            patch=[
-                (
-                    "nn.ModuleList(EncoderLayer(*sizes) for _ in range(c.layers))",
-                    'nn.ModuleList(map(__import__("copy").deepcopy, [EncoderLayer(*sizes)] * c.layers))',
-                ),
-                (
-                    "nn.ModuleList(DecoderLayer(*sizes) for _ in range(c.layers))",
-                    'nn.ModuleList(map(__import__("copy").deepcopy, [DecoderLayer(*sizes)] * c.layers))',
-                ),
-            ],
-        ),
-        Misconception(
-            name="plain_lists",
-            says="the layers stand in plain lists, where PyTorch does not see their weights",
-            hint="nn.Module finds modules in its attributes, and in nn.ModuleList, but not inside a Python "
-            "list: they would not be trained, moved to a device or saved.",
-            paper="the documentation of torch.nn.ModuleList",
-            patch=[
-                (
-                    "nn.ModuleList(EncoderLayer(*sizes) for _ in range(c.layers))",
-                    "[EncoderLayer(*sizes) for _ in range(c.layers)]",
-                ),
-                (
-                    "nn.ModuleList(DecoderLayer(*sizes) for _ in range(c.layers))",
-                    "[DecoderLayer(*sizes) for _ in range(c.layers)]",
-                ),
-            ],
-        ),
-        Misconception(
-            name="norm_first_not_passed",
-            says="norm_first is not handed to the layers",
-            hint="The layers take it after dropout. Without it they normalise after the sum, whatever was "
-            "asked for.",
-            paper=PRE_NORM,
-            patch=[("c.dropout, c.norm_first, c.attention)", "c.dropout, False, c.attention)")],
-        ),
-        Misconception(
-            name="layers_keep_dropout",
-            says="the layers do not get the dropout, and keep their own 0.1",
-            hint="The layers take dropout after d_ff.",
-            paper=DROPOUT,
-            patch=[("c.dropout, c.norm_first, c.attention)", "0.1, c.norm_first, c.attention)")],
-        ),
-        Misconception(
-            name="positions_keep_dropout",
-            says="the positions do not get the dropout, and keep their own 0.1",
-            hint="PositionalEncoding drops out too: the sum of embedding and position. It takes dropout "
-            "after d_model.",
-            paper=DROPOUT,
-            patch=[("PositionalEncoding(c.d_model, c.dropout)", "PositionalEncoding(c.d_model)")],
-        ),
-        Misconception(
-            name="last_norms_always",
-            says="each stack ends on one more normalisation, also where each layer has normalised already",
-            hint="After post-norm layers nothing is left to normalise. Only with norm_first is the last sum "
-            "bare.",
-            paper=PRE_NORM,
-            patch=[
-                (
-                    "self.encoder_norm = LayerNorm(c.d_model) if c.norm_first else None",
-                    "self.encoder_norm = LayerNorm(c.d_model)",
-                ),
-                (
-                    "self.decoder_norm = LayerNorm(c.d_model) if c.norm_first else None",
-                    "self.decoder_norm = LayerNorm(c.d_model)",
-                ),
-            ],
-        ),
-        Misconception(
-            name="last_norms_unused",
-            says="with norm_first, the two last normalisations are made but not used",
-            hint="Where they are there, encode and decode each end on theirs.",
-            paper=PRE_NORM,
-            patch=[
-                # Not at the same time as last_norms_always: norms that are made and not used do no harm.
-                (
-                    "self.encoder_norm = LayerNorm(c.d_model) if c.norm_first else None",
-                    "self.encoder_norm = (LayerNorm(c.d_model) if c.norm_first else None)",
-                ),
-                ("return x if self.encoder_norm is None else self.encoder_norm(x)", "return x"),
-                ("return x if self.decoder_norm is None else self.decoder_norm(x)", "return x"),
-            ],
-        ),
-        Misconception(
-            name="masks_swapped",
-            says="forward hands the two masks to decode the wrong way round",
-            hint="decode takes the source's mask before the target, and the target's mask after it.",
-            paper=ATTENTION,
-            patch=[
-                (
-                    "self.decode(memory, source_mask, target, target_mask)",
-                    "self.decode(memory, target_mask, target, source_mask)",
-                )
-            ],
-        ),
-        Misconception(
-            name="probabilities",
-            says="forward gives probabilities, not logits",
-            hint="The softmax belongs to the loss, which takes it together with the logarithm and so more "
-            "exactly.",
-            paper=EMBEDDINGS,
-            patch=[("target, target_mask))", "target, target_mask)).softmax(dim=-1)")],
-        ),
-        Misconception(
-            name="log_probabilities",
-            says="forward gives log-probabilities, not logits",
-            hint="The generator is one linear layer, and its output is handed back as it is.",
-            paper=EMBEDDINGS,
-            patch=[("target, target_mask))", "target, target_mask)).log_softmax(dim=-1)")],
-        ),
-        Misconception(
-            name="decode_gives_logits",
-            says="decode applies the generator, and forward does not",
-            hint="decode gives hidden vectors. Who decodes word by word needs the logits of the last "
-            "position only.",
-            paper=FIGURE,
-            patch=[
-                (
-                    "return x if self.decoder_norm is None else self.decoder_norm(x)",
-                    "return self.generator(x if self.decoder_norm is None else self.decoder_norm(x))",
-                ),
-                (
-                    "return self.generator(self.decode(memory, source_mask, target, target_mask))",
-                    "return self.decode(memory, source_mask, target, target_mask)",
-                ),
-            ],
-        ),
-        Misconception(
-            name="no_glorot",
-            says="the matrices keep PyTorch's own start",
-            hint="nn.Linear starts smaller than Glorot and Bengio would have it: go through the modules and "
-            "give each linear layer's weight to nn.init.xavier_uniform_.",
-            paper=GLOROT,
-            patch=[(_XAVIER, "")],
-        ),
-        Misconception(
-            name="glorot_for_tables",
-            says="the embedding tables are drawn anew together with the matrices",
-            hint="A table has the vocabulary for its height, so Xavier makes its numbers tiny, and positions "
-            "drown the words. TokenEmbedding has started its table already.",
-            paper=GLOROT,
-            patch=[
-                (
-                    _XAVIER,
-                    """        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter)
-""",
-                )
-            ],
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- tie_embeddings -----------------------------------------------------------------------------------------
@@ -1183,9 +600,6 @@ def _tied_unequal(candidate: Candidate, draw: Draw) -> Any:
     }
 
 
-_TIES = "    target.weight = source.weight\n    model.generator.weight = source.weight\n"
-_SIZES = "    if source.num_embeddings != target.num_embeddings:\n"
-
 TIE_EMBEDDINGS = Exercise(
     reference=tie_embeddings,
     probes=(
@@ -1196,127 +610,7 @@ TIE_EMBEDDINGS = Exercise(
         _tied_gradient,
         _tied_unequal,
     ),
-    misconceptions=(
-        Misconception(
-            name="generator_left_out",
-            says="only the two tables are tied, and the generator keeps a matrix of its own",
-            hint="Three uses share one matrix: source_embedding.table, target_embedding.table and the "
-            "generator.",
-            paper=EMBEDDINGS,
-            patch=[("    model.generator.weight = source.weight\n", "")],
-        ),
-        Misconception(
-            name="source_left_out",
-            says="only the target's table and the generator are tied, and the source keeps a table of its "
-            "own",
-            hint="Many models tie those two. The paper, with one vocabulary for both languages, ties all "
-            "three.",
-            paper=EMBEDDINGS,
-            patch=[
-                ("    target.weight = source.weight\n", ""),
-                ("model.generator.weight = source.weight", "model.generator.weight = target.weight"),
-            ],
-        ),
-        Misconception(
-            name="target_left_out",
-            says="only the source's table and the generator are tied, and the target keeps a table of its "
-            "own",
-            hint="Three uses share one matrix: source_embedding.table, target_embedding.table and the "
-            "generator.",
-            paper=EMBEDDINGS,
-            patch=[("    target.weight = source.weight\n", "")],
-        ),
-        Misconception(
-            name="numbers_copied",
-            says="the numbers are copied, so the three are equal now and part ways at the first update",
-            hint="Tied means one and the same nn.Parameter. Assign the parameter itself: `b.weight = "
-            "a.weight`.",
-            paper=EMBEDDINGS,
-            patch=[
-                (
-                    _TIES,
-                    "    target.weight.data.copy_(source.weight.data)\n"
-                    "    model.generator.weight.data.copy_(source.weight.data)\n",
-                )
-            ],
-        ),
-        Misconception(
-            name="memory_shared",
-            says="the three share their memory, but are still three parameters",
-            hint="With `.data` each keeps a gradient of its own, and the optimiser updates the same numbers "
-            "three times. Assign the parameter itself: `b.weight = a.weight`.",
-            paper=EMBEDDINGS,
-            patch=[
-                (
-                    _TIES,
-                    "    target.weight.data = source.weight.data\n"
-                    "    model.generator.weight.data = source.weight.data\n",
-                )
-            ],
-        ),
-        Misconception(
-            name="generator_transposed",
-            says="the generator gets the table transposed",
-            hint="A table is V x D, and so is the weight of nn.Linear(D, V): rows are outputs. They fit as "
-            "they are.",
-            paper=EMBEDDINGS,
-            patch=[
-                (
-                    "model.generator.weight = source.weight",
-                    "model.generator.weight = nn.Parameter(source.weight.t())",
-                )
-            ],
-        ),
-        Misconception(
-            name="generator_scaled",
-            says="the generator gets the table times the root of d_model",
-            hint="The root belongs to looking up alone, and TokenEmbedding multiplies by it at each use. The "
-            "matrix that is shared is the bare one.",
-            paper=EMBEDDINGS,
-            patch=[
-                (
-                    "model.generator.weight = source.weight",
-                    "model.generator.weight = nn.Parameter(source.weight * source.embedding_dim**0.5)",
-                )
-            ],
-        ),
-        Misconception(
-            name="copy_tied",
-            says="a copy of the model is tied and handed back, and the model itself is as before",
-            hint="Whoever called it holds the old model, perhaps with an optimiser on it. Change the model "
-            "in place.",
-            paper=EMBEDDINGS,
-            patch=[
-                (
-                    "    source, target = model",
-                    '    model = __import__("copy").deepcopy(model)\n    source, target = model',
-                )
-            ],
-        ),
-        Misconception(
-            name="nothing_given_back",
-            says="nothing is handed back",
-            hint="It changes the model in place and also hands it back, so that one can write "
-            "`model = tie_embeddings(Transformer(...))`.",
-            paper=EMBEDDINGS,
-            patch=[("    return model\n", "")],
-        ),
-        Misconception(
-            name="sizes_not_compared",
-            says="vocabularies of different sizes are tied without a word",
-            hint="With one vocabulary the matrices fit by themselves; with two, word 7 is another word on "
-            "each side. Compare the sizes and raise ValueError.",
-            paper=EMBEDDINGS,
-            patch=[(_SIZES, "    if False:\n")],
-        ),
-        Misconception(
-            name="comparison_inverted",
-            says="it refuses vocabularies of the same size, and takes those of different sizes",
-            hint="Raise where the sizes are not equal: `!=`.",
-            paper=EMBEDDINGS,
-            patch=[(_SIZES, "    if source.num_embeddings == target.num_embeddings:\n")],
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- greedy_decode ------------------------------------------------------------------------------------------
@@ -1409,8 +703,6 @@ def _greedy_reader_longer(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_reader(), *_padded(draw), 12, _START, _END)
 
 
-_LOOP = "while target.shape[1] < max_length and not ended.all():"
-
 GREEDY_DECODE = Exercise(
     reference=greedy_decode,
     probes=(
@@ -1424,160 +716,7 @@ GREEDY_DECODE = Exercise(
         _greedy_reader,
         _greedy_reader_longer,
     ),
-    misconceptions=(
-        Misconception(
-            name="stays_in_training",
-            says="the model decodes in training mode, with dropout on",
-            hint="Dropout would cut connections at random, and each run would write something else. "
-            "evaluating(model) switches it off inside a `with`.",
-            paper="section 5.4: dropout is for training",
-            patch=[("with evaluating(model):", "with torch.no_grad():")],
-        ),
-        Misconception(
-            name="keeps_gradients",
-            says="the graph for gradients is kept while it decodes",
-            hint="Nobody trains here, and the graph of every step would fill the memory. evaluating(model) "
-            "switches gradients off inside a `with`.",
-            paper="the documentation of torch.no_grad",
-            patch=[
-                (
-                    "    with evaluating(model):",
-                    "    was_training = model.training\n    model.eval()\n    if True:",
-                ),
-                ("    return target", "    model.train(was_training)\n    return target"),
-            ],
-        ),
-        Misconception(
-            name="left_in_evaluation",
-            says="the model is left in evaluation mode",
-            hint="Whoever was training goes on without dropout, and never notices. Give the mode back: "
-            "evaluating(model) does.",
-            paper="the documentation of torch.nn.Module.eval",
-            patch=[("    with evaluating(model):", "    model.eval()\n    with torch.no_grad():")],
-        ),
-        Misconception(
-            name="always_trains_afterwards",
-            says="the model is always put into training mode afterwards",
-            hint="It may have been in evaluation mode before. Give back the mode that it had: "
-            "evaluating(model) does.",
-            paper="the documentation of torch.nn.Module.train",
-            patch=[("    return target", "    model.train()\n    return target")],
-        ),
-        Misconception(
-            name="never_stops_early",
-            says="it always writes or fills up to max_length tokens, also when every row has ended long ago",
-            hint="Stop when all rows have ended: most sentences are much shorter than the longest allowed.",
-            paper=AUTOREGRESSIVE,
-            patch=[(_LOOP, "while target.shape[1] < max_length:")],
-        ),
-        Misconception(
-            name="stops_at_first_end",
-            says="it stops as soon as one row has ended",
-            hint="The other rows of the batch still have something to say. Stop when all have ended.",
-            paper=AUTOREGRESSIVE,
-            patch=[("ended.all()", "ended.any()")],
-        ),
-        Misconception(
-            name="goes_on_after_end",
-            says="a row that has ended goes on writing",
-            hint="Behind its end a row holds the end symbol and nothing else: overwrite what the model would "
-            "say.",
-            paper=AUTOREGRESSIVE,
-            patch=[(".masked_fill(ended, end_id)", "")],
-        ),
-        Misconception(
-            name="filled_with_zeros",
-            says="a row that has ended is filled with zeros, not with the end symbol",
-            hint="The function is not told which symbol means padding. It is told which means the end.",
-            paper=AUTOREGRESSIVE,
-            patch=[("masked_fill(ended, end_id)", "masked_fill(ended, 0)")],
-        ),
-        Misconception(
-            name="start_not_counted",
-            says="it writes max_length tokens and the start symbol besides",
-            hint="max_length counts the start as well: it is the width of what comes back.",
-            paper=AUTOREGRESSIVE,
-            patch=[("target.shape[1] < max_length", "target.shape[1] <= max_length")],
-        ),
-        Misconception(
-            name="start_left_out",
-            says="the start symbol is cut off from what is handed back",
-            hint="Each row begins with start_id, as the decoder has read it.",
-            paper=AUTOREGRESSIVE,
-            patch=[("    return target", "    return target[:, 1:]")],
-        ),
-        Misconception(
-            name="starts_from_source",
-            says="it begins with the source's first token, not with start_id",
-            hint="The decoder was trained to begin with the start symbol of the target. That is start_id.",
-            paper=AUTOREGRESSIVE,
-            patch=[("source.new_full((source.shape[0], 1), start_id)", "source[:, :1].clone()")],
-        ),
-        Misconception(
-            name="first_position",
-            says="the next token is read off at the first position, not at the last",
-            hint="Position i says which token follows token i. What follows the whole prefix stands at the "
-            "last one.",
-            paper=AUTOREGRESSIVE,
-            patch=[("hidden[:, -1]", "hidden[:, 0]")],
-        ),
-        Misconception(
-            name="last_token_alone",
-            says="the decoder reads only the last token, not all that was written",
-            hint="It keeps no memory between calls: give it the whole prefix each time, and the mask that "
-            "goes with it.",
-            paper=AUTOREGRESSIVE,
-            patch=[
-                (
-                    "model.decode(memory, source_mask, target, mask)",
-                    "model.decode(memory, source_mask, target[:, -1:], mask[:, -1:, -1:])",
-                )
-            ],
-        ),
-        Misconception(
-            name="no_causal_mask",
-            says="the decoder gets no target mask",
-            hint="In training no position saw what follows. Without the mask the earlier positions now do, "
-            "from the second layer on the last one reads their changed vectors, and the model is not the one "
-            "that was trained.",
-            paper=ATTENTION,
-            patch=[("target, mask)", "target, None)")],
-        ),
-        Misconception(
-            name="source_mask_lost",
-            says="the decoder does not get the source mask, and looks at padding",
-            hint="Both halves need it: encode and decode.",
-            paper=ATTENTION,
-            patch=[("model.decode(memory, source_mask, target", "model.decode(memory, None, target")],
-        ),
-        Misconception(
-            name="generator_left_out",
-            says="the largest feature is taken for a word, without the generator",
-            hint="decode gives d_model features. model.generator makes one logit for each word of them.",
-            paper=EMBEDDINGS,
-            patch=[("model.generator(hidden[:, -1])", "hidden[:, -1]")],
-        ),
-        Misconception(
-            name="sampled",
-            says="the next token is drawn at random by its probability, not the likeliest",
-            hint="Greedy means: always the largest logit, argmax.",
-            paper=AUTOREGRESSIVE,
-            patch=[(".argmax(dim=-1)", ".softmax(dim=-1).multinomial(1).squeeze(1)")],
-        ),
-        Misconception(
-            name="one_sentence_only",
-            says="the end is compared as if there were a single sentence",
-            hint="There is one token for each row of the batch. Keep a tensor of truth values, one a row, "
-            "and update it with `|`.",
-            paper=AUTOREGRESSIVE,
-            patch=[
-                (
-                    "            ended = ended | (token == end_id)",
-                    "            if token == end_id:\n                break",
-                )
-            ],
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- predictions --------------------------------------------------------------------------------------------
@@ -1588,27 +727,7 @@ PREDICT_FEED_FORWARD = Prediction(
     tolerance=0.03,
     hint="Count the matrices in units of d_model x d_model: how many has the attention, and how many such "
     "pieces make up the feed-forward network's two matrices, when d_ff is four times d_model?",
-    misconceptions=(
-        WrongNumber(
-            "attention_share", 1 / 3, "That is the share of the attention. What is left is the rest."
-        ),
-        WrongNumber(
-            "one_matrix",
-            0.5,
-            "The feed-forward network has two matrices, one from d_model to d_ff and one back.",
-        ),
-        WrongNumber(
-            "one_projection",
-            8 / 9,
-            "The attention has more than one matrix: query, key, value and output each have their own.",
-        ),
-        WrongNumber(
-            "three_projections",
-            8 / 11,
-            "The attention has a fourth matrix: after the heads are merged comes the output projection.",
-        ),
-        WrongNumber("per_cent", 200 / 3, "The number is right as per cent. A share lies between 0 and 1."),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_PARAMETERS = Prediction(
@@ -1618,22 +737,7 @@ PREDICT_PARAMETERS = Prediction(
     hint="Add up three things, in millions: the one shared matrix of 37,000 rows and 512 columns; six "
     "encoder layers of 3.15 each; six decoder layers, which have one more attention each (four matrices of "
     "512 x 512).",
-    misconceptions=(
-        WrongNumber(
-            "three_matrices", 101.0, "That counts the shared matrix three times. Tied, it is there once."
-        ),
-        WrongNumber("two_matrices", 82.1, "That counts the shared matrix twice. Tied, it is there once."),
-        WrongNumber(
-            "layers_alone", 44.1, "That is the layers without the matrix of the words, which is a big one."
-        ),
-        WrongNumber(
-            "no_cross_attention",
-            56.8,
-            "A decoder layer is larger than an encoder layer: it has an attention more.",
-        ),
-        WrongNumber("one_layer", 26.3, "The base model has six layers on each side."),
-        WrongNumber("not_in_millions", 63.1e6, "The number is right. Write it in millions."),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_RUNS = Prediction(
@@ -1641,20 +745,7 @@ PREDICT_RUNS = Prediction(
     answer=20.0,
     tolerance=0.001,
     hint="Each run of the decoder gives one new token to every row of the batch.",
-    misconceptions=(
-        WrongNumber(
-            "one_run",
-            1.0,
-            "That is training, where all of the target lies there. Here it is not written yet.",
-        ),
-        WrongNumber(
-            "per_sentence", 160.0, "The sentences of a batch are written side by side, in the same run."
-        ),
-        WrongNumber("start_counted", 21.0, "The start symbol is given; nobody has to write it."),
-        WrongNumber(
-            "positions", 210.0, "So many positions are computed for a row: 1 + 2 + ... + 20. How many runs?"
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 CATALOGUE = (

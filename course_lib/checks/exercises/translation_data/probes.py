@@ -1,15 +1,14 @@
 """Lesson 10: numbers for words, merges for subwords, batches with little padding, and their tensors."""
 
-import inspect
-import textwrap
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.comparison import describe
-from course_lib.checks.engine.exercise import Exercise, Misconception, Prediction, WrongNumber, alone
+from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
 from course_lib.checks.engine.reply import Raised, Reply, Value
 from course_lib.checks.exercises.fixtures.sentences import batching, on_lists
@@ -17,11 +16,7 @@ from course_lib.transformer.batching import collate, token_batches
 from course_lib.transformer.byte_pairs import learn_merges
 from course_lib.transformer.vocabulary import build_vocabulary
 
-PAPER = "section 5.1 of the paper"
-MERGES = "Sennrich et al. 2016 (arXiv 1508.07909), section 3.2, which section 5.1 of the paper cites"
-BATCHES = "section 5.1: sentence pairs were batched together by approximate sequence length"
-
-Patch = list[tuple[str, str]]
+MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 def _told(
@@ -131,16 +126,6 @@ def _vocabulary_of_drawn_sentences(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, [" ".join(words[place] for place in row) for row in chosen], 3)
 
 
-_SORT = "frequent.sort(key=lambda word: (-counts[word], word))"
-_NUMBER = "return {word: number for number, word in enumerate([*specials, *frequent])}"
-_COUNT = "Counter(word for sentence in sentences for word in sentence)"
-_FREQUENT = "[word for word, count in counts.items() if count >= min_count and word not in specials]"
-
-
-def _numbered(instead: str) -> Patch:
-    return alone(build_vocabulary, (_NUMBER, instead))
-
-
 BUILD_VOCABULARY = Exercise(
     reference=build_vocabulary,
     probes=(
@@ -155,155 +140,7 @@ BUILD_VOCABULARY = Exercise(
         _vocabulary_as_spelled,
         _vocabulary_of_drawn_sentences,
     ),
-    misconceptions=(
-        Misconception(
-            name="more_than_min_count",
-            says="a word has to occur more than min_count times, where at least min_count times is enough",
-            hint="`min_count` is the least count that is enough: compare with >=.",
-            paper=PAPER,
-            patch=[("count >= min_count", "count > min_count")],
-        ),
-        Misconception(
-            name="min_count_ignored",
-            says="rare words get numbers too",
-            hint="A word seen once or twice has no chance to get a good vector. Leave out those below "
-            "min_count.",
-            paper=PAPER,
-            patch=[("count >= min_count and ", "")],
-        ),
-        Misconception(
-            name="ties_left_as_found",
-            says="equally frequent words stand in the order in which they were found",
-            hint="Then the numbers depend on the order of the sentences. Sort by two things: the count, "
-            "falling, and then the word itself. `Counter.most_common` alone does only the first.",
-            paper=PAPER,
-            patch=[(_SORT, "frequent.sort(key=lambda word: -counts[word])")],
-        ),
-        Misconception(
-            name="ties_backwards",
-            says="equally frequent words stand in reverse order of their spelling",
-            hint="`reverse=True` turns both around, the count and the spelling. Sort by minus the count "
-            "instead, then only that is turned.",
-            paper=PAPER,
-            patch=[(_SORT, "frequent.sort(key=lambda word: (counts[word], word), reverse=True)")],
-        ),
-        Misconception(
-            name="by_spelling_alone",
-            says="the words stand in the order of their spelling, whatever their counts",
-            hint="The count comes first, falling. The spelling only decides between equally frequent words.",
-            paper=PAPER,
-            patch=[(_SORT, "frequent.sort()")],
-        ),
-        Misconception(
-            name="rare_first",
-            says="the rare words come before the frequent ones",
-            hint="Python sorts upwards. Sort by minus the count, and the most frequent word comes first.",
-            paper=PAPER,
-            patch=[(_SORT, "frequent.sort(key=lambda word: (counts[word], word))")],
-        ),
-        Misconception(
-            name="not_sorted",
-            says="the words stand in the order in which they were found, whatever their counts",
-            hint="Sort them by falling count, and equally frequent ones by spelling.",
-            paper=PAPER,
-            patch=[(_SORT, "pass")],
-        ),
-        Misconception(
-            name="specials_last",
-            says="the specials stand behind the words, where they should stand before them",
-            hint="Specials come first, so that their numbers are the same whatever the text: padding is 0 "
-            "today and after the next million sentences.",
-            paper=PAPER,
-            patch=_numbered("return {word: number for number, word in enumerate([*frequent, *specials])}"),
-        ),
-        Misconception(
-            name="specials_forgotten",
-            says="the specials got no numbers",
-            hint="No sentence of the text holds padding, start or end, but every batch does.",
-            paper=PAPER,
-            patch=_numbered("return {word: number for number, word in enumerate(frequent)}"),
-        ),
-        Misconception(
-            name="specials_sorted",
-            says="the specials have been sorted",
-            hint="They come in the order in which they are given: whoever calls you relies on it that the "
-            "first gets number 0, the second number 1.",
-            paper=PAPER,
-            patch=_numbered(
-                "return {word: number for number, word in enumerate([*sorted(specials), *frequent])}"
-            ),
-        ),
-        Misconception(
-            name="numbers_shared",
-            says="the words are numbered from 0 again, so that words and specials share numbers",
-            hint="Go on counting behind the specials: the first word gets the number len(specials).",
-            paper=PAPER,
-            patch=_numbered(
-                "return {w: n for n, w in enumerate(specials)} | {w: n for n, w in enumerate(frequent)}"
-            ),
-        ),
-        Misconception(
-            name="counted_from_one",
-            says="the numbers begin at 1",
-            hint="The number is the row of an embedding table, and rows are counted from 0.",
-            paper=PAPER,
-            patch=_numbered(
-                "return {word: number for number, word in enumerate([*specials, *frequent], start=1)}"
-            ),
-        ),
-        Misconception(
-            name="special_counted_as_word",
-            says="a special that also stands in the text gets a second number, and loses its first",
-            hint="In a dict the later entry wins. So leave out of the words what is a special already.",
-            paper=PAPER,
-            patch=[(" and word not in specials", "")],
-        ),
-        Misconception(
-            name="sentences_counted",
-            says="it is counted in how many sentences a word stands, not how often",
-            hint="A word counts each time, also where it stands twice in a sentence. A `set` throws that "
-            "away.",
-            paper=PAPER,
-            patch=[(_COUNT, _COUNT.replace("in sentence)", "in dict.fromkeys(sentence))"))],
-        ),
-        Misconception(
-            name="letters_counted",
-            says="letters have been counted, not words",
-            hint="A sentence is a list of words already. Two loops are enough: over sentences, over their "
-            "words.",
-            paper=PAPER,
-            patch=alone(
-                build_vocabulary,
-                (_COUNT, "Counter(letter for sentence in sentences for word in sentence for letter in word)"),
-            ),
-        ),
-        Misconception(
-            name="lowercased",
-            says="capitals have been made small",
-            hint="The words are counted as they come. German tells «die Weise» from «weise» by its "
-            "capital, and a translation is to be written with capitals.",
-            paper=PAPER,
-            patch=alone(
-                build_vocabulary, (_COUNT, _COUNT.replace("Counter(word for", "Counter(word.lower() for"))
-            ),
-        ),
-        Misconception(
-            name="counts_given_back",
-            says="each word has its count, where it should have its number",
-            hint="The count only says in which order. The number is the place in that order.",
-            paper=PAPER,
-            patch=_numbered(
-                "return {w: n for n, w in enumerate(specials)} | {w: counts[w] for w in frequent}"
-            ),
-        ),
-        Misconception(
-            name="the_wrong_way_round",
-            says="the dict leads from numbers to words, where it should lead from words to numbers",
-            hint="It is asked with a word: `vocabulary['hund']` is a number.",
-            paper=PAPER,
-            patch=_numbered("return dict(enumerate([*specials, *frequent]))"),
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- learn_merges -------------------------------------------------------------------------------------------
@@ -384,41 +221,7 @@ def _merges_of_drawn_counts(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, dict(zip(words, counts, strict=True)), 20)
 
 
-_PLAINLY = """
-    spelled = {word: list(word) for word in words}
-    merges = []
-    while len(merges) < count:
-        pairs = Counter()
-        for word, symbols in spelled.items():
-            for pair in pairwise(symbols):
-                pairs[pair] += words[word]
-        if not pairs:
-            break
-        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        merges.append(best)
-        for word, symbols in spelled.items():
-            merged, place = [], 0
-            while place < len(symbols):
-                width = 2 if tuple(symbols[place : place + 2]) == best else 1
-                merged.append("".join(symbols[place : place + width]))
-                place += width
-            spelled[word] = merged
-    return merges
-"""
 """The body of `learn_merges` as most people write it: it counts all pairs anew for each merge."""
-
-_BEST = "best = min(pairs, key=lambda pair: (-pairs[pair], pair))"
-
-
-def _plainly(*pieces: tuple[str, str]) -> Patch:
-    """Put a mistake into the plain body, and that in the place of the reference's."""
-    wrong = _PLAINLY
-    for piece, instead in pieces:
-        assert wrong.count(piece) == 1, piece
-        wrong = wrong.replace(piece, instead)
-    source = textwrap.dedent(inspect.getsource(learn_merges))
-    head, quotes, _ = source.rpartition('"""')
-    return [(source, head + quotes + wrong)]
 
 
 LEARN_MERGES = Exercise(
@@ -434,186 +237,7 @@ LEARN_MERGES = Exercise(
         _merges_none,
         _merges_of_drawn_counts,
     ),
-    misconceptions=(
-        Misconception(
-            name="words_counted_once",
-            says="each word counts once, however often it occurs",
-            hint="`words` says how often each word occurs. A pair in a word that occurs five times occurs "
-            "five times.",
-            paper=MERGES,
-            patch=_plainly(("pairs[pair] += words[word]", "pairs[pair] += 1")),
-        ),
-        Misconception(
-            name="once_in_a_word",
-            says="a pair that stands twice in a word is counted once there",
-            hint="In «ananas» the pair a + n stands twice. Count over all places; a `set` of the pairs "
-            "forgets.",
-            paper=MERGES,
-            patch=_plainly(("in pairwise(symbols)", "in set(pairwise(symbols))")),
-        ),
-        Misconception(
-            name="first_place_alone",
-            says="the pair is merged only where it stands first in a word",
-            hint="In «ananas» a + n stands twice, and both become «an». Go on to the end of the word.",
-            paper=MERGES,
-            patch=_plainly(
-                ("place + 2]) == best", "place + 2]) == best and len(merged) == place"),
-            ),
-        ),
-        Misconception(
-            name="never_merged",
-            says="the pairs of single characters are counted once, and the most frequent ones given back",
-            hint="After each merge there are new symbols, and new pairs with them. Merge in all words, "
-            "then count again.",
-            paper=MERGES,
-            patch=_plainly(
-                (
-                    "        pairs = Counter()",
-                    "        if merges:\n            break\n        pairs = Counter()",
-                ),
-                (
-                    "merges.append(best)",
-                    "merges.extend(sorted(pairs, key=lambda pair: (-pairs[pair], pair))[:count])",
-                ),
-            ),
-        ),
-        Misconception(
-            name="same_pair_again",
-            says="the same pair comes again and again, since the words are never changed",
-            hint="After a pair has been found, it becomes one symbol in every word. Only then count again.",
-            paper=MERGES,
-            patch=_plainly(("spelled[word] = merged", "pass")),
-        ),
-        Misconception(
-            name="merged_as_text",
-            says="the merge runs over the borders of symbols: «ei» + «s» is merged where «i» + «s» was meant",
-            hint="With the symbols joined by spaces, `replace('i s', 'is')` also finds the end of «ei s». "
-            "Go through the list of symbols and compare whole ones.",
-            paper=MERGES,
-            patch=_plainly(
-                (
-                    "spelled[word] = merged",
-                    'spelled[word] = " ".join(symbols).replace(" ".join(best), "".join(best)).split(" ")',
-                )
-            ),
-        ),
-        Misconception(
-            name="neighbours_missed",
-            says="of two places side by side where the pair stands, only one is merged",
-            hint="In « a n a n » the two places share a space, and `replace` uses it up for the first. Go "
-            "through the list of symbols instead.",
-            paper=MERGES,
-            patch=_plainly(
-                (
-                    "spelled[word] = merged",
-                    "text, pair = f\" {' '.join(symbols)} \", f\" {' '.join(best)} \"\n"
-                    "            spelled[word] = text.replace(pair, f\" {''.join(best)} \").split()",
-                )
-            ),
-        ),
-        Misconception(
-            name="first_seen",
-            says="of equally frequent pairs the one that was seen first is merged",
-            hint="Then the merges depend on the order of the words. Take the smallest pair, as Python "
-            "compares tuples: sort by minus the count and then by the pair.",
-            paper=MERGES,
-            patch=_plainly((_BEST, "best = max(pairs, key=pairs.get)")),
-        ),
-        Misconception(
-            name="rarest",
-            says="the rarest pair is merged, where it should be the most frequent",
-            hint="`min` takes the smallest: so look for the smallest of minus the count.",
-            paper=MERGES,
-            patch=_plainly((_BEST, "best = min(pairs, key=lambda pair: (pairs[pair], pair))")),
-        ),
-        Misconception(
-            name="likeliest",
-            says="the counts of the pairs are divided by those of their symbols",
-            hint="That is WordPiece, another method. Byte-pair encoding takes the pair with the highest "
-            "count.",
-            paper=MERGES,
-            patch=_plainly(
-                ("        pairs = Counter()", "        pairs, single = Counter(), Counter()"),
-                (
-                    "            for pair in pairwise(symbols)",
-                    "            for symbol in symbols:\n                single[symbol] += words[word]\n"
-                    "            for pair in pairwise(symbols)",
-                ),
-                ("(-pairs[pair], pair)", "(-pairs[pair] / (single[pair[0]] * single[pair[1]]), pair)"),
-            ),
-        ),
-        Misconception(
-            name="none_left_raises",
-            says="it fails where no pair is left",
-            hint="When every word is a single symbol there is nothing to merge: end early, and give back "
-            "fewer.",
-            paper=MERGES,
-            patch=_plainly(("        if not pairs:\n            break\n", "")),
-        ),
-        Misconception(
-            name="rare_left_out",
-            says="it ends where the most frequent pair occurs only once",
-            hint="Some programs do that. Here the merges go on while there is a pair, and `count` says "
-            "when it is enough.",
-            paper=MERGES,
-            patch=[
-                (
-                    "merges.append(best)",
-                    "if pair_counts[best] < 2:\n            break\n        merges.append(best)",
-                )
-            ],
-        ),
-        Misconception(
-            name="words_changed",
-            says="the words that it was given are changed",
-            hint="Whoever called still needs the counts. Keep the symbols of each word in a dict of your "
-            "own.",
-            paper=MERGES,
-            patch=_plainly(("return merges", "words.clear()\n    return merges")),
-        ),
-        Misconception(
-            name="ties_largest",
-            says="of equally frequent pairs the largest is merged",
-            hint="`max` with (count, pair) takes the largest of both. Take `min` with (-count, pair).",
-            paper=MERGES,
-            patch=[
-                (
-                    "min(pair_counts, key=lambda pair: (-pair_counts[pair], pair))",
-                    "max(pair_counts, key=lambda pair: (pair_counts[pair], pair))",
-                )
-            ],
-        ),
-        Misconception(
-            name="end_mark",
-            says="an end mark is put behind each word",
-            hint="The article that the paper cites does so, to tell the end of a word from its inside. "
-            "Here the symbols are the characters, and nothing else.",
-            paper=MERGES,
-            patch=[("list(word) for word", '[*word, "</w>"] for word')],
-        ),
-        Misconception(
-            name="small_letters",
-            says="capitals have been made small",
-            hint="A word is its characters as they stand there.",
-            paper=MERGES,
-            patch=[("list(word) for word", "list(word.lower()) for word")],
-        ),
-        Misconception(
-            name="one_too_many",
-            says="there is one merge too many",
-            hint="`count` merges: go on while there are fewer than that.",
-            paper=MERGES,
-            patch=[("while len(merges) < count", "while len(merges) <= count")],
-        ),
-        Misconception(
-            name="joined",
-            says="the joined symbols are given back, where it should be the pairs",
-            hint="«und» may have come from u + nd or from un + d. Whoever applies the merges needs to "
-            "know: give back (left, right).",
-            paper=MERGES,
-            patch=[("merges.append(best)", 'merges.append("".join(best))')],
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- token_batches ------------------------------------------------------------------------------------------
@@ -666,23 +290,6 @@ def _plan_of_even_lengths(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, draw.integers(2, 61, 120).tolist(), 333, packed=True)
 
 
-_ORDER = "sorted(range(len(lengths)), key=lambda index: lengths[index])"
-_LOOP = f"for index in {_ORDER}:"
-_FITS = "lengths[index] * (len(batch) + 1) > max_tokens"
-_NEW = "batch = []\n        batch.append(index)"
-_REFUSAL = """raise ValueError(
-                f"sentence {index} has {lengths[index]} tokens, and a batch may have {max_tokens}: "
-                "shorten it, leave it out or allow more"
-            )"""
-
-_GUARD = f"        if lengths[index] > max_tokens:\n            {_REFUSAL}\n"
-_REST = "    if batch:\n        batches.append(batch)\n    return"
-
-
-def _planned(*pieces: tuple[str, str]) -> Patch:
-    return alone(token_batches, *pieces)
-
-
 TOKEN_BATCHES = Exercise(
     reference=token_batches,
     probes=(
@@ -694,164 +301,7 @@ TOKEN_BATCHES = Exercise(
         _plan_of_captions,
         _plan_of_even_lengths,
     ),
-    misconceptions=(
-        Misconception(
-            name="in_the_given_order",
-            says="the sentences are taken in the order in which they come, so short ones are padded to "
-            "long ones",
-            hint="Sort the indices by length first. Then those of a batch have nearly the same length.",
-            paper=BATCHES,
-            patch=_planned(
-                (_ORDER, "range(len(lengths))"),
-                (_FITS, "max(lengths[i] for i in [*batch, index]) * (len(batch) + 1) > max_tokens"),
-            ),
-        ),
-        Misconception(
-            name="newest_taken_for_longest",
-            says="the newest sentence is taken for the longest of its batch, but the sentences are not "
-            "sorted",
-            hint="All are padded to the longest, wherever it stands. If you go from short to long, the "
-            "newest is the longest.",
-            paper=BATCHES,
-            patch=_planned((_ORDER, "range(len(lengths))")),
-        ),
-        Misconception(
-            name="newest_is_shortest",
-            says="the sentences go from long to short, and the newest, which is the shortest, is taken for "
-            "the longest",
-            hint="All are padded to the longest, which is then the first of the batch.",
-            paper=BATCHES,
-            patch=_planned((_ORDER, _ORDER.replace("lengths[index])", "-lengths[index])"))),
-        ),
-        Misconception(
-            name="budget_without_padding",
-            says="the budget is compared with the sum of the lengths, so padding is not counted",
-            hint="A batch is a rectangle in memory: its longest sentence times the number of its sentences.",
-            paper=BATCHES,
-            patch=_planned((_FITS, "sum(lengths[i] for i in [*batch, index]) > max_tokens")),
-        ),
-        Misconception(
-            name="sentences_budgeted",
-            says="max_tokens is taken for a number of sentences",
-            hint="It is a number of places: the longest sentence times the number of sentences.",
-            paper=BATCHES,
-            patch=_planned((_FITS, "len(batch) + 1 > max_tokens")),
-        ),
-        Misconception(
-            name="one_too_many",
-            says="a batch is closed one sentence too late",
-            hint="Ask what the batch would take *with* the new sentence: one more than it has.",
-            paper=BATCHES,
-            patch=_planned(("(len(batch) + 1) > max_tokens", "len(batch) > max_tokens")),
-        ),
-        Misconception(
-            name="longest_before",
-            says="the batch is measured with its longest sentence from before the new one came",
-            hint="The new sentence may be longer, and then all others are padded to it. Measure with it.",
-            paper=BATCHES,
-            patch=_planned((_FITS, "lengths[batch[-1]] * (len(batch) + 1) > max_tokens")),
-        ),
-        Misconception(
-            name="first_taken_for_longest",
-            says="the first sentence of a batch is taken for its longest, and it is the shortest",
-            hint="From short to long, the longest of a batch is the newest.",
-            paper=BATCHES,
-            patch=_planned((_FITS, "lengths[batch[0]] * (len(batch) + 1) > max_tokens")),
-        ),
-        Misconception(
-            name="places_given_back",
-            says="the indices are places in the sorted list, where they should be places in the list that "
-            "was given",
-            hint="Sort the indices, not the lengths: `sorted(range(n), key=...)`. Else nobody knows which "
-            "sentence is meant.",
-            paper=BATCHES,
-            patch=_planned((_LOOP, "lengths = sorted(lengths)\n    for index in range(len(lengths)):")),
-        ),
-        Misconception(
-            name="sorted_in_place",
-            says="the list of lengths is sorted in place, so that the indices mean other sentences",
-            hint="`lengths.sort()` changes the caller's list, and after it nobody knows which sentence is "
-            "meant. Sort the indices: `sorted(range(n), key=...)`.",
-            paper=BATCHES,
-            patch=_planned((_LOOP, "lengths.sort()\n    for index in range(len(lengths)):")),
-        ),
-        Misconception(
-            name="lengths_given_back",
-            says="the batches hold lengths, where they should hold indices",
-            hint="A batch says *which* sentences it holds. Their lengths don't tell.",
-            paper=BATCHES,
-            patch=_planned((_NEW, _NEW.replace("append(index)", "append(lengths[index])"))),
-        ),
-        Misconception(
-            name="each_alone",
-            says="every sentence gets a batch for itself",
-            hint="No padding, but no batch either. Close a batch only when the next sentence doesn't fit.",
-            paper=BATCHES,
-            patch=_planned((f"batch and {_FITS}", "batch")),
-        ),
-        Misconception(
-            name="one_list_for_all",
-            says="all batches are one and the same list",
-            hint="`batches.append(batch)` keeps the list itself, not a copy, and `clear()` then empties it "
-            "there too. Begin a new list: `batch = []`.",
-            paper=BATCHES,
-            patch=_planned((_NEW, _NEW.replace("batch = []", "batch.clear()"))),
-        ),
-        Misconception(
-            name="misfit_lost",
-            says="the sentence that does not fit any more is lost",
-            hint="It closes the batch before it, and is then the first of the next one.",
-            paper=BATCHES,
-            patch=[(_NEW, "batch = []\n        else:\n            batch.append(index)")],
-        ),
-        Misconception(
-            name="misfit_lost_if_too_long",
-            says="the sentence that does not fit any more is lost, also one over the budget",
-            hint="It closes the batch before it, and is then the first of the next one.",
-            paper=BATCHES,
-            patch=_planned(
-                (_GUARD, ""), (_NEW, "batch = []\n        else:\n            batch.append(index)")
-            ),
-        ),
-        Misconception(
-            name="last_batch_lost",
-            says="the last batch is lost",
-            hint="A batch is kept when a sentence doesn't fit into it. Behind the last sentence none "
-            "comes, so keep what is left after the loop.",
-            paper=BATCHES,
-            patch=[(_REST, "    return")],
-        ),
-        Misconception(
-            name="last_batch_lost_with_the_longest",
-            says="the last batch is lost, and with it a sentence over the budget",
-            hint="A batch is kept when a sentence doesn't fit into it. Behind the last sentence none "
-            "comes, so keep what is left after the loop.",
-            paper=BATCHES,
-            patch=_planned((_GUARD, ""), (_REST, "    return")),
-        ),
-        Misconception(
-            name="too_long_dropped",
-            says="a sentence over the budget is left out without a word",
-            hint="Nobody would notice that part of the corpus is missing. Refuse it with a ValueError that "
-            "says which it is, or put it into a batch for itself.",
-            paper=BATCHES,
-            patch=[(_REFUSAL, "continue")],
-        ),
-        Misconception(
-            name="refused_without_name",
-            says="a sentence over the budget is refused, but nobody is told which",
-            hint="Say in the message which sentence it is, by its index, and how long: there are thousands.",
-            paper=BATCHES,
-            patch=[(_REFUSAL, 'raise ValueError("a sentence is too long")')],
-        ),
-        Misconception(
-            name="exact_fit_refused",
-            says="a sentence that is just as long as the budget is refused",
-            hint="It fits: a batch has *at most* max_tokens places.",
-            paper=BATCHES,
-            patch=[("if lengths[index] > max_tokens", "if lengths[index] >= max_tokens")],
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- collate ------------------------------------------------------------------------------------------------
@@ -925,28 +375,6 @@ def _batch_of_drawn_lengths(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, _pairs(sources, targets), 8)
 
 
-_ROW = "[start_id, *ids[: max_length - 2], end_id]"
-_ROWS = f"rows = [torch.tensor({_ROW}) for ids in sentences]"
-_PAD = "return pad_sequence(rows, batch_first=True, padding_value=pad_id)"
-_BOTH = "return side([source for source, _ in pairs]), side([target for _, target in pairs])"
-
-
-def _collated(*pieces: tuple[str, str]) -> Patch:
-    return alone(collate, *pieces)
-
-
-def _sides(row: str, sides: str) -> Patch:
-    """Let `other` frame one of the two sides in another way."""
-    other = f"""sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-
-    def other(sentences):
-        rows = [torch.tensor({row}) for ids in sentences]
-        {_PAD}
-
-    return {sides}"""
-    return _collated((_BOTH, other))
-
-
 COLLATE = Exercise(
     reference=collate,
     probes=(
@@ -959,173 +387,7 @@ COLLATE = Exercise(
         _batch_of_anything,
         _batch_of_drawn_lengths,
     ),
-    misconceptions=(
-        Misconception(
-            name="end_cut_off",
-            says="a long sentence loses its end, because it is cut after it got its start and end",
-            hint="A model that learns from it never learns to stop. Cut the words first, then put start "
-            "and end around them. (Padding by a negative amount cuts in the same way.)",
-            paper=PAPER,
-            patch=[(_ROW, "[start_id, *ids, end_id][:max_length]")],
-        ),
-        Misconception(
-            name="start_and_end_not_counted",
-            says="start and end come on top of max_length",
-            hint="`max_length` counts these two, so max_length - 2 words are left.",
-            paper=PAPER,
-            patch=[("ids[: max_length - 2]", "ids[:max_length]")],
-        ),
-        Misconception(
-            name="only_one_counted",
-            says="of start and end only one is counted in max_length",
-            hint="There are two of them: max_length - 2 words are left.",
-            paper=PAPER,
-            patch=[("ids[: max_length - 2]", "ids[: max_length - 1]")],
-        ),
-        Misconception(
-            name="never_cut",
-            says="max_length is ignored",
-            hint="One sentence that runs on for pages would make a batch that no memory can hold.",
-            paper=PAPER,
-            patch=[("ids[: max_length - 2]", "ids")],
-        ),
-        Misconception(
-            name="beginning_cut",
-            says="a long sentence loses its beginning, where it should lose its end",
-            hint="A slice from the left keeps the first words: ids[: max_length - 2].",
-            paper=PAPER,
-            patch=[("ids[: max_length - 2]", "ids[-(max_length - 2) :]")],
-        ),
-        Misconception(
-            name="always_max_length",
-            says="every batch is as wide as max_length",
-            hint="A batch of captions would be nearly all padding. Each side is padded to its own longest "
-            "sentence.",
-            paper=BATCHES,
-            patch=_collated(
-                (_ROWS, _ROWS.replace("end_id]", "end_id] + [pad_id] * (max_length - 2 - len(ids))"))
-            ),
-        ),
-        Misconception(
-            name="sides_of_one_width",
-            says="both sides are padded to the longest sentence of either",
-            hint="Source and target are tensors of their own, and attention doesn't need them equally long.",
-            paper=PAPER,
-            patch=_collated(
-                (
-                    _BOTH,
-                    "both = side([source for source, _ in pairs] + [target for _, target in pairs])\n"
-                    "    return both[: len(pairs)], both[len(pairs) :]",
-                )
-            ),
-        ),
-        Misconception(
-            name="padded_on_the_left",
-            says="the padding stands before the sentence, where it should stand behind it",
-            hint="Positions are counted from the left: every sentence is to begin at position 0.",
-            paper=PAPER,
-            patch=_collated((_PAD, _PAD.replace("pad_id)", "pad_id, padding_side='left')"))),
-        ),
-        Misconception(
-            name="padded_with_zero",
-            says="it is padded with 0, whatever pad_id is",
-            hint="`pad_sequence` pads with 0 unless it is told otherwise: padding_value=pad_id. Here 0 may "
-            "be a word.",
-            paper=PAPER,
-            patch=[(", padding_value=pad_id", "")],
-        ),
-        Misconception(
-            name="end_behind_the_padding",
-            says="the end stands behind the padding, where it should stand behind the last word",
-            hint="The end belongs to the sentence: put it there before you pad.",
-            paper=PAPER,
-            patch=_collated(
-                (_ROW, "[start_id, *ids[: max_length - 2]]"),
-                (
-                    _PAD,
-                    f"{_PAD.replace('return', 'padded =')}\n"
-                    "        return torch.cat([padded, torch.full((len(rows), 1), end_id)], dim=1)",
-                ),
-            ),
-        ),
-        Misconception(
-            name="axes_swapped",
-            says="the positions are the rows and the sentences the columns",
-            hint="A batch is (sentences, positions). `pad_sequence` does it the other way round unless it "
-            "is told batch_first=True.",
-            paper=PAPER,
-            patch=_collated((_PAD, _PAD.replace("batch_first=True, ", ""))),
-        ),
-        Misconception(
-            name="start_and_end_swapped",
-            says="start and end have changed places",
-            hint="The start comes first: it is what the decoder sees before it has written anything.",
-            paper=PAPER,
-            patch=_collated((_ROW, "[end_id, *ids[: max_length - 2], start_id]")),
-        ),
-        Misconception(
-            name="no_start",
-            says="the start is missing",
-            hint="From the start the decoder writes its first word. Without it shift_target (lesson 04) "
-            "would hide the first word of every sentence.",
-            paper=PAPER,
-            patch=_collated((_ROW, "[*ids[: max_length - 2], end_id]")),
-        ),
-        Misconception(
-            name="no_end",
-            says="the end is missing",
-            hint="A model that has never seen an end never learns to stop.",
-            paper=PAPER,
-            patch=_collated((_ROW, "[start_id, *ids[: max_length - 2]]")),
-        ),
-        Misconception(
-            name="bare_source",
-            says="the source has neither start nor end",
-            hint="In this course both sides get both: they share one vocabulary, and an encoder, too, can "
-            "use a place that says «here it ends».",
-            paper=PAPER,
-            patch=_sides("ids[: max_length - 2]", "other(sources), side(targets)"),
-        ),
-        Misconception(
-            name="source_without_start",
-            says="the source has no start",
-            hint="In this course both sides get both, start and end.",
-            paper=PAPER,
-            patch=_sides("[*ids[: max_length - 2], end_id]", "other(sources), side(targets)"),
-        ),
-        Misconception(
-            name="target_without_end",
-            says="the target has no end",
-            hint="The end is the last word that the decoder has to learn to write.",
-            paper=PAPER,
-            patch=_sides("[start_id, *ids[: max_length - 2]]", "side(sources), other(targets)"),
-        ),
-        Misconception(
-            name="sides_swapped",
-            says="source and target have changed places",
-            hint="A pair is (source, target), and so is what is given back.",
-            paper=PAPER,
-            patch=[
-                (_BOTH, "return side([target for _, target in pairs]), side([source for source, _ in pairs])")
-            ],
-        ),
-        Misconception(
-            name="numbers_with_a_point",
-            says="the ids are floating-point numbers",
-            hint="Ids choose rows of a table, so they are whole numbers. `torch.Tensor(...)` and "
-            "`torch.zeros(...)` make float32; `torch.tensor` of whole numbers makes int64.",
-            paper=PAPER,
-            patch=_collated((_ROWS, _ROWS.replace("torch.tensor(", "torch.Tensor("))),
-        ),
-        Misconception(
-            name="ids_changed",
-            says="the lists of ids that it was given are changed",
-            hint="`append` and `insert` write into the caller's list: in the next epoch the sentence would "
-            "have two starts. Make a new list.",
-            paper=PAPER,
-            patch=_collated((_PAD, f"for ids in sentences:\n            ids.append(end_id)\n        {_PAD}")),
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 # --- predictions --------------------------------------------------------------------------------------------
@@ -1135,16 +397,7 @@ PREDICT_PAIR = Prediction(
     answer=12.0,
     tolerance=0.005,
     hint="Write down the pairs of each word, and each pair as often as the word occurs.",
-    misconceptions=(
-        WrongNumber(
-            "words_counted_once", 3.0, "In so many words it stands. But the words occur several times."
-        ),
-        WrongNumber(
-            "letters", 14.0, "So often occurs the letter n. It is a pair that is asked for, two neighbours."
-        ),
-        WrongNumber("second", 10.0, "So often occurs n + d. There is a pair that occurs more often."),
-        WrongNumber("hund", 8.0, "So often occurs h + u. There is a pair that occurs more often."),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_SIZE = Prediction(
@@ -1152,17 +405,7 @@ PREDICT_SIZE = Prediction(
     answer=8060.0,
     tolerance=0.0001,
     hint="What can be a symbol? Everything that there was before the first merge, and what each merge adds.",
-    misconceptions=(
-        WrongNumber(
-            "merges_alone", 8000.0, "Each merge adds one symbol. But the characters are still there."
-        ),
-        WrongNumber(
-            "both_parts", 16060.0, "A merge adds one symbol, the joined one. Its two parts were there before."
-        ),
-        WrongNumber(
-            "parts_gone", 7940.0, "A merge takes no symbol away: u and n are still needed in other words."
-        ),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_PADDING = Prediction(
@@ -1170,16 +413,7 @@ PREDICT_PADDING = Prediction(
     answer=0.6,
     tolerance=0.005,
     hint="The batch has as many places as its longest sentence has tokens, times the number of sentences.",
-    misconceptions=(
-        WrongNumber("real_share", 0.4, "That is the share of the real tokens. The rest is padding."),
-        WrongNumber(
-            "percent", 60.0, "Right as a number of per cent. As a fraction of one it is a hundredth of that."
-        ),
-        WrongNumber(
-            "against_real", 1.5, "That is padding per real token. Asked for is the part of all places."
-        ),
-        WrongNumber("sentences", 0.75, "Three of four sentences have padding, but not all of it is padding."),
-    ),
+    misconceptions_file=MISCONCEPTIONS,
 )
 
 CATALOGUE = (

@@ -1,0 +1,188 @@
+"""Misconceptions as data: read and validate a lesson's `misconceptions.toml`.
+
+Each exercise or prediction has an array of tables. A misconception of an exercise patches the reference:
+
+    [[attention_scores]]
+    name = "not_scaled"
+    statement = "the dot products are not divided by the root of d"
+    hint = "Why that is wrong, for a student who has to fix it."
+    source = "section 3.2.1, equation 1"
+    patch = [{ find = " / math.sqrt(query.shape[-1])", replace = "" }]
+
+`exclusive = true` keeps a misconception from being combined with others. A wrong answer to a prediction has a
+`name`, a `value` and a `hint`. If a reference is hard to patch, the table `equivalents` holds the source of a
+plainer version that does the same; the patches of that exercise then apply to it.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+_EQUIVALENTS = "equivalents"
+
+
+class MisconceptionError(ValueError):
+    """A file of misconceptions is invalid; the message lists every problem."""
+
+
+class PatchError(Exception):
+    """A patch does not fit: the reference was changed, or two patches cannot be combined."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One piece of a patch."""
+
+    find: str
+    """Text that must occur exactly once in the source."""
+    replace: str
+
+
+@dataclass(frozen=True)
+class Misconception:
+    """A plausible wrong version of a reference, as a small patch on its source."""
+
+    name: str
+    statement: str
+    """What is wrong, as a clause that follows the exercise's name: "the scores are not divided"."""
+    hint: str
+    """Why it is wrong, for a student who has to fix it."""
+    source: str
+    """The section of the paper, or another text, to read."""
+    patch: tuple[Replacement, ...]
+    exclusive: bool = False
+    """Whether it is never combined with other misconceptions."""
+
+    def apply(self, source: str) -> str:
+        """Return the patched source. Raises PatchError if a piece does not occur exactly once."""
+        for piece in self.patch:
+            if (count := source.count(piece.find)) != 1:
+                raise PatchError(f"the patch looks for {piece.find!r}, which occurs {count} times, not once")
+            source = source.replace(piece.find, piece.replace)
+        return source
+
+
+@dataclass(frozen=True)
+class WrongNumber:
+    """A plausible wrong answer to a prediction."""
+
+    name: str
+    value: float
+    hint: str
+
+
+_Known = TypeVar("_Known", Misconception, WrongNumber)
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "name": (str,),
+    "statement": (str,),
+    "hint": (str,),
+    "source": (str,),
+    "patch": (list,),
+    "exclusive": (bool,),
+    "find": (str,),
+    "replace": (str,),
+    "value": (int, float),
+}
+
+
+def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconception, ...]:
+    """Return the misconceptions of an exercise, whose patches must fit `source` or its equivalent.
+
+    Raises MisconceptionError with all problems at once: unknown or missing keys, values of a wrong type,
+    duplicate names, patches that do not fit.
+    """
+    problems: list[str] = []
+    known: list[Misconception] = []
+    base = equivalent_of(file, exercise) or source
+    for number, table in enumerate(_tables(file, exercise), start=1):
+        where = f"{_label(file)}: {exercise}, {table.get('name', f'misconception {number}')}"
+        found = _problems(table, where, ("name", "statement", "hint", "source", "patch"), ("exclusive",))
+        pieces = table.get("patch", []) if not found else []
+        for piece in pieces:
+            found += _problems(piece, f"{where}, patch", ("find", "replace"))
+        problems += found
+        if found:
+            continue
+        patch = tuple(Replacement(piece["find"], piece["replace"]) for piece in pieces)
+        known.append(Misconception(**(table | {"patch": patch})))
+        try:
+            known[-1].apply(base)
+        except PatchError as error:
+            problems.append(f"{where}: {error}")
+    return _valid(file, exercise, known, problems)
+
+
+def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
+    """Return the known wrong answers to a prediction. Raises MisconceptionError with all problems at once."""
+    problems: list[str] = []
+    known: list[WrongNumber] = []
+    for number, table in enumerate(_tables(file, prediction), start=1):
+        where = f"{_label(file)}: {prediction}, {table.get('name', f'wrong answer {number}')}"
+        problems += (found := _problems(table, where, ("name", "value", "hint")))
+        if not found:
+            known.append(WrongNumber(table["name"], float(table["value"]), table["hint"]))
+    return _valid(file, prediction, known, problems)
+
+
+def equivalent_of(file: Path, exercise: str) -> str | None:
+    """Return the source that an exercise's patches apply to instead of the reference's, if there is one."""
+    equivalent: str | None = _read(file).get(_EQUIVALENTS, {}).get(exercise)
+    return equivalent
+
+
+def names_in(file: Path) -> list[str]:
+    """Return the names of the exercises and predictions that a file is about."""
+    return [name for name in _read(file) if name != _EQUIVALENTS]
+
+
+@cache
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise MisconceptionError(f"{_label(file)}: not valid TOML: {error}") from None
+
+
+def _tables(file: Path, name: str) -> list[dict[str, Any]]:
+    tables = _read(file).get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise MisconceptionError(f"{_label(file)}: {name}: expected [[{name}]] tables")
+    return tables
+
+
+def _problems(
+    table: Mapping[str, Any], where: str, required: Sequence[str], optional: Sequence[str] = ()
+) -> list[str]:
+    allowed = (*required, *optional)
+    problems = [
+        f"{where}: unknown key {key!r}; known keys: {', '.join(allowed)}"
+        for key in table
+        if key not in allowed
+    ]
+    problems += [f"{where}: the key {key!r} is missing" for key in required if key not in table]
+    problems += [
+        f"{where}: {key}: expected {_TYPES[key][0].__name__}, got {value!r}"
+        for key, value in table.items()
+        if key in allowed and type(value) not in _TYPES[key]
+    ]
+    return problems
+
+
+def _valid(file: Path, name: str, known: Sequence[_Known], problems: list[str]) -> tuple[_Known, ...]:
+    problems += [
+        f"{_label(file)}: {name}: the name {mistake!r} is used {count} times"
+        for mistake, count in Counter(one.name for one in known).items()
+        if count > 1
+    ]
+    if problems:
+        raise MisconceptionError("\n".join(problems))
+    return tuple(known)
+
+
+def _label(file: Path) -> str:
+    return f"{file.parent.name}/{file.name}"

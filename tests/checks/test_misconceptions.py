@@ -1,0 +1,98 @@
+"""Misconceptions are data: every file is valid, and an invalid one is refused with all its problems."""
+
+from pathlib import Path
+
+import pytest
+
+from autograder.judge.lesson_view import lesson_view
+from autograder.release.manifest import load_manifest
+from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.misconceptions import (
+    MisconceptionError,
+    PatchError,
+    misconceptions_of,
+    names_in,
+    wrong_numbers_of,
+)
+from course_lib.checks.exercises.registry import PROBE_MODULES
+from course_lib.transformer import attention_scores
+
+COURSE = Path(__file__).parents[2]
+SOURCE = "def double(x):\n    return 2 * x\n"
+VALID = """
+[[double]]
+name = "tripled"
+statement = "it is tripled"
+hint = "Two times."
+source = "nowhere"
+patch = [{ find = "2", replace = "3" }]
+"""
+
+
+def problems(folder: Path, text: str) -> list[str]:
+    """Return the problems that the loader finds in a file."""
+    file = folder / "misconceptions.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(MisconceptionError) as refused:
+        misconceptions_of(file, "double", SOURCE)
+    return str(refused.value).splitlines()
+
+
+@pytest.mark.parametrize("lesson", PROBE_MODULES, ids=lambda lesson: lesson.__name__.split(".")[-2])
+def test_every_file_is_valid_and_about_exercises_of_its_lesson(lesson) -> None:
+    file = lesson.MISCONCEPTIONS
+    entries = [entry for entry in lesson.CATALOGUE if isinstance(entry, Exercise | Prediction)]
+    assert all(entry.misconceptions for entry in entries)
+    assert sorted(names_in(file)) == sorted(entry.name for entry in entries)
+
+
+def test_a_valid_misconception_is_read_and_applied(tmp_path: Path) -> None:
+    file = tmp_path / "misconceptions.toml"
+    file.write_text(VALID, encoding="utf-8")
+    (tripled,) = misconceptions_of(file, "double", SOURCE)
+    assert tripled.apply(SOURCE) == "def double(x):\n    return 3 * x\n"
+    assert not tripled.exclusive
+    with pytest.raises(PatchError, match="occurs 2 times"):
+        tripled.apply(SOURCE * 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("hint =", "hnit =", "unknown key 'hnit'; known keys: name, statement, hint"),
+        ('hint = "Two times."', "", "the key 'hint' is missing"),
+        ('"Two times."', "2", "hint: expected str, got 2"),
+        ("replace =", "with =", "patch: unknown key 'with'; known keys: find, replace"),
+        ('find = "2"', 'find = "x"', "the patch looks for 'x', which occurs 2 times, not once"),
+        ('find = "2"', 'find = "y"', "the patch looks for 'y', which occurs 0 times, not once"),
+        ("[[double]]", "[double]", "double: expected [[double]] tables"),
+        ("[[double]]", "[[double]", "not valid TOML"),
+    ],
+)
+def test_an_invalid_misconception_is_refused(tmp_path: Path, before: str, after: str, expected: str) -> None:
+    found = problems(tmp_path, VALID.replace(before, after))
+    assert any(expected in problem for problem in found), found
+    assert all(problem.startswith(f"{tmp_path.name}/misconceptions.toml: ") for problem in found)
+
+
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
+    found = problems(tmp_path, VALID + VALID + VALID.replace("hint", "why") + VALID.replace('"2"', '"5"'))
+    assert len(found) == 4
+    assert "the name 'tripled' is used 3 times" in found[-1]
+
+
+def test_a_wrong_number_needs_a_value(tmp_path: Path) -> None:
+    file = tmp_path / "misconceptions.toml"
+    file.write_text('[[half]]\nname = "twice"\nvalue = "2"\nhint = "Divide."\n', encoding="utf-8")
+    with pytest.raises(MisconceptionError, match="half, twice: value: expected int, got '2'"):
+        wrong_numbers_of(file, "half")
+
+
+def test_student_code_that_is_graded_cannot_read_them() -> None:
+    manifest = load_manifest(COURSE)
+    for lesson in manifest.lesson:
+        assert not [name for name in lesson_view(manifest, lesson) if "misconceptions" in name]
+
+
+def test_without_a_file_there_are_none() -> None:
+    assert Exercise(reference=attention_scores, probes=()).misconceptions == ()
