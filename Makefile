@@ -16,7 +16,7 @@ help:
 	@echo "make lessons      build lessons/ from solutions/"
 	@echo "make doctor       what confines students' code here when it is graded, and whether grading works"
 	@echo "make bench        how long checks, lessons and grading take here (over an hour; STUDENTS=5 is less)"
-	@echo "make kill-matrix  write tests/checks/kill_matrix/ anew"
+	@echo "make kill-matrix  rewrite tests/checks/kill_matrix.toml"
 	@echo "make lock         choose exact versions anew, from pyproject.toml"
 
 install: .venv/installed

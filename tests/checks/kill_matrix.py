@@ -1,82 +1,113 @@
-"""The kill matrix: for every exercise, which probe rejects which mistake, and what the student is told.
+"""The kill matrix: which probes reject which misconception, and what the student is told.
 
-`make kill-matrix` writes it anew; `test_kill_matrix.py` compares it with what stands in the repo.
+`kill_matrix.toml` summarizes it for reviewers. `make kill-matrix` rewrites that file, and
+`test_kill_matrix.py` compares it with the checks.
 """
 
-import csv
-import io
-from collections.abc import Callable, Iterator
+import json
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from course_lib.checks.engine.diagnosis import Verdict, combinable, examine, examine_version
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalHolder
 from course_lib.checks.exercises.registry import catalogue
-from tests.checks.variants import (
-    attention,
-    broadcasting,
-    decoding,
-    label_smoothing,
-    masks,
-    multi_head,
-    positions,
-    schedule,
-    sublayers,
-    the_final_lab,
-    the_transformer,
-    training,
-    translation_data,
-)
+from tests.checks import variants
 
-FOLDER = Path(__file__).parent / "kill_matrix"
+FILE = Path(__file__).with_suffix(".toml")
 SEED = "kill matrix"
+HEADER = """\
+# The kill matrix, summarized. `make kill-matrix` rewrites this file; review its diff. For each exercise:
+#   counts of misconceptions, of pairs of them that can be combined, and of correct variants;
+#   pairs_named_otherwise: pairs whose output another explanation gives as well;
+#   idle_probes: probes that reject no misconception;
+#   rejected_only_by: misconceptions that a single probe rejects, by probe.
+# Misconceptions or pairs that pass or are not named, and correct answers that fail, would be listed too.
+"""
+
 VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
-    **broadcasting.VARIANTS,
-    **attention.VARIANTS,
-    **multi_head.VARIANTS,
-    **sublayers.VARIANTS,
-    **masks.VARIANTS,
-    **positions.VARIANTS,
-    **the_transformer.VARIANTS,
-    **schedule.VARIANTS,
-    **label_smoothing.VARIANTS,
-    **training.VARIANTS,
-    **translation_data.VARIANTS,
-    **decoding.VARIANTS,
-    **the_final_lab.VARIANTS,
+    name: answers
+    for module in iter_modules(variants.__path__, f"{variants.__name__}.")
+    for name, answers in import_module(module.name).VARIANTS.items()
 }
+
+Summary = dict[str, Any]
 
 
 def exercises() -> list[Exercise]:
-    """Give every exercise of the course."""
+    """Return every exercise of the course."""
     return [entry for entry in catalogue().values() if isinstance(entry, Exercise)]
 
 
-def rows(exercise: Exercise) -> Iterator[tuple[str, str, Verdict]]:
-    """Give what stands in the matrix: its kind, its name, and what is found out about it."""
-    yield "reference", exercise.name, examine(exercise, LocalHolder(exercise.reference), SEED)
-    for variant in VARIANTS[exercise.name]:
-        yield "variant", variant.__name__, examine(exercise, LocalHolder(variant), SEED)
-    for mistake in exercise.misconceptions:
-        yield "misconception", mistake.name, examine_version(exercise, (mistake,), SEED)
-    for pair in combinable(exercise):
-        yield "pair", " + ".join(mistake.name for mistake in pair), examine_version(exercise, pair, SEED)
+def summary(exercise: Exercise) -> Summary:
+    """Run an exercise's kill matrix and return its counts and the cells that a reviewer should see."""
+    right = {exercise.name: exercise.reference} | {one.__name__: one for one in VARIANTS[exercise.name]}
+    single = {
+        mistake.name: examine_version(exercise, (mistake,), SEED) for mistake in exercise.misconceptions
+    }
+    pairs = {" + ".join(one.name for one in pair): pair for pair in combinable(exercise)}
+    paired = {name: examine_version(exercise, pair, SEED) for name, pair in pairs.items()}
+    only: defaultdict[str, list[str]] = defaultdict(list)
+    for name, verdict in single.items():
+        if len(verdict.failures) == 1:
+            only[verdict.failures[0].says].append(name)
+    rejecting = {probe.says for verdict in single.values() for probe in verdict.failures}
+    lists = {
+        "correct_but_rejected": [
+            one.__name__ for one in right if not examine(exercise, LocalHolder(one), SEED).passed
+        ],
+        "not_rejected": [name for name, verdict in (single | paired).items() if verdict.passed],
+        "not_named": [name for name, verdict in single.items() if _named(verdict) != name]
+        + [name for name, verdict in paired.items() if not verdict.named],
+        "idle_probes": [probe.says for probe in exercise.probes if probe.says not in rejecting],
+    }
+    return {
+        "misconceptions": len(single),
+        "pairs": len(paired),
+        "pairs_named_otherwise": sum(_named(verdict) not in ("", name) for name, verdict in paired.items()),
+        "variants": len(right) - 1,
+        **{key: names for key, names in lists.items() if names},
+        **({"rejected_only_by": dict(only)} if only else {}),
+    }
 
 
-def matrix(exercise: Exercise) -> str:
-    """Give the matrix of one exercise as CSV: an x where the probe rejects."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["kind", "name", "told", *(probe.says for probe in exercise.probes)])
-    for kind, name, verdict in rows(exercise):
-        told = " + ".join(mistake.name for mistake in verdict.named)
-        rejecting = ("x" if probe in verdict.failures else "" for probe in exercise.probes)
-        writer.writerow([kind, name, told, *rejecting])
-    return text.getvalue()
+def _named(verdict: Verdict) -> str:
+    return " + ".join(mistake.name for mistake in verdict.named)
+
+
+def written(summaries: dict[str, Summary]) -> str:
+    """Return the file for these summaries, by exercise."""
+    sections = [HEADER]
+    for exercise, found in summaries.items():
+        only = found.get("rejected_only_by", {})
+        counts = [f"{key} = {value}" for key, value in found.items() if isinstance(value, int)]
+        lists = [f"{key} = {_array(value)}" for key, value in found.items() if isinstance(value, list)]
+        cells = [
+            f"{json.dumps(probe, ensure_ascii=False)} = {_array(names)}" for probe, names in only.items()
+        ]
+        sections.append("\n".join([f"[{exercise}]", *counts, *lists]) + "\n")
+        if cells:
+            sections.append("\n".join([f"[{exercise}.rejected_only_by]", *cells]) + "\n")
+    return "\n".join(sections)
+
+
+def kept() -> dict[str, Summary]:
+    """Read the summaries in the repository."""
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+def _array(names: Iterable[str]) -> str:
+    return f"[{', '.join(map(_string, names))}]"
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for exercise in exercises():
-        (FOLDER / f"{exercise.name}.csv").write_text(matrix(exercise), encoding="utf-8")
+    FILE.write_text(written({exercise.name: summary(exercise) for exercise in exercises()}), encoding="utf-8")
