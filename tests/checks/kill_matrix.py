@@ -46,7 +46,7 @@ def exercises() -> list[Exercise]:
 
 def summary(exercise: Exercise) -> Summary:
     """Run an exercise's kill matrix and return its counts and the cells that a reviewer should see."""
-    right = {exercise.name: exercise.reference} | {one.__name__: one for one in VARIANTS[exercise.name]}
+    right = (exercise.reference, *VARIANTS[exercise.name])
     single = {
         mistake.name: examine_version(exercise, (mistake,), SEED) for mistake in exercise.misconceptions
     }
@@ -70,7 +70,7 @@ def summary(exercise: Exercise) -> Summary:
         "misconceptions": len(single),
         "pairs": len(paired),
         "pairs_named_otherwise": sum(_named(verdict) not in ("", name) for name, verdict in paired.items()),
-        "variants": len(right) - 1,
+        "variants": len(VARIANTS[exercise.name]),
         **{key: names for key, names in lists.items() if names},
         **({"rejected_only_by": dict(only)} if only else {}),
     }
