@@ -42,7 +42,7 @@ def test_right_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_named_mistake_says_what_why_and_where_to_read() -> None:
     told = message("attention_scores", mistaken("attention_scores", "not_scaled"))
-    assert told.startswith("✗ attention_scores: the dot products are not divided by the root of d.\n")
+    assert told.startswith("✗ attention_scores: the dot products are not divided by the square root of d.\n")
     assert "Expected the result to hold, at [0, 0]," in told
     assert "  Why: A dot product of d random terms has a standard deviation of √d." in told
     assert "  Read: section 3.2.1, equation 1" in told
@@ -52,7 +52,9 @@ def test_a_named_mistake_says_what_why_and_where_to_read() -> None:
 
 def test_two_mistakes_are_both_named() -> None:
     told = message("attention_scores", mistaken("attention_scores", "not_scaled", "roles_swapped"))
-    assert "not divided by the root of d; and rows belong to keys" in told.replace("\n    ", " ")
+    assert "not divided by the square root of d; and the rows of the result belong to keys" in told.replace(
+        "\n    ", " "
+    )
     assert told.count("Why:") == 2
 
 
