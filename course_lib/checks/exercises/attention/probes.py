@@ -27,41 +27,41 @@ def _scores_of_matrices(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(3, 6), draw.normal(5, 6))
 
 
-@probe("a batch with heads keeps both axes in front")
+@probe("batch and head axes are kept")
 def _scores_of_batches(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 7), draw.normal(2, 3, 5, 7))
 
 
-@probe("as many queries as features, and as many keys: each axis still means its own thing")
+@probe("equal numbers of queries, keys and features: no axis is mistaken for another")
 def _scores_of_squares(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(4, 4, 4), draw.normal(4, 4, 4))
 
 
-@probe("one query, one key and one feature are enough")
+@probe("one query, one key and one feature give one score")
 def _scores_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(1, 1), draw.normal(1, 1))
 
 
-@probe("any number of axes may stand in front")
+@probe("any number of batch axes is accepted")
 def _scores_of_many_axes(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 2, 3, 4, 3), draw.normal(2, 2, 3, 5, 3))
 
 
-@probe("float16 goes in and float16 comes out")
+@probe("float16 in, float16 out")
 def _scores_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(
         draw.normal(2, 3, 8, dtype=torch.float16), draw.normal(2, 4, 8, dtype=torch.float16)
     )
 
 
-@probe("float32 goes in and float32 comes out")
+@probe("float32 in, float32 out")
 def _scores_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(
         draw.normal(2, 3, 9, dtype=torch.float32), draw.normal(2, 4, 9, dtype=torch.float32)
     )
 
 
-@probe("bfloat16 goes in and bfloat16 comes out")
+@probe("bfloat16 in, bfloat16 out")
 def _scores_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(
         draw.normal(2, 3, 8, dtype=torch.bfloat16), draw.normal(2, 4, 8, dtype=torch.bfloat16)
@@ -102,29 +102,29 @@ def _weights_without_mask(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(3, 5))
 
 
-@probe("batch and head axes may stand in front")
+@probe("batch and head axes are accepted")
 def _weights_of_batches(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 5))
 
 
-@probe("where the mask is False, the weight goes to the keys that are allowed")
+@probe("where the mask is False the weight is zero, and the other keys share it")
 def _weights_with_mask(candidate: Candidate, draw: Draw) -> Reply:
     mask = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 0, 0]], dtype=torch.bool)
     return candidate.call(draw.normal(3, 4), mask)
 
 
-@probe("a mask of shape (batch, 1, keys) holds for every query")
+@probe("a mask of shape (batch, 1, keys) applies to every query")
 def _weights_with_broadcast_mask(candidate: Candidate, draw: Draw) -> Reply:
     mask = torch.tensor([[[1, 1, 1, 0, 0]], [[1, 0, 1, 1, 1]]], dtype=torch.bool)
     return candidate.call(draw.normal(2, 4, 5), mask)
 
 
-@probe("a query that may look at nothing gets zeros")
+@probe("a query that may attend to nothing gets zeros")
 def _weights_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5), _mask_with_empty_row())
 
 
-@probe("weights are exactly zero where the mask forbids")
+@probe("masked weights are exactly zero")
 def _weights_exact_zeros(candidate: Candidate, draw: Draw) -> Any:
     reply = candidate.call(3 * draw.normal(4, 6), torch.ones(4, 6, dtype=torch.bool).tril())
     if not isinstance(reply, Returned) or not isinstance(reply.value, torch.Tensor):
@@ -137,7 +137,7 @@ def _weights_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float16), _mask_with_empty_row())
 
 
-@probe("float32 goes in and float32 comes out")
+@probe("float32 in, float32 out")
 def _weights_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float32), _mask_with_empty_row())
 
@@ -155,24 +155,24 @@ def _far_mask() -> torch.Tensor:
     return torch.tensor([[1, 1, 1, 0, 1], [0, 1, 0, 1, 1], [1, 0, 1, 1, 1]], dtype=torch.bool)
 
 
-@probe("scores may be large or small, and those of forbidden keys larger still")
+@probe("scores of any size work, even if masked scores are the largest")
 def _weights_of_far_scores(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_far_scores(draw, torch.float64, 600), _far_mask())
 
 
-@probe("large scores without a mask")
+@probe("large scores work without a mask")
 def _weights_of_large_scores(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.integers(-3, 4, 2, 5).double() + torch.tensor([[600.0], [-600.0]]))
 
 
-@probe("in float16, a query with very low scores that may look at nothing")
+@probe("in float16, a query with very low scores may attend to nothing")
 def _weights_of_low_empty_row_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     scores = draw.normal(2, 3, 5, dtype=torch.float16)
     scores[:, 1] = -60.0  # this row is the empty one: the lowest float16 and this make minus infinity
     return candidate.call(scores, _mask_with_empty_row())
 
 
-@probe("a single key, which some queries may look at and others not")
+@probe("a single key is allowed for some queries and masked for others")
 def _weights_of_one_key(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(3, 1), torch.tensor([[True], [False], [True]]))
 
@@ -182,7 +182,7 @@ def _weights_gradient(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(draw.normal(2, 3, 5), toward=draw.normal(2, 3, 5))
 
 
-@probe("the gradient of a query that may look at nothing is zero, not NaN")
+@probe("the gradient of a query that may attend to nothing is zero, not NaN")
 def _weights_gradient_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(draw.normal(2, 3, 5), _mask_with_empty_row(), toward=draw.normal(2, 3, 5))
 
@@ -211,49 +211,47 @@ ATTENTION_WEIGHTS = Exercise(
 # --- scaled_dot_product_attention ---------------------------------------------------------------------------
 
 
-@probe("the output is the mean of the values by the weights, and comes with the weights")
+@probe("the output is the weighted mean of the values, and is returned with the weights")
 def _attention_of_matrices(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(3, 6), draw.normal(5, 6), draw.normal(5, 4))
 
 
-@probe("batch and head axes may stand in front")
+@probe("batch and head axes are accepted")
 def _attention_of_batches(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 7), draw.normal(2, 3, 5, 7), draw.normal(2, 3, 5, 7))
 
 
-@probe("as many queries as keys and features: each axis still means its own thing")
+@probe("equal numbers of queries, keys and features: no axis is mistaken for another")
 def _attention_of_squares(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(4, 4, 4), draw.normal(4, 4, 4), draw.normal(4, 4, 4))
 
 
-@probe("the mask is kept to")
+@probe("the mask is applied")
 def _attention_with_mask(candidate: Candidate, draw: Draw) -> Reply:
     mask = torch.ones(1, 5, 5, dtype=torch.bool).tril()
     return candidate.call(draw.normal(2, 5, 6), draw.normal(2, 5, 6), draw.normal(2, 5, 3), mask)
 
 
-@probe("a mask of shape (batch, 1, keys) holds for every query, and values may be wider than keys")
+@probe("a mask of shape (batch, 1, keys) applies to every query, and values can be wider than keys")
 def _attention_with_broadcast_mask(candidate: Candidate, draw: Draw) -> Reply:
     mask = torch.tensor([[[1, 1, 1, 0, 0]], [[1, 0, 1, 1, 1]]], dtype=torch.bool)
     return candidate.call(draw.normal(2, 4, 3), draw.normal(2, 5, 3), draw.normal(2, 5, 7), mask)
 
 
-@probe("float16 goes in and float16 comes out, with a mask too")
+@probe("float16 in, float16 out, with a mask as well")
 def _attention_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     query, key, value = (draw.normal(2, n, 8, dtype=torch.float16) for n in (3, 5, 5))
     return candidate.call(query, key, value, _mask_with_empty_row())
 
 
-@probe("a query that may look at nothing gets zeros for its output")
+@probe("a query that may attend to nothing gets an output of zeros")
 def _attention_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(
         draw.normal(2, 3, 6), draw.normal(2, 5, 6), draw.normal(2, 5, 3), _mask_with_empty_row()
     )
 
 
-@probe(
-    "dropout falls on the weights before they meet the values; the weights handed back are those before it"
-)
+@probe("dropout is applied to the weights before the values; the returned weights are those before dropout")
 def _attention_with_dropout(candidate: Candidate, draw: Draw) -> Reply:
     query, key, value = draw.normal(2, 5, 6), draw.normal(2, 5, 6), draw.normal(2, 5, 5)
     # Weights, values and output have the same shape, so that dropout in the wrong place still runs.
@@ -268,7 +266,7 @@ def _attention_with_mask_and_dropout(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(query, key, value, mask, multiply(2.0 * draw.coins(5, 5)))
 
 
-@probe("float32 goes in and float32 comes out")
+@probe("float32 in, float32 out")
 def _attention_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     query, key, value = (draw.normal(2, 4, 8, dtype=torch.float32) for _ in range(3))
     return candidate.call(query, key, value)

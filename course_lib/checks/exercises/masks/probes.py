@@ -31,7 +31,7 @@ def _padding_of_two(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 5, 3, width=5, pad_id=0), 0)
 
 
-@probe("as many sentences as words: each axis still means its own thing")
+@probe("equal batch size and length: no axis is mistaken for the other")
 def _padding_of_a_square(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 3, 1, 2, width=3, pad_id=0), 0)
 
@@ -46,26 +46,26 @@ def _padding_of_two_full(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 4, 4, width=4, pad_id=0), 0)
 
 
-@probe("padding may have another number than 0, and 0 may be a word")
+@probe("pad_id can differ from 0, and 0 can be a real token")
 def _padding_of_another_number(candidate: Candidate, draw: Draw) -> Reply:
     tokens = _sentences(draw, 4, 2, width=4, pad_id=3)
     tokens[0, 1] = 0
     return candidate.call(tokens, 3)
 
 
-@probe("real words may have smaller numbers than padding, and larger ones")
+@probe("real token ids can be smaller or larger than pad_id")
 def _padding_among_the_numbers(candidate: Candidate, draw: Draw) -> Reply:
     tokens = _sentences(draw, 3, 5, width=5, pad_id=50)
     tokens[0, :3], tokens[1] = torch.tensor([49, 51, 2]), torch.tensor([98, 1, 49, 51, 7])
     return candidate.call(tokens, 50)
 
 
-@probe("padding is hidden wherever it stands, also at the beginning")
+@probe("padding is hidden at every position, including the beginning")
 def _padding_in_front(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 2, 4, width=4, pad_id=0).flip(-1), 0)
 
 
-@probe("a sentence of nothing but padding may be looked at by nobody")
+@probe("in a sentence that is all padding, every key is hidden")
 def _padding_alone(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 0, 2, width=2, pad_id=0), 0)
 
@@ -93,22 +93,22 @@ def _of_length(length: int, candidate: Candidate) -> Reply:
     return candidate.make(with_batch_axis(candidate)).call(length)
 
 
-@probe("a sentence of four words")
+@probe("length 4")
 def _causal_of_four(candidate: Candidate, draw: Draw) -> Reply:
     return _of_length(4, candidate)
 
 
-@probe("a sentence of one word, which sees itself")
+@probe("length 1: the position may attend to itself")
 def _causal_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return _of_length(1, candidate)
 
 
-@probe("a sentence of two words")
+@probe("length 2")
 def _causal_of_two(candidate: Candidate, draw: Draw) -> Reply:
     return _of_length(2, candidate)
 
 
-@probe("a sentence of 130 words: none is too long")
+@probe("length 130: no length is too large")
 def _causal_of_many(candidate: Candidate, draw: Draw) -> Reply:
     return _of_length(130, candidate)
 
@@ -127,7 +127,7 @@ def _decoder_of_two(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 5, 3, width=5, pad_id=0), 0)
 
 
-@probe("as many sentences as words: each axis still means its own thing")
+@probe("equal batch size and length: no axis is mistaken for the other")
 def _decoder_of_a_square(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 3, 1, 2, width=3, pad_id=0), 0)
 
@@ -142,14 +142,14 @@ def _decoder_of_two_full(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 4, 4, width=4, pad_id=0), 0)
 
 
-@probe("more sentences than words, and padding with another number than 0")
+@probe("more sentences than tokens, and a pad_id other than 0")
 def _decoder_of_another_number(candidate: Candidate, draw: Draw) -> Reply:
     tokens = _sentences(draw, 2, 1, 3, 3, width=3, pad_id=7)
     tokens[2, 1], tokens[3, 0] = 0, 2
     return candidate.call(tokens, 7)
 
 
-@probe("one sentence of one word")
+@probe("one sentence of one token works")
 def _decoder_of_one_word(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 1, width=1, pad_id=0), 0)
 
@@ -181,22 +181,22 @@ def _shift_of_two(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.integers(0, 99, 2, 5))
 
 
-@probe("as many targets as tokens: each axis still means its own thing")
+@probe("equal batch size and length: no axis is mistaken for the other")
 def _shift_of_a_square(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.integers(0, 99, 4, 4))
 
 
-@probe("padded targets: padding is a token like any other here")
+@probe("padded targets are shifted like any other")
 def _shift_of_padded(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 4, 2, 3, width=6, pad_id=0))
 
 
-@probe("a single target of two tokens gives one of each")
+@probe("a single target of two tokens gives one input token and one label")
 def _shift_of_the_shortest(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.integers(0, 99, 1, 2))
 
 
-@probe("int32 goes in and int32 comes out")
+@probe("int32 in, int32 out")
 def _shift_of_int32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.integers(0, 99, 2, 4).to(torch.int32))
 

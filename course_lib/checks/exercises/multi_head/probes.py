@@ -27,17 +27,17 @@ def _error(candidate: Candidate, called: Candidate, *arguments: Any) -> Any:
     return {"the error that is raised": reply.value} if isinstance(reply, Returned) else reply
 
 
-@probe("a batch of sentences is cut into heads")
+@probe("a batch of sentences is split into heads")
 def _split_a_batch(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 20), 4)
 
 
-@probe("as many sentences as words, heads and features a head: each axis still means its own thing")
+@probe("equal batch size, length, heads and head width: no axis is mistaken for another")
 def _split_a_square(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(4, 4, 16), 4)
 
 
-@probe("odd sizes: three heads of seven features")
+@probe("odd sizes work: three heads of seven features")
 def _split_odd_sizes(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(3, 5, 21), 3)
 
@@ -47,32 +47,32 @@ def _split_into_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5), 1)
 
 
-@probe("as many heads as features: each head has one")
+@probe("with as many heads as features, each head has one")
 def _split_into_single_features(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5), 5)
 
 
-@probe("one sentence of one word")
+@probe("one sentence of one token works")
 def _split_one_word(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(1, 1, 6), 2)
 
 
-@probe("features that cannot be shared out equally are refused with a ValueError")
+@probe("d_model that is not divisible by heads raises a ValueError")
 def _split_refuses(candidate: Candidate, draw: Draw) -> Any:
     return _error(candidate, candidate, draw.normal(2, 3, 10), 4)
 
 
-@probe("more heads than features are refused with a ValueError")
+@probe("more heads than features raise a ValueError")
 def _split_refuses_too_many(candidate: Candidate, draw: Draw) -> Any:
     return _error(candidate, candidate, draw.normal(2, 3, 4), 8)
 
 
-@probe("float32 goes in and float32 comes out")
+@probe("float32 in, float32 out")
 def _split_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 8, dtype=torch.float32), 2)
 
 
-@probe("bfloat16 goes in and bfloat16 comes out")
+@probe("bfloat16 in, bfloat16 out")
 def _split_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 8, dtype=torch.bfloat16), 2)
 
@@ -104,42 +104,42 @@ SPLIT_HEADS = Exercise(
 # --- merge_heads --------------------------------------------------------------------------------------------
 
 
-@probe("the heads of a batch stand side by side again")
+@probe("the heads of a batch are concatenated again")
 def _merge_a_batch(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 4, 3, 5))
 
 
-@probe("as many sentences as heads, words and features: each axis still means its own thing")
+@probe("equal batch size, heads, length and width: no axis is mistaken for another")
 def _merge_a_square(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(3, 3, 3, 3))
 
 
-@probe("what split_heads has cut fits together again")
+@probe("merge_heads reverses split_heads")
 def _merge_what_was_split(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 5).transpose(1, 2))
 
 
-@probe("a single head is all there is")
+@probe("a single head works")
 def _merge_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 1, 3, 5))
 
 
-@probe("heads of a single feature")
+@probe("heads of a single feature work")
 def _merge_single_features(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 5, 3, 1))
 
 
-@probe("one sentence of one word")
+@probe("one sentence of one token works")
 def _merge_one_word(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(1, 2, 1, 3))
 
 
-@probe("float32 goes in and float32 comes out")
+@probe("float32 in, float32 out")
 def _merge_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 5, dtype=torch.float32))
 
 
-@probe("bfloat16 goes in and bfloat16 comes out")
+@probe("bfloat16 in, bfloat16 out")
 def _merge_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 5, dtype=torch.bfloat16))
 
@@ -273,7 +273,7 @@ _other_attention = _attends(
 )
 
 
-@probe("a sentence attends to itself, the same tensor in all three places, under a mask")
+@probe("self-attention with a mask works: the same tensor is query, key and value")
 def _self_attention(candidate: Candidate, draw: Draw) -> Reply:
     module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
     x, mask = draw.normal(2, 4, 6), _causal(4).expand(2, 4, 4)
@@ -288,17 +288,19 @@ def _dropped(candidate: Candidate, draw: Draw, *rate: float, training: bool = Tr
     return module.call(x, x, x) if failed is None else failed
 
 
-@probe("in training the attention function gets dropout of the rate asked for, and nothing else is dropped")
+@probe(
+    "in training mode the attention function gets dropout with the given rate, and nothing else is dropped"
+)
 def _dropout_in_training(candidate: Candidate, draw: Draw) -> Reply:
     return _dropped(candidate, draw, 0.25)
 
 
-@probe("a dropout of 0 drops nothing in training either")
+@probe("dropout=0 drops nothing in training mode")
 def _no_dropout(candidate: Candidate, draw: Draw) -> Reply:
     return _dropped(candidate, draw, 0.0)
 
 
-@probe("dropout is 0.1 where nothing else is said")
+@probe("the default dropout rate is 0.1")
 def _usual_dropout(candidate: Candidate, draw: Draw) -> Reply:
     return _dropped(candidate, draw)
 
@@ -308,7 +310,7 @@ def _dropout_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     return _dropped(candidate, draw, 0.25, training=False)
 
 
-@probe("keys and values of another batch size than the queries are refused")
+@probe("keys and values whose batch size differs from the queries' raise an error")
 def _other_batch(candidate: Candidate, draw: Draw) -> Any:
     module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
     memory = draw.normal(4, 3, 6)
@@ -322,13 +324,13 @@ def _other_batch(candidate: Candidate, draw: Draw) -> Any:
     return {"whether it is refused": reply.value is not None} if isinstance(reply, Returned) else reply
 
 
-@probe("each projection starts with random numbers of its own")
+@probe("each projection starts with its own random weights")
 def _starts(candidate: Candidate, draw: Draw) -> Reply:
     # The matrices alone: to start all biases at zero is right as well.
     return candidate.make(equal_weights(*_MATRICES)).call(candidate.build(6, 2))
 
 
-@probe("a deep copy, made after a sentence went through, has the same weights, and they are its own")
+@probe("a deep copy made after a forward pass has equal but separate weights")
 def _copied(candidate: Candidate, draw: Draw) -> Any:
     module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
     x, others = draw.normal(2, 3, 6), _weights(draw, 6)

@@ -21,37 +21,37 @@ def _of_a_row(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(4))
 
 
-@probe("three rows of three numbers: each row gets a table of its own")
+@probe("three rows of three numbers give one table per row")
 def _of_a_square(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(3, 3))
 
 
-@probe("two rows of five numbers")
+@probe("two rows of five numbers give two tables of 5 by 5")
 def _of_two_rows(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 5))
 
 
-@probe("two axes in front of the rows are both kept")
+@probe("two batch axes in front of the rows are kept")
 def _of_two_batch_axes(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4))
 
 
-@probe("a single number differs from itself by 0")
+@probe("a single number gives a table with one zero")
 def _of_one_number(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(1))
 
 
-@probe("whole numbers stay whole")
+@probe("integers in, integers out")
 def _of_whole_numbers(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.integers(-9, 10, 2, 4))
 
 
-@probe("float32 goes in and float32 comes out")
+@probe("float32 in, float32 out")
 def _in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, dtype=torch.float32))
 
 
-@probe("gradients reach the numbers")
+@probe("gradients reach the input")
 def _gradient(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(draw.normal(2, 3), toward=draw.normal(2, 3, 3))
 

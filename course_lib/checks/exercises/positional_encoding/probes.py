@@ -28,12 +28,12 @@ def _built(candidate: Candidate, *sizes: Any) -> Candidate:
 # --- sinusoids ----------------------------------------------------------------------------------------------
 
 
-@probe("position 0 is 0, 1, 0, 1, and so on: the sines and cosines of 0")
+@probe("row 0 is 0, 1, 0, 1 and so on: the sines and cosines of 0")
 def _waves_at_zero(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(1, 6)
 
 
-@probe("five positions with eight features, as the two formulas have them")
+@probe("five positions with eight features match the two formulas")
 def _waves_of_the_paper(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(5, 8)
 
@@ -43,17 +43,17 @@ def _waves_of_squares(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(6, 6)
 
 
-@probe("an odd number of features: the last column is a sine")
+@probe("with an odd number of features, the last column is a sine")
 def _waves_of_odd_width(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(9, 7)
 
 
-@probe("one feature alone, and two")
+@probe("d_model of 1 and of 2 works")
 def _waves_of_least_width(candidate: Candidate, draw: Draw) -> Any:
     return {"the table of one feature": candidate.call(4, 1), "the table of two": candidate.call(4, 2)}
 
 
-@probe("sizes that nobody chose")
+@probe("random sizes work")
 def _waves_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Reply:
     length, pairs = draw.integers(8, 24, 1).item(), draw.integers(4, 9, 1).item()
     return candidate.call(int(length), 2 * int(pairs))
@@ -81,7 +81,7 @@ def _embedded(candidate: Candidate, draw: Draw, tokens: Tensor, vocab: int, d_mo
     return first_failure(loaded, layer.call(tokens))
 
 
-@probe("in evaluation mode it is the same")
+@probe("evaluation mode gives the same")
 def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = _built(candidate, 7, 5)
     loaded = layer.load({"table.weight": draw.normal(7, 5)})
@@ -89,17 +89,17 @@ def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     return first_failure(loaded, layer.call(torch.tensor([[3, 0, 6]])))
 
 
-@probe("each token becomes its row of the table, times the root of d_model")
+@probe("each token becomes its row of the table times the square root of d_model")
 def _embedding_values(candidate: Candidate, draw: Draw) -> Reply:
     return _embedded(candidate, draw, torch.tensor([[3, 0, 6, 3], [1, 2, 5, 4]]), 7, 5)
 
 
-@probe("one token, in a vocabulary of as many words as there are features")
+@probe("one token, with a vocabulary as large as d_model")
 def _embedding_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return _embedded(candidate, draw, torch.tensor([[2]]), 3, 3)
 
 
-@probe("asked twice, it gives the same both times")
+@probe("two calls give the same result")
 def _embedding_twice(candidate: Candidate, draw: Draw) -> Any:
     layer, tokens = _built(candidate, 7, 5), torch.tensor([[3, 0, 6]])
     loaded = layer.load({"table.weight": draw.normal(7, 5)})
@@ -107,7 +107,7 @@ def _embedding_twice(candidate: Candidate, draw: Draw) -> Any:
     return {"the first result": first, "the second": layer.call(tokens)}
 
 
-@probe("a new table is normal, with standard deviation 1 / root of d_model", tolerance=0.04)
+@probe("a new table is normally distributed with standard deviation d_model**-0.5", tolerance=0.04)
 def _embedding_start(candidate: Candidate, draw: Draw) -> Any:
     measure = candidate.make(start_of("table.weight"))
     return {
@@ -143,7 +143,7 @@ def _embedding_gradient(candidate: Candidate, draw: Draw) -> Any:
     return {"the gradient of the table": "none" if gradient is None else gradient}
 
 
-@probe("its state dict, put into a new one, brings the weights along")
+@probe("loading its state dict into a new module restores the weights")
 def _embedding_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = _built(candidate, 5, 3), _built(candidate, 5, 3)
     loaded, state = full.load({"table.weight": draw.normal(5, 3)}), full.weights()
@@ -153,7 +153,7 @@ def _embedding_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     return first_failure(taken, empty.call(torch.tensor([[4, 1]])))
 
 
-@probe("a deep copy has weights of its own")
+@probe("a deep copy has separate weights")
 def _embedding_copy(candidate: Candidate, draw: Draw) -> Any:
     layer, tokens = _built(candidate, 5, 3), torch.tensor([[4, 1]])
     loaded = layer.load({"table.weight": draw.normal(5, 3)})
@@ -202,35 +202,35 @@ def _dropped(layer: Candidate, probability: float) -> Any:
     }
 
 
-@probe("zeros go in, and the sinusoids come out")
+@probe("an input of zeros gives the sinusoids")
 def _sum_with_zeros(candidate: Candidate, draw: Draw) -> Any:
     zeros = torch.zeros(2, 5, 6, dtype=torch.float64)
     reply = _built(candidate, 6, 0.0, 12).call(zeros)
     return {"what it adds (if that differs, mend sinusoids first)": reply}
 
 
-@probe("each word gets the sinusoids of its position added, the same in every sentence")
+@probe("each token's position is added, the same in every sentence")
 def _sum_values(candidate: Candidate, draw: Draw) -> Reply:
     return _built(candidate, 6, 0.0, 12).call(draw.normal(3, 5, 6))
 
 
-@probe("as many sentences as words as features: each axis still means its own thing")
+@probe("equal batch size, length and width: no axis is mistaken for another")
 def _sum_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
     return _built(candidate, 4, 0.0, 12).call(draw.normal(4, 4, 4))
 
 
-@probe("an odd number of features, and sentences of different lengths one after the other")
+@probe("an odd number of features works, and so do sentences of different lengths in turn")
 def _sum_of_lengths(candidate: Candidate, draw: Draw) -> Any:
     layer = _built(candidate, 5, 0.0, 8)
     return {f"the sum for {words} words": layer.call(draw.normal(2, words, 5)) for words in (3, 1, 8)}
 
 
-@probe("in training, dropout falls on the sum")
+@probe("in training mode, dropout is applied to the sum")
 def _sum_dropout(candidate: Candidate, draw: Draw) -> Any:
     return _dropped(_built(candidate, 6, 0.25, 40), 0.25)
 
 
-@probe("unless told otherwise, dropout is 0.1 and there is room for 5000 words")
+@probe("the defaults are dropout=0.1 and max_length=5000")
 def _sum_usual_settings(candidate: Candidate, draw: Draw) -> Any:
     long = _built(candidate, 2)
     long.train(False)
@@ -238,18 +238,18 @@ def _sum_usual_settings(candidate: Candidate, draw: Draw) -> Any:
     return {"dropout": _dropped(_built(candidate, 6), 0.1), "the sum for 5000 words": long.call(x)}
 
 
-@probe("with max_length=5200 there is room for so many words")
+@probe("max_length=5200 allows 5200 tokens")
 def _sum_of_many(candidate: Candidate, draw: Draw) -> Reply:
     return _built(candidate, 2, 0.0, 5200).call(torch.zeros(1, 5200, 2, dtype=torch.float64))
 
 
-@probe("in evaluation nothing is dropped")
+@probe("in evaluation mode nothing is dropped")
 def _sum_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = _built(candidate, 6, 0.5, 12)
     return first_failure(layer.train(False), layer.call(draw.normal(2, 5, 6)))
 
 
-@probe("the result has the dtype of x, also where the module has another")
+@probe("the result has the dtype of x, even if the module's differs")
 def _sum_in_dtypes(candidate: Candidate, draw: Draw) -> Any:
     x = draw.normal(2, 5, 6)
     plain, wide = candidate.build(6, 0.0, 12), _built(candidate, 6, 0.0, 12)
@@ -260,7 +260,7 @@ def _sum_in_dtypes(candidate: Candidate, draw: Draw) -> Any:
     }
 
 
-@probe("past max_length a clear error is raised, or it works")
+@probe("past max_length, a clear error is raised or the call works")
 def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Any:
     tried = candidate.make(past_max_length())
     return {
@@ -277,7 +277,7 @@ def _sum_state(candidate: Candidate, draw: Draw) -> Any:
     return {"«an entry as large as the table»": reply}
 
 
-@probe("the positions go along when the module is moved to another device")
+@probe("the table moves with the module to another device")
 def _sum_elsewhere(candidate: Candidate, draw: Draw) -> Any:
     layer, x = candidate.build(6, 0.0, 12), draw.normal(2, 5, 6, dtype=torch.float32)
     return {"«a table that stays behind»": candidate.make(left_behind()).call(layer, x)}
@@ -293,7 +293,7 @@ def _sum_gradient(candidate: Candidate, draw: Draw) -> Any:
     return {"the gradient of x": "none" if gradient is None else gradient, "«it trains weights»": trained}
 
 
-@probe("its state dict fits one with another max_length, and a deep copy gives the same")
+@probe("its state dict fits a module with another max_length, and a deep copy gives the same result")
 def _sum_copies(candidate: Candidate, draw: Draw) -> Any:
     layer, other, x = _built(candidate, 6, 0.0, 12), _built(candidate, 6, 0.0, 9), draw.normal(2, 5, 6)
     return {

@@ -80,56 +80,54 @@ def _normalised(candidate: Candidate, draw: Draw, x: Tensor, *eps: float) -> Rep
     return first_failure(layer.load(_norm_weights(draw, x.shape[-1])), layer.call(x))
 
 
-@probe("when it is new, it gives each position mean 0 and variance 1 over its features")
+@probe("a new module gives each position mean 0 and variance 1 over its features")
 def _norm_when_new(candidate: Candidate, draw: Draw) -> Reply:
     return _built(candidate, 4).call(3 * draw.normal(2, 3, 4) + 5)
 
 
-@probe("each feature has its own scale, and after that its own shift")
+@probe("each feature is multiplied by its own scale, then its own shift is added")
 def _norm_with_weights(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, 3 * draw.normal(2, 3, 5) + 1)
 
 
-@probe(
-    "with few features and a large eps: the variance is divided by D, and eps is added to it under the root"
-)
+@probe("the variance is divided by D, and eps is added inside the root (few features, large eps)")
 def _norm_with_large_eps(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, draw.normal(4, 3), 0.5)
 
 
-@probe("numbers as small as the root of eps: it is 1e-6 unless another is given")
+@probe("the default eps is 1e-6 (numbers as small as its root)")
 def _norm_of_small_numbers(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, 1e-3 * draw.normal(2, 3, 5))
 
 
-@probe("where all features are equal, the result is the shift")
+@probe("if all features are equal, the result is the shift")
 def _norm_of_equal_features(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, torch.tensor([[2.0] * 4, [-1.0] * 4], dtype=torch.float64))
 
 
-@probe("a single vector, with no axis in front")
+@probe("a single vector without batch axes works")
 def _norm_of_one_vector(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, 3 * draw.normal(7))
 
 
-@probe("three axes in front of the features")
+@probe("three axes in front of the features work")
 def _norm_of_many_axes(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, 3 * draw.normal(2, 3, 2, 5))
 
 
-@probe("as many sentences as positions as features: each axis still means its own thing")
+@probe("equal batch size, length and width: no axis is mistaken for another")
 def _norm_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, 3 * draw.normal(4, 4, 4))
 
 
-@probe("float32 goes in and float32 comes out")
+@probe("float32 in, float32 out")
 def _norm_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(6)
     loaded = layer.load(_norm_weights(draw, 6))
     return first_failure(loaded, layer.call(3 * draw.normal(2, 3, 6, dtype=torch.float32)))
 
 
-@probe("bfloat16 goes in and bfloat16 comes out")
+@probe("bfloat16 in, bfloat16 out")
 def _norm_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(8)
     layer.call(method="bfloat16")
@@ -146,13 +144,13 @@ def _norm_gradient(candidate: Candidate, draw: Draw) -> Any:
     return _of_its_parts(reply, weights)
 
 
-@probe("its state dict, put into a new one, brings the weights along")
+@probe("loading its state dict into a new module restores the weights")
 def _norm_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = _built(candidate, 5), _built(candidate, 5)
     return _round_trip(full, empty, _norm_weights(draw, 5), 3 * draw.normal(2, 5))
 
 
-@probe("a deep copy has weights of its own")
+@probe("a deep copy has separate weights")
 def _norm_copy(candidate: Candidate, draw: Draw) -> Any:
     return _copied(_built(candidate, 5), _norm_weights(draw, 5), 3 * draw.normal(2, 5))
 
@@ -218,44 +216,44 @@ def _dropped_features(layer: Candidate, probability: float) -> Any:
     }
 
 
-@probe("it widens, applies ReLU, and narrows: the values of equation 2")
+@probe("it widens, applies ReLU and narrows, as in equation 2")
 def _network_values(candidate: Candidate, draw: Draw) -> Reply:
     return _through_network(candidate, draw, draw.normal(2, 4, 3), d_ff=5)
 
 
-@probe("a single vector, with no axis in front")
+@probe("a single vector without batch axes works")
 def _network_of_one_vector(candidate: Candidate, draw: Draw) -> Reply:
     return _through_network(candidate, draw, draw.normal(3), d_ff=7)
 
 
-@probe("three axes in front of the features")
+@probe("three axes in front of the features work")
 def _network_of_many_axes(candidate: Candidate, draw: Draw) -> Reply:
     return _through_network(candidate, draw, draw.normal(2, 3, 2, 3), d_ff=5)
 
 
-@probe("as wide inside as outside, and as many positions: each axis still means its own thing")
+@probe("equal inner width, outer width and length: no axis is mistaken for another")
 def _network_of_squares(candidate: Candidate, draw: Draw) -> Reply:
     return _through_network(candidate, draw, draw.normal(4, 4, 4), d_ff=4)
 
 
-@probe("in training, dropout falls between the layers")
+@probe("in training mode, dropout is applied between the layers")
 def _network_dropout(candidate: Candidate, draw: Draw) -> Any:
     return _dropped_features(_built(candidate, 3, 5, 0.25), 0.25)
 
 
-@probe("dropout is 0.1 unless another is given")
+@probe("the default dropout rate is 0.1")
 def _network_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
     return _dropped_features(_built(candidate, 3, 5), 0.1)
 
 
-@probe("in evaluation nothing is dropped")
+@probe("in evaluation mode nothing is dropped")
 def _network_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = _built(candidate, 3, 5, 0.5)
     loaded = layer.load(_network_weights(draw, 3, 5))
     return first_failure(loaded, layer.train(False), layer.call(draw.normal(2, 4, 3)))
 
 
-@probe("float32 goes in and float32 comes out")
+@probe("float32 in, float32 out")
 def _network_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(4, 6, 0.0)
     loaded = layer.load(_network_weights(draw, 4, 6))
@@ -269,13 +267,13 @@ def _network_gradient(candidate: Candidate, draw: Draw) -> Any:
     return _of_its_parts(layer.gradients(draw.normal(2, 4, 3), toward=draw.normal(2, 4, 3)), weights)
 
 
-@probe("its state dict, put into a new one, brings the weights along")
+@probe("loading its state dict into a new module restores the weights")
 def _network_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = _built(candidate, 3, 5, 0.0), _built(candidate, 3, 5, 0.0)
     return _round_trip(full, empty, _network_weights(draw, 3, 5), draw.normal(2, 3))
 
 
-@probe("a deep copy has weights of its own")
+@probe("a deep copy has separate weights")
 def _network_copy(candidate: Candidate, draw: Draw) -> Any:
     return _copied(_built(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5), draw.normal(2, 3))
 
@@ -351,17 +349,17 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     }
 
 
-@probe("unless told otherwise: norm(x + sublayer(x)), as in the paper")
+@probe("by default it is norm(x + sublayer(x)), as in the paper")
 def _connection_post_norm(candidate: Candidate, draw: Draw) -> Any:
     return _connected(candidate, draw)
 
 
-@probe("with norm_first=False: norm(x + sublayer(x))")
+@probe("with norm_first=False it is norm(x + sublayer(x))")
 def _connection_told_post_norm(candidate: Candidate, draw: Draw) -> Any:
     return _connected(candidate, draw, False)
 
 
-@probe("a sublayer may hand back the very tensor that it gets, which stays as it is")
+@probe("a sublayer can return its own input, which must not be modified")
 def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Any:
     replies: dict[str, Any] = {}
     for name, settings in (("post-norm", (6, 0.5)), ("pre-norm", (6, 0.5, True))):
@@ -376,12 +374,12 @@ def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Any:
     return replies
 
 
-@probe("with norm_first: x + sublayer(norm(x))")
+@probe("with norm_first=True it is x + sublayer(norm(x))")
 def _connection_pre_norm(candidate: Candidate, draw: Draw) -> Any:
     return _connected(candidate, draw, True)
 
 
-@probe("the sublayer is called once: one more call of it is the second")
+@probe("the sublayer is called exactly once")
 def _connection_calls(candidate: Candidate, draw: Draw) -> Any:
     replies: dict[str, Reply] = {}
     for name, settings in (("post-norm", (6, 0.0)), ("pre-norm", (6, 0.0, True))):
@@ -393,22 +391,22 @@ def _connection_calls(candidate: Candidate, draw: Draw) -> Any:
     return replies
 
 
-@probe("in training, post-norm: dropout falls on what the sublayer gives, before the sum")
+@probe("in training mode with post-norm, dropout is applied to the sublayer's output, before the sum")
 def _connection_post_norm_dropout(candidate: Candidate, draw: Draw) -> Any:
     return _dropped_outputs(candidate, draw, 0.25, 0.25)
 
 
-@probe("in training, pre-norm: dropout falls on what the sublayer gives, before the sum")
+@probe("in training mode with pre-norm, dropout is applied to the sublayer's output, before the sum")
 def _connection_pre_norm_dropout(candidate: Candidate, draw: Draw) -> Any:
     return _dropped_outputs(candidate, draw, 0.25, 0.25, True)
 
 
-@probe("dropout is 0.1 unless another is given")
+@probe("the default dropout rate is 0.1")
 def _connection_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
     return _dropped_outputs(candidate, draw, 0.1)
 
 
-@probe("in evaluation nothing is dropped")
+@probe("in evaluation mode nothing is dropped")
 def _connection_in_evaluation(candidate: Candidate, draw: Draw) -> Any:
     replies: dict[str, Reply] = {}
     for name, settings in (("post-norm", (6, 0.5)), ("pre-norm", (6, 0.5, True))):
@@ -418,7 +416,7 @@ def _connection_in_evaluation(candidate: Candidate, draw: Draw) -> Any:
     return replies
 
 
-@probe("float32 goes in and float32 comes out")
+@probe("float32 in, float32 out")
 def _connection_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(6, 0.0)
     loaded = layer.load(_connection_weights(draw, 6))
@@ -426,7 +424,7 @@ def _connection_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return first_failure(loaded, layer.call(x, sublayer(draw.normal(6))))
 
 
-@probe("gradients reach x, both by way of the sublayer and past it, and the weights of the norm")
+@probe("gradients reach x, through the sublayer and around it, and the norm's parameters")
 def _connection_gradient(candidate: Candidate, draw: Draw) -> Any:
     found: dict[str, Any] = {}
     for name, settings in (("post-norm", (6, 0.0)), ("pre-norm", (6, 0.0, True))):
@@ -438,14 +436,14 @@ def _connection_gradient(candidate: Candidate, draw: Draw) -> Any:
     return found
 
 
-@probe("its state dict, put into a new one, brings the weights along")
+@probe("loading its state dict into a new module restores the weights")
 def _connection_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = _built(candidate, 6, 0.0), _built(candidate, 6, 0.0)
     x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))
     return _round_trip(full, empty, _connection_weights(draw, 6), x, inside)
 
 
-@probe("a deep copy has weights of its own")
+@probe("a deep copy has separate weights")
 def _connection_copy(candidate: Candidate, draw: Draw) -> Any:
     x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))
     return _copied(_built(candidate, 6, 0.0, True), _connection_weights(draw, 6), x, inside)
