@@ -30,29 +30,29 @@ install: .venv/installed
 	@touch $@
 
 demo: install
-	python -m autograder.demo
+	course demo
 
 lab: install
-	python -m course_lib.student.progress.lab
+	course lab
 
 progress: install
-	python -m course_lib.student.progress
+	course progress
 
 lessons: install
-	python -m autograder.release.build
+	course build
 
 check: install
 	ruff check .
 	ruff format --check .
 	mypy
-	python -m autograder.release.build --check
+	course check
 
 test: check
 	pytest --numprocesses=$(WORKERS) --dist=worksteal
 	python -m tests.checks.totals
 
 doctor: install
-	python -m autograder.doctor
+	course doctor
 
 bench: install
 	python -m tests.benchmarks.checks

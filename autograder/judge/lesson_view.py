@@ -35,7 +35,7 @@ SHOWN = (
     "errors.py",
     "student/__init__.py",
     "student/parts",
-    "student/unwritten.py",
+    "student/stubs.py",
     "time_limit.py",
     "transformer",
 )

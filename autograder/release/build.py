@@ -18,7 +18,7 @@ from autograder.errors import CourseError
 from autograder.release.freshness import refresh
 from autograder.release.manifest import LESSONS, SOURCES, Lesson, load_manifest
 from course_lib.atomic_files import atomic_write, atomic_write_text
-from course_lib.student.progress.page import PAGE
+from course_lib.student.progress.start_page import PAGE
 
 #: The course that this file belongs to.
 COURSE = Path(__file__).resolve().parents[2]
@@ -107,7 +107,7 @@ def build(course: Path) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m autograder.release.build", description=__doc__)
+    parser = argparse.ArgumentParser(prog="course build", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing to lessons/, and refuse what is not in order"
     )

@@ -1,1 +1,1 @@
-"""A student's own notebooks: the parts written in them, and the progress made."""
+"""A student's own notebooks: the model parts written in them, and the student's progress."""

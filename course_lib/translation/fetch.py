@@ -21,7 +21,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and give its exit code: 0 done, 2 no success (one line says why), 130 interrupted."""
     parser = argparse.ArgumentParser(
-        prog="python -m course_lib.translation.fetch",
+        prog="course fetch",
         description="Fetch a published corpus into FOLDER/CORPUS. What is there already is only checked.",
     )
     parser.add_argument("corpus", metavar="CORPUS", choices=PUBLISHED, help=", ".join(PUBLISHED))

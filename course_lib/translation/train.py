@@ -93,7 +93,7 @@ def _told_rather_than_lost(interruption: Interruption) -> Iterator[None]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m course_lib.translation.train",
+        prog="course train",
         description="Train a German-English translator. A run that was stopped goes on where it was.",
         epilog=f"keys [default]:\n{describe_keys()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

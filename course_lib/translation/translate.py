@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m course_lib.translation.translate",
+        prog="course translate",
         description="Translate German into English with a trained run, one sentence a line.",
     )
     parser.add_argument("run_folder", metavar="RUN_FOLDER", help="the folder that training has written")

@@ -72,7 +72,7 @@ architecture_map(
 #   think about.
 # - **Common questions** stand at the end of each lesson.
 # - The **start page** shows how far you have come. `make lab` opens JupyterLab on it; in a terminal,
-#   `python -m course_lib.student.progress` shows the same.
+#   `course progress` shows the same.
 #
 # One rule: **no AI writes the cells that are yours.** Not because that would be hard to find out, but because it takes
 # away the very thing you came for: you understand what you have built, with its mistakes and detours. An assistant may

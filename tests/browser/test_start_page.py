@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from course_lib.student.progress.page import PAGE, write_page
+from course_lib.student.progress.start_page import PAGE, write_page
 from tests.browser.notebook_page import NotebookPage
 from tests.browser.screenshots import shoot
 
@@ -18,7 +18,7 @@ def test_start_page(lab: str, page: Page, folder: Path) -> None:
     write_page(folder)
     page.goto(lab.format(PAGE))
     shown = page.locator(".jp-MarkdownViewer")
-    expect(shown.locator("tr", has_text=TITLE)).to_contain_text("not begun")
+    expect(shown.locator("tr", has_text=TITLE)).to_contain_text("not started")
     shoot(page, "start-page")
 
     shown.get_by_role("link", name=TITLE).click()

@@ -26,7 +26,7 @@ from course_lib.translation.training.distributed import Place
 from course_lib.translation.training.experiment import train
 from course_lib.translation.training.run_folder import RunFolder
 from course_lib.translation.training.updates import Trainer
-from tests.parts.conftest import Student, stub
+from tests.student.parts.conftest import Student, stub
 
 CPU = torch.device("cpu")
 SHORT = ("training.epochs=1", "evaluation.beam=1", "evaluation.bleu_every=0")

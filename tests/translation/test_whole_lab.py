@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from course_lib.translation.training.run_folder import RunFolder
-from tests.parts.conftest import Student, stub
+from tests.student.parts.conftest import Student, stub
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 TRAIN = ["-m", "course_lib.translation.train"]

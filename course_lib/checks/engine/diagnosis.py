@@ -15,7 +15,7 @@ from course_lib.checks.engine.local_backend import LocalHolder, as_torch_starts
 from course_lib.checks.engine.misconceptions import Misconception, PatchError
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Raised, Reply, Returned
-from course_lib.student.unwritten import UNWRITTEN
+from course_lib.student.stubs import UNWRITTEN
 
 
 @dataclass(frozen=True)

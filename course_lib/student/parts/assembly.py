@@ -1,193 +1,250 @@
-"""Put parts together, the student's and the reference's, so that each uses those that came before it."""
+"""Assemble the parts of a model, the student's or the reference's, so that each uses the parts before it."""
 
 import hashlib
 import inspect
+import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from types import CodeType
 from typing import Any, Literal
 
-from course_lib.student.parts.cell import UnwrittenError, imported, run_cell
-from course_lib.student.parts.errors import PartsError
-from course_lib.student.parts.lessons import reference
+from torch import nn
 
-Whose = Literal["yours", "reference"]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What one part is made from."""
-
-    lesson: str
-    exercise: str
-    place: str = ""
-    """The notebook and the cell, as messages name them."""
-    setup: str = ""
-    """The code of the lesson's setup cell."""
-    code: str | None = None
-    """The code of the student's solution cell; None where there is none to be used."""
-    why: str = ""
-    """Why there is none."""
-    absent: bool = False
-    """Whether that is because the whole notebook is not there."""
+from course_lib.student.parts.cell import UnwrittenError, describe, run_cell, setup_namespace
+from course_lib.student.parts.lessons import THROUGH_TRAINING, lessons_through, reference
+from course_lib.student.parts.notebook import (
+    PartsError,
+    PartSource,
+    keep_sources,
+    kept_sources,
+    read_sources,
+)
+from course_lib.transformer import TransformerConfig, scaled_dot_product_attention
 
 
 @dataclass(frozen=True)
 class Part:
-    """A function or class of the model, and whose it is."""
+    """A function or class of the model, written by the student or taken from the reference."""
 
     lesson: str
     exercise: str
-    whose: Whose
-    found: Any
-    why: str = ""
-    """Where it is the reference's: why, in one line."""
+    origin: Literal["student", "reference"]
+    value: Any
+    problem: str = ""
+    """Why the reference's part is used."""
     unwritten: bool = False
-    """Whether that is because the student has not written it yet."""
-    absent: bool = False
-    """Whether that is because its notebook is not there."""
+    """Whether the student hasn't written it yet."""
+    notebook_missing: bool = False
+    """Whether its notebook is missing."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """All parts of some lessons, in their order. Each uses the ones before it, whosever they are."""
+    """All parts of some lessons, in order. Each uses the parts before it, whoever wrote them."""
 
     parts: tuple[Part, ...]
-    recipes: tuple[Recipe, ...]
-    seconds: float
-    """How long a cell may run."""
+    sources: tuple[PartSource, ...]
+    timeout: float
+    """How many seconds a cell may run."""
     names: Mapping[str, Any] = field(default_factory=dict)
-    """What every cell finds under these names, beside what its lesson imports."""
+    """Names that every cell sees, in addition to its lesson's imports."""
 
     def __iter__(self) -> Iterator[Part]:
-        """Go through the parts."""
         return iter(self.parts)
 
     def __contains__(self, exercise: object) -> bool:
-        """Say whether a part of this name is among them."""
         return any(part.exercise == exercise for part in self.parts)
 
     def __getitem__(self, exercise: str) -> Any:
-        """Give the function or class of this name. Raises PartsError for a name that is none of theirs."""
-        return self.part(exercise).found
+        """Return the function or class of this exercise. Raises PartsError if there is none."""
+        return self.part(exercise).value
 
     def part(self, exercise: str) -> Part:
-        """Give the part of this name. Raises PartsError for a name that is none of theirs."""
+        """Return the part of this exercise. Raises PartsError if there is none."""
         for part in self.parts:
             if part.exercise == exercise:
                 return part
         known = ", ".join(part.exercise for part in self.parts)
-        raise PartsError(f"no part is called {exercise!r}; there are: {known}")
+        raise PartsError(f"there is no part {exercise!r}; choose from: {known}")
 
     @property
     def yours(self) -> list[str]:
-        """The names of those that the student has written."""
-        return [part.exercise for part in self.parts if part.whose == "yours"]
+        """The exercises whose part is the student's."""
+        return [part.exercise for part in self.parts if part.origin == "student"]
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with those that cannot be used, each said once; parts not begun are no problem."""
-        return list(dict.fromkeys(part.why for part in self.parts if part.why and not part.unwritten))
+        """What is wrong with unusable parts, without repetitions. An unwritten part is not a problem."""
+        return list(dict.fromkeys(part.problem for part in self.parts if part.problem and not part.unwritten))
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """A hash of the code of each part that is the student's."""
-        yours = set(self.yours)
+        """A hash of the student's code of each part that is the student's."""
         return {
-            recipe.exercise: hashlib.sha256((recipe.code or "").encode()).hexdigest()
-            for recipe in self.recipes
-            if recipe.exercise in yours
+            source.exercise: hashlib.sha256((source.code or "").encode()).hexdigest()
+            for source in self._students_sources()
         }
 
     def table(self, notes: Mapping[str, str] | None = None) -> str:
-        """Say of each part whose it is, and below why some are not the student's.
+        """Return a table of all parts and their origins, followed by the problems.
 
-        `notes` has a word to add to some of the student's.
+        `notes` adds remarks to some of the student's parts.
         """
         notes = notes or {}
         numbers = {problem: number for number, problem in enumerate(self.problems, start=1)}
         lines = [f"{'lesson':<24}{'part':<30}whose"]
         for part in self.parts:
-            whose = f"yours ({notes[part.exercise]})" if part.exercise in notes else "yours"
-            if part.whose == "reference":
-                why = (
-                    "not written yet" if part.unwritten else f"see [{numbers[part.why]}]" if part.why else ""
-                )
-                whose = f"the reference's ({why})" if why else "the reference's"
-            lines.append(f"{part.lesson:<24}{part.exercise:<30}{whose}")
+            if part.origin == "student":
+                whose, remark = "yours", notes.get(part.exercise)
+            else:
+                whose = "the reference's"
+                number = numbers.get(part.problem)
+                remark = "not written yet" if part.unwritten else f"see [{number}]" if number else None
+            lines.append(
+                f"{part.lesson:<24}{part.exercise:<30}{whose}"
+                + (f" ({remark})" if remark is not None else "")
+            )
         lines += [f"[{number}] {problem}" for problem, number in numbers.items()]
         return "\n".join(lines)
 
     def only(self, exercises: Collection[str]) -> "Parts":
-        """Take these of the student's parts, and the reference's in place of all others."""
-        return assemble(self.recipes, self.seconds, exercises, self.names)
+        """Return these parts of the student's, with the reference's in place of all others."""
+        return _assemble(self.sources, self.timeout, self.names, exercises)
 
-    def without(self, exercises: Mapping[str, str]) -> "Parts":
-        """Take the reference's parts in place of these, each for a reason that the table gives."""
-        recipes = [
-            replace(recipe, code=None, why=exercises[recipe.exercise])
-            if recipe.exercise in exercises
-            else recipe
-            for recipe in self.recipes
+    def without(self, reasons: Mapping[str, str]) -> "Parts":
+        """Replace these parts with the reference's, each for a reason that the table shows."""
+        sources = [
+            replace(source, code=None, problem=reasons[source.exercise])
+            if source.exercise in reasons
+            else source
+            for source in self.sources
         ]
-        return assemble(recipes, self.seconds, names=self.names)
+        return _assemble(sources, self.timeout, self.names)
+
+    def keep(self, path: Path) -> None:
+        """Write a copy of the student's code, because the notebooks keep changing. Raises OSError."""
+        keep_sources(self._students_sources(), path)
+
+    def _students_sources(self) -> list[PartSource]:
+        yours = set(self.yours)
+        return [source for source in self.sources if source.exercise in yours]
 
 
-def assemble(
-    recipes: Sequence[Recipe],
-    seconds: float,
-    yours: Collection[str] | None = None,
+def load_parts(
+    folder: str | Path,
+    *,
+    through: int = THROUGH_TRAINING,
+    timeout: float = 10.0,
     names: Mapping[str, Any] | None = None,
 ) -> Parts:
-    """Make the parts in order. Of the student's only those named in `yours` are used; None means all.
+    """Load a student's parts of lessons 1 to `through` from the notebooks in a folder.
 
-    `names` stand in every cell's namespace. Where the student's cannot be used, the reference's takes its
-    place.
+    Solution cells are executed, and the imports of setup cells; nothing else is. The reference's part is used
+    for an exercise that is missing, unwritten or broken, and `Parts.table()` says why.
+
+    Args:
+        folder: the folder that contains the lessons, or a file written by `Parts.keep`.
+        through: the number of the last lesson.
+        timeout: how many seconds each cell may run.
+        names: additional names in the namespace of every cell.
+
+    Raises:
+        PartsError: if there is no such folder or lesson.
     """
-    given = names or {}
-    made: dict[str, Any] = {}
+    root = Path(folder)
+    try:
+        missing = not root.exists()
+    except OSError:  # It exists but isn't accessible; reading the notebooks reports that.
+        missing = False
+    if missing:
+        raise PartsError(f"{root}: there is no such folder; give the one that contains the lessons")
+    lessons = lessons_through(through)
+    # Unlike Path.is_file, os.path.isfile returns False for a path that may not be accessed.
+    sources = kept_sources(root, lessons) if os.path.isfile(root) else read_sources(root, lessons)
+    return _assemble(tuple(sources), timeout, names or {})
+
+
+def build_transformer(
+    parts: Parts, source_vocab: int, target_vocab: int, config: TransformerConfig
+) -> nn.Module:
+    """Build a Transformer from these parts.
+
+    If the config has the reference's attention, which is the default, the parts' attention replaces it.
+    Raises PartsError if the student's code can't build the model.
+    """
+    if config.attention is scaled_dot_product_attention:
+        config = replace(config, attention=parts["scaled_dot_product_attention"])
+    try:
+        model = parts["Transformer"](source_vocab, target_vocab, config)
+    except Exception as error:
+        raise PartsError(
+            f"can't build the model from these parts: it raised {describe(error)}; run the checks of the "
+            "lessons, or find the part with unequal_parts"
+        ) from None
+    if not isinstance(model, nn.Module):
+        raise PartsError(
+            f"Transformer should be an nn.Module, got an object of type {type(model).__name__}; "
+            "run its check in lesson 06"
+        )
+    return model
+
+
+def _assemble(
+    sources: Sequence[PartSource],
+    timeout: float,
+    names: Mapping[str, Any],
+    students: Collection[str] | None = None,
+) -> Parts:
+    """Make the parts in order. Of the student's, use only the exercises in `students`; None means all.
+
+    `names` are added to every cell's namespace. The reference replaces parts that can't be used.
+    """
+    values: dict[str, Any] = {}
     parts: list[Part] = []
     namespaces: dict[str, dict[str, Any]] = {}
-    for recipe in recipes:
-        part: Part | None = None
-        if recipe.code is None:
-            part = _reference(recipe, made, parts, recipe.why)
-        elif yours is not None and recipe.exercise not in yours:
-            part = _reference(recipe, made, parts)
-        else:
-            if recipe.lesson not in namespaces:
-                namespaces[recipe.lesson] = {**imported(recipe.setup, made), **made, **given}
-            namespace = namespaces[recipe.lesson]
+    for source in sources:
+        problem, unwritten, value = source.problem, False, None
+        if source.code is not None and (students is None or source.exercise in students):
+            if source.lesson not in namespaces:
+                namespaces[source.lesson] = {**setup_namespace(source.setup, values), **values, **names}
+            namespace = namespaces[source.lesson]
             try:
-                found = run_cell(recipe.code, recipe.exercise, recipe.place, namespace, seconds)
-                part = Part(recipe.lesson, recipe.exercise, "yours", found)
-            except UnwrittenError as error:
-                part = _reference(recipe, made, parts, str(error), unwritten=True)
+                value = run_cell(source.code, source.exercise, source.location, namespace, timeout)
             except PartsError as error:
-                part = _reference(recipe, made, parts, str(error))
-        made[recipe.exercise] = part.found
-        if recipe.lesson in namespaces:
-            namespaces[recipe.lesson][recipe.exercise] = part.found
+                problem, unwritten = str(error), isinstance(error, UnwrittenError)
+        if value is not None:
+            part = Part(source.lesson, source.exercise, "student", value)
+        else:
+            value = reference(source.exercise)
+            if any(before.origin == "student" for before in parts):
+                value = _rebind(value, source, values)
+            part = Part(
+                source.lesson,
+                source.exercise,
+                "reference",
+                value,
+                problem,
+                unwritten,
+                source.notebook_missing,
+            )
+        values[source.exercise] = value
+        if source.lesson in namespaces:
+            namespaces[source.lesson][source.exercise] = value
         parts.append(part)
-    return Parts(tuple(parts), tuple(recipes), seconds, given)
+    return Parts(tuple(parts), tuple(sources), timeout, names)
+
+
+def _rebind(value: Any, source: PartSource, values: dict[str, Any]) -> Any:
+    """Define the reference's part again, in a namespace in which it uses the parts before it."""
+    namespace = vars(sys.modules[value.__module__]) | values
+    exec(_reference_code(source.exercise), namespace)
+    return namespace[source.exercise]
 
 
 @cache
-def _code(lesson: str, exercise: str) -> CodeType:
-    """Compile the definition of a reference's part anew, so that it can be run among other parts."""
-    found = inspect.unwrap(reference(lesson, exercise))
-    return compile(inspect.getsource(found), found.__module__, "exec")
-
-
-def _reference(
-    recipe: Recipe, made: dict[str, Any], before: Sequence[Part], why: str = "", unwritten: bool = False
-) -> Part:
-    """Take the reference's part, and let it use what was made before it."""
-    found = reference(recipe.lesson, recipe.exercise)
-    if any(part.whose == "yours" for part in before):
-        names = vars(sys.modules[found.__module__]) | made
-        exec(_code(recipe.lesson, recipe.exercise), names)
-        found = names[recipe.exercise]
-    return Part(recipe.lesson, recipe.exercise, "reference", found, why, unwritten, recipe.absent)
+def _reference_code(exercise: str) -> CodeType:
+    definition = inspect.unwrap(reference(exercise))
+    return compile(inspect.getsource(definition), definition.__module__, "exec")

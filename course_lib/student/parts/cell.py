@@ -1,4 +1,4 @@
-"""Run the code of one cell in a namespace, and say in one line what is wrong with it."""
+"""Run the code of one solution cell, and describe in one line what is wrong with it."""
 
 import ast
 import io
@@ -7,141 +7,132 @@ from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
-from course_lib.student.parts.errors import PartsError
-from course_lib.student.parts.unfinished import stubs
+from course_lib.student.parts.notebook import PartsError
+from course_lib.student.stubs import reachable_stubs
 from course_lib.time_limit import OutOfTime, time_limit
 
-_REFERENCE = "course_lib.transformer"
-_LONGEST = 160
+_MAX_ERROR_LENGTH = 160
 
 
 class UnwrittenError(PartsError):
-    """The cell still holds its stub."""
+    """The cell still contains its stub."""
 
 
-def parsed(code: str, place: str) -> ast.Module:
-    """Parse a solution cell. Raises PartsError where it is no Python, UnwrittenError where it is a stub."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(code)
-            compile(tree, place, "exec")
-    except SyntaxError as error:
-        line = _line_of(code, error.lineno)
-        if line.startswith(("%", "!", "?")):
-            raise PartsError(
-                f"{place}, line {error.lineno}: {line!r} is a command for Jupyter, no Python; take it out of "
-                "the solution cell"
-            ) from None
-        raise PartsError(
-            f"{place}, line {error.lineno}: this is no valid Python ({error.msg}); mend it, run the cell, "
-            "and save"
-        ) from None
-    except (ValueError, RecursionError, MemoryError):
-        raise PartsError(
-            f"{place}: this is no valid Python; get the cell anew and copy your code in"
-        ) from None
-    if message := next(stubs(tree), ""):
-        raise UnwrittenError(f"{place}: not written yet ({message})")
-    return tree
+def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Build a namespace from the imports of a setup cell, with `parts` in place of the reference's.
 
-
-def _line_of(code: str, number: int | None) -> str:
-    lines = code.splitlines()
-    return lines[number - 1].strip() if number is not None and 1 <= number <= len(lines) else ""
-
-
-def imported(setup: str, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Make a namespace from the imports of a setup cell; `made` stands in for the reference's parts.
-
-    Nothing is run but imports, and what makes a name for annotations: `Item = TypeVar("Item")`. What is not
-    installed here (charts need more than a cluster node has) is left out.
+    Only imports and type variables (`Item = TypeVar("Item")`) are executed. Imports that fail are skipped:
+    a cluster node doesn't have the packages for charts, for example.
     """
-    # As in a notebook, where code runs as the main program.
-    names: dict[str, Any] = {"__name__": "__main__"}
+    namespace: dict[str, Any] = {"__name__": "__main__"}  # as in a notebook
     try:
         statements = ast.parse(setup).body
     except (SyntaxError, ValueError):
-        return names
+        return namespace
     for statement in statements:
-        if not isinstance(statement, ast.Import | ast.ImportFrom) and not _names_a_type(statement):
-            continue
+        match statement:
+            case ast.Import() | ast.ImportFrom():
+                pass
+            case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
+                pass
+            case _:
+                continue
         try:
-            exec(compile(ast.Module([statement], []), "<setup>", "exec"), names)
+            exec(compile(ast.Module([statement], []), "<setup>", "exec"), namespace)
         except (ImportError, NameError):
             continue
-        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(_REFERENCE):
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(
+            "course_lib.transformer"
+        ):
             for alias in statement.names:
-                if alias.name in made:
-                    names[alias.asname or alias.name] = made[alias.name]
-    return names
+                if alias.name in parts:
+                    namespace[alias.asname or alias.name] = parts[alias.name]
+    return namespace
 
 
-def _names_a_type(statement: ast.stmt) -> bool:
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
-        return False
-    called = statement.value.func
-    return isinstance(called, ast.Name) and called.id == "TypeVar"
+def run_cell(code: str, name: str, location: str, namespace: dict[str, Any], timeout: float) -> Any:
+    """Run a solution cell and return the function or class that it defines as `name`.
 
+    Its output is discarded.
 
-def run_cell(code: str, name: str, place: str, names: dict[str, Any], seconds: float) -> Any:
-    """Run a solution cell and give what it defines under a name. What it prints is not shown.
-
-    Raises PartsError where that cannot be done, UnwrittenError where the cell is still a stub.
+    Raises:
+        UnwrittenError: if the cell is still a stub.
+        PartsError: if the cell fails, takes longer than `timeout` seconds, or doesn't define `name`.
     """
-    tree = parsed(code, place)
-    names.pop(name, None)
+    tree = _parse(code, location)
+    namespace.pop(name, None)
     try:
         with (
             warnings.catch_warnings(),
             redirect_stdout(io.StringIO()),
             redirect_stderr(io.StringIO()),
-            time_limit(seconds),
+            time_limit(timeout),
         ):
             warnings.simplefilter("ignore")
-            exec(compile(tree, place, "exec"), names)
+            exec(compile(tree, location, "exec"), namespace)
     except OutOfTime:
         raise PartsError(
-            f"{place}: it was stopped after {seconds:g} seconds; is there an endless loop outside of {name}? "
+            f"{location}: stopped after {timeout:g} seconds. Is there an endless loop outside {name}? "
             "A solution cell should only define it"
         ) from None
     except (Exception, SystemExit) as error:
-        raise PartsError(
-            f"{place}{_line(error, place)}: it raised {said(error)}; {_advice(error, name)}"
-        ) from None
-    if name not in names:
+        if isinstance(error, NameError):
+            advice = "only solution cells and the setup cell are read, so move what it needs into this cell"
+        elif isinstance(error, ImportError):
+            advice = "use what the setup cell imports"
+        else:
+            advice = f"a solution cell should only define {name}"
+        raise PartsError(f"{_failing_line(error, location)}: raised {describe(error)}; {advice}") from None
+    if name not in namespace:
         defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
         raise PartsError(
-            f"{place}: it defines {' and '.join(defined) or 'nothing'}, but no {name}; give it its name back"
+            f"{location}: defines {' and '.join(defined) or 'nothing'}, but not {name}; restore that name"
         )
-    if not callable(names[name]):
+    if not callable(namespace[name]):
         raise PartsError(
-            f"{place}: {name} should be a function or a class, and is of type {type(names[name]).__name__}; "
-            "define it as in the stub"
+            f"{location}: {name} should be a function or a class, got an object of type "
+            f"{type(namespace[name]).__name__}; define it as in the stub"
         )
-    return names[name]
+    return namespace[name]
 
 
-def said(error: BaseException) -> str:
-    """Put an exception into one short line."""
+def describe(error: BaseException) -> str:
+    """Return an exception's type and message as one short line."""
     message = " ".join(str(error).split())
-    short = message if len(message) <= _LONGEST else message[: _LONGEST - 1] + "…"
-    return f"{type(error).__name__}: {short}" if short else type(error).__name__
+    if len(message) > _MAX_ERROR_LENGTH:
+        message = message[: _MAX_ERROR_LENGTH - 1] + "…"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _advice(error: BaseException, name: str) -> str:
-    if isinstance(error, NameError):
-        return "only solution cells and the setup cell are read, so move what it needs into this cell"
-    if isinstance(error, ImportError):
-        return "use what the setup cell imports"
-    return f"a solution cell should only define {name}"
+def _parse(code: str, location: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(code)
+            compile(tree, location, "exec")
+    except SyntaxError as error:
+        lines = code.splitlines()
+        number = error.lineno or 0
+        line = lines[number - 1].strip() if 1 <= number <= len(lines) else ""
+        if line.startswith(("%", "!", "?")):
+            problem = f"{line!r} is a Jupyter command, not Python; remove it from the solution cell"
+        else:
+            problem = f"not valid Python ({error.msg}); correct it, run the cell, and save"
+        raise PartsError(f"{location}, line {error.lineno}: {problem}") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise PartsError(
+            f"{location}: not valid Python; download the notebook again and copy your code into it"
+        ) from None
+    if message := next(reachable_stubs(tree), ""):
+        raise UnwrittenError(f"{location}: not written yet ({message})")
+    return tree
 
 
-def _line(error: BaseException, place: str) -> str:
-    """Say in which line of the cell an exception began its way."""
-    step = error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_filename == place:
-            return f", line {step.tb_lineno}"
-        step = step.tb_next
-    return ""
+def _failing_line(error: BaseException, location: str) -> str:
+    """Return the location with the cell's first line in the traceback."""
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == location:
+            return f"{location}, line {frame.tb_lineno}"
+        frame = frame.tb_next
+    return location

@@ -1,97 +1,258 @@
-"""Does a model of the student's parts compute what the reference does? If not, which part is it?
+"""Compare a model built from a student's parts with the reference, and find the parts that differ.
 
-The same weights are put into both, and everything that the parts have to say is compared. Where something
-differs, fewer and fewer of the student's parts are tried among the reference's, down to a single one that
-still makes a difference.
+Both models get the same weights, and everything that the parts compute is compared: logits, gradients, tied
+weights, decoded tokens, learning rates, the loss. If something differs, a search by halving finds the parts
+that make a difference on their own. The computation is in float64, where equal results look equal. Logits are
+also computed in float32, and under autocast in bfloat16 as during training, where they need only be finite.
 """
 
 import io
 import warnings
+from collections.abc import Iterator
 from contextlib import redirect_stdout
+from functools import cache
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import SGD
 
-from course_lib.student.parts.assembly import Parts
-from course_lib.student.parts.cell import said
-from course_lib.student.parts.errors import PartsError
-from course_lib.student.parts.observation import Observed, observe
+from course_lib.student.parts.assembly import Parts, build_transformer
+from course_lib.student.parts.cell import describe
+from course_lib.student.parts.notebook import PartsError
 from course_lib.time_limit import OutOfTime, time_limit
+from course_lib.transformer import Transformer, TransformerConfig
 
-#: How far two numbers may lie apart, relative to the largest: a right part may hold a float32 constant.
+#: Relative to the largest value. A correct part may contain a constant in float32.
 TOLERANCE = 1e-6
-#: A gradient sums over all positions, and with it the differences.
-TOLERANCE_OF_GRADIENTS = 1e-4
-#: And where all is computed in float32, whose rounding depends on the order of sums.
-TOLERANCE_OF_FLOAT32 = 1e-3
+#: A gradient sums over all positions, which adds up the differences.
+GRADIENT_TOLERANCE = 1e-4
+#: The rounding of float32 depends on the order of sums.
+FLOAT32_TOLERANCE = 1e-3
 
-_SECONDS = 10.0
+_TIMEOUT = 10.0
+_VOCAB, _PAD, _START, _END = 11, 0, 1, 2
+_MAX_LENGTH = 9
+#: A generator may have no bias. If it has one, it is set to zero.
+_OPTIONAL_WEIGHT = "generator.bias"
 
 
 def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str, str]:
-    """Say which of the student's parts break equality with the reference, and how; none where all is equal.
+    """Return which of the student's parts break equality with the reference, and how.
 
-    A part alone may be right and yet break what others rely on: then the first is named with which, added
-    in the order of the lessons, the model differs. `device` is where both are run.
+    Parts can be correct on their own but not together: then the result names the first part, in the order of
+    the lessons, with which a model of the parts up to it differs. Both models run on `device`.
     """
     device = torch.device(device)
     with torch.random.fork_rng(devices=[]):
-        expected = dict(observe(parts.only(()), device))
-    if not _differs(expected, parts, device):
+        expected = dict(_compute(parts.only(()), device))
+    if not _first_difference(expected, parts, device):
         return {}
-    if alone := _alone(expected, parts, parts.yours, device):
+    if alone := _unequal_alone(expected, parts, parts.yours, device):
         return alone
     for count in range(2, len(parts.yours) + 1):
-        if how := _differs(expected, parts.only(parts.yours[:count]), device):
-            return {parts.yours[count - 1]: f"alone it is right; together with your earlier parts {how}"}
-    raise AssertionError("all of the student's parts together differ, as was seen above")
+        if difference := _first_difference(expected, parts.only(parts.yours[:count]), device):
+            return {parts.yours[count - 1]: f"correct on its own, but with your earlier parts {difference}"}
+    raise AssertionError("all of the student's parts together differ, as shown above")
 
 
-def _alone(expected: Observed, parts: Parts, names: list[str], device: torch.device) -> dict[str, str]:
-    """Find those that differ alone: halve the list until one is left, and look no further where none does."""
-    how = _differs(expected, parts.only(names), device) if names else ""
-    if not how or len(names) == 1:
-        return dict.fromkeys(names, how) if how else {}
+def _unequal_alone(
+    expected: dict[str, Tensor], parts: Parts, names: list[str], device: torch.device
+) -> dict[str, str]:
+    """Find the parts that differ on their own: halve the list, and skip every half without a difference."""
+    difference = _first_difference(expected, parts.only(names), device) if names else ""
+    if not difference or len(names) == 1:
+        return dict.fromkeys(names, difference) if difference else {}
     half = len(names) // 2
-    return _alone(expected, parts, names[:half], device) | _alone(expected, parts, names[half:], device)
+    return _unequal_alone(expected, parts, names[:half], device) | _unequal_alone(
+        expected, parts, names[half:], device
+    )
 
 
-def _differs(expected: Observed, parts: Parts, device: torch.device) -> str:
-    """Say what differs first, or nothing."""
+def _first_difference(expected: dict[str, Tensor], parts: Parts, device: torch.device) -> str:
     try:
         with (
-            time_limit(_SECONDS),
+            time_limit(_TIMEOUT),
             redirect_stdout(io.StringIO()),
             warnings.catch_warnings(),
             torch.random.fork_rng(devices=[]),
         ):
             warnings.simplefilter("ignore")
-            differences = (_difference(name, expected[name], found) for name, found in observe(parts, device))
-            return next(filter(None, differences), "")
+            for name, found in _compute(parts, device):
+                if difference := _difference(name, expected[name], found):
+                    return f"{name}: {difference}"
+            return ""
     except OutOfTime:
-        return f"it does not come back within {_SECONDS:g} seconds"
+        return f"it doesn't return within {_TIMEOUT:g} seconds"
     except PartsError as error:
         return str(error)
     except NameError as error:
-        return f"it raises {said(error)}; move what it needs into the solution cell"
+        return f"it raises {describe(error)}; move what it needs into the solution cell"
     except Exception as error:
-        return f"it raises {said(error)}"
+        return f"it raises {describe(error)}"
 
 
 def _difference(name: str, expected: Tensor, found: object) -> str:
     if not isinstance(found, Tensor):
-        return f"{name}: a tensor is expected, and there is {type(found).__name__}"
+        return f"expected a tensor, got {type(found).__name__}"
     if found.shape != expected.shape:
-        return f"{name}: shape {tuple(expected.shape)} is expected, and it is {tuple(found.shape)}"
+        return f"expected shape {tuple(expected.shape)}, got {tuple(found.shape)}"
     if found.dtype != expected.dtype:
-        return f"{name}: {expected.dtype} is expected, and it is {found.dtype}"
+        return f"expected {expected.dtype}, got {found.dtype}"
     if found.device != expected.device:
-        return f"{name}: it should stand on {expected.device.type}, and stands on {found.device.type}"
+        return f"expected a tensor on {expected.device.type}, got one on {found.device.type}"
     left, right = expected.detach().double(), found.detach().double()
     largest = float(left.abs().max()) if left.numel() else 0.0
-    within = TOLERANCE_OF_GRADIENTS if name.startswith("the gradient") else TOLERANCE
+    tolerance = GRADIENT_TOLERANCE if name.startswith("the gradient") else TOLERANCE
     if name.endswith("float32"):
-        within = TOLERANCE_OF_FLOAT32
-    if torch.allclose(right, left, rtol=within, atol=within * max(largest, 1e-6)):
+        tolerance = FLOAT32_TOLERANCE
+    if torch.allclose(right, left, rtol=tolerance, atol=tolerance * max(largest, 1e-6)):
         return ""
-    return f"{name}: it is off by up to {float((left - right).abs().max()):.2g}"
+    return f"off by up to {float((left - right).abs().max()):.2g}"
+
+
+def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]:
+    """Yield everything that the parts compute, with its name, so that the caller can stop early.
+
+    Seeds torch's global random number generator.
+    """
+    torch.manual_seed(0)
+    source, target = (tokens.to(device) for tokens in _sentences())
+    source_mask = parts["padding_mask"](source, _PAD)
+    decoder_input, labels = parts["shift_target"](target)
+    batch = (source, source_mask, decoder_input, parts["decoder_mask"](decoder_input, _PAD))
+    for norm_first in (False, True):
+        variant = "pre-norm" if norm_first else "post-norm"
+        model = _model(parts, norm_first).to(device)
+        logits = model(*batch)
+        yield f"the logits, {variant}", logits
+        loss = _loss(parts, logits, labels)
+        yield f"the loss, {variant}", loss
+        for name, gradient in _gradients(model, loss, norm_first).items():
+            yield f"the gradient of {name}, {variant}", gradient
+    # With pre-norm and large weights, the model's output depends on every token that it reads.
+    ids = parts["greedy_decode"](model, source, source_mask, _MAX_LENGTH, _START, _END)
+    # Decode with an end symbol that occurs early, so that sentences end at different steps.
+    early_end = int(ids[0, 2])
+    ended = parts["greedy_decode"](model, source, source_mask, _MAX_LENGTH, _START, early_end)
+    yield "the tokens of greedy_decode, up to their ends", ended
+    yield from _decode(parts, source, source_mask)
+    tied = parts["tie_embeddings"](model)
+    with torch.no_grad():
+        # Which of the three tensors the model keeps is up to the student.
+        tied.source_embedding.table.weight.copy_(_weights(norm_first=True)["target_embedding.table.weight"])
+        logits = tied(*batch)
+    yield "the logits with tied embeddings", logits
+    yield "the tokens of greedy_decode", ids
+    yield from _train(parts, labels)
+    yield from _lower_precision(parts, batch, labels)
+
+
+def _sentences() -> tuple[Tensor, Tensor]:
+    """Draw four padded sources and targets."""
+    source = torch.randint(3, _VOCAB, (4, 7))
+    target = torch.randint(3, _VOCAB, (4, 6))
+    target[:, 0] = _START
+    for tokens, lengths in ((source, (7, 5, 3, 6)), (target, (6, 4, 5, 3))):
+        for row, length in enumerate(lengths):
+            tokens[row, length - 1] = _END
+            tokens[row, length:] = _PAD
+    return source, target
+
+
+def _config(norm_first: bool) -> TransformerConfig:
+    return TransformerConfig(layers=2, d_model=8, heads=2, d_ff=16, dropout=0.0, norm_first=norm_first)
+
+
+@cache
+def _weights(norm_first: bool, seed: int = 1, gain: float = 2.0) -> dict[str, Tensor]:
+    """Draw weights for the reference model, large enough for every part to affect the output."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Transformer(_VOCAB, _VOCAB, _config(norm_first)).double()
+        return {
+            name: entry * gain if entry.dim() > 1 else entry + 0.3 * torch.randn_like(entry)
+            for name, entry in model.state_dict().items()
+            if name != _OPTIONAL_WEIGHT
+        }
+
+
+def _model(parts: Parts, norm_first: bool, seed: int = 1, gain: float = 2.0) -> nn.Module:
+    model = build_transformer(parts, _VOCAB, _VOCAB, _config(norm_first)).double()
+    weights = _weights(norm_first, seed, gain)
+    lacking = model.load_state_dict(weights, strict=False).unexpected_keys
+    if (bias := model.state_dict().get(_OPTIONAL_WEIGHT)) is not None:
+        bias.zero_()
+    if lacking:
+        raise PartsError(f"the model has no weight {lacking[0]}; use the lesson's names for attributes")
+    return model
+
+
+def _loss(parts: Parts, logits: Tensor, labels: Tensor) -> Tensor:
+    """Compute the loss of lesson 08 if it is among the parts, otherwise a sum that weights each logit."""
+    if "LabelSmoothingLoss" in parts:
+        loss: Tensor = parts["LabelSmoothingLoss"](_VOCAB, _PAD, 0.1)(logits, labels)
+        return loss
+    weights = torch.linspace(-1.0, 1.0, logits.numel(), dtype=logits.dtype, device=logits.device)
+    return (logits * weights.view_as(logits)).sum()
+
+
+def _gradients(model: nn.Module, loss: Tensor, norm_first: bool) -> dict[str, Tensor]:
+    """Return the gradients of the reference's weights. Raises PartsError if any other weight gets one."""
+    loss.backward()
+    expected = _weights(norm_first)
+    # A weight can have several names, for example if its module is also in a list.
+    named = dict(model.named_parameters(remove_duplicate=False))
+    known = {id(named[name]) for name in (*expected, _OPTIONAL_WEIGHT) if name in named}
+    for name, parameter in named.items():
+        learns = parameter.grad is not None and bool(parameter.grad.any())
+        if learns and id(parameter) not in known:
+            raise PartsError(f"the model learns a weight that the lesson doesn't have: {name}")
+    gradients = {name: named[name].grad if name in named else None for name in expected}
+    return {
+        name: torch.empty(0, dtype=torch.float64) if gradient is None else gradient
+        for name, gradient in gradients.items()
+    }
+
+
+def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Compute what lessons 07 and 08 define, if they are among the parts."""
+    if "make_scheduler" in parts:
+        rates = [float(parts["learning_rate"](step, 512, 4)) for step in range(1, 9)]
+        yield "the learning rates", torch.tensor(rates, dtype=torch.float64)
+        optimizer = SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+        scheduler = parts["make_scheduler"](optimizer, 512, 4)
+        used = []
+        for _ in range(8):
+            used.append(float(optimizer.param_groups[0]["lr"]))
+            optimizer.step()
+            scheduler.step()
+        yield "the learning rates that the scheduler sets", torch.tensor(used, dtype=torch.float64)
+    if "smooth_targets" in parts:
+        # Their dtype is up to the student.
+        yield "the smoothed targets", parts["smooth_targets"](labels, _VOCAB, _PAD, 0.1).double()
+
+
+def _decode(parts: Parts, source: Tensor, source_mask: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Compute what lesson 11 defines, if it is among the parts."""
+    if "length_penalty" in parts:
+        penalties = [float(parts["length_penalty"](length, 0.6)) for length in range(1, 9)]
+        yield "the length penalties", torch.tensor(penalties, dtype=torch.float64)
+    if "beam_search" in parts:
+        # When to stop is up to the student: with these weights the usual rules find the same sentences.
+        model = _model(parts, norm_first=True, seed=22, gain=3.0).to(source.device)
+        ids = parts["beam_search"](model, source, source_mask, 3, _MAX_LENGTH, _START, _END, 0.6)
+        # So is the number of columns after the last end symbol.
+        ids = nn.functional.pad(ids, (0, max(0, _MAX_LENGTH - ids.shape[1])), value=_END)
+        yield "the tokens of beam_search", ids
+    if "average_checkpoints" in parts:
+        states = [{"table": torch.tensor(numbers)} for numbers in ([1.0, 5.0], [2.0, -1.0], [6.0, 2.0])]
+        yield "the average of three checkpoints", parts["average_checkpoints"](states)["table"]
+
+
+def _lower_precision(parts: Parts, batch: tuple[Tensor, ...], labels: Tensor) -> Iterator[tuple[str, Tensor]]:
+    model = _model(parts, norm_first=False).float().to(labels.device)
+    yield "the logits in float32", model(*batch)
+    with torch.autocast(labels.device.type, torch.bfloat16):
+        logits = model(*batch)
+    _loss(parts, logits.float(), labels).backward()
+    yield "whether the logits in bfloat16 are finite", logits.isfinite().all()

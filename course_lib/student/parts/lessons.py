@@ -1,12 +1,12 @@
-"""Which parts a student writes, in the order in which they build on each other."""
+"""The parts that a student writes, in the order in which they build on each other."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
-from course_lib.student.parts.errors import PartsError
+from course_lib import transformer
+from course_lib.student.parts.notebook import PartsError
 
-#: All that a run of the lab can use. A part has the name of its exercise and solution cell.
+#: All parts that a run of the lab can use. A part has the name of its exercise and of its solution cell.
 LESSONS: Mapping[str, tuple[str, ...]] = {
     "01-attention": ("attention_scores", "attention_weights", "scaled_dot_product_attention"),
     "02-multi-head": ("split_heads", "merge_heads", "MultiHeadAttention"),
@@ -26,22 +26,19 @@ LESSONS: Mapping[str, tuple[str, ...]] = {
     "12-final-lab": ("shard", "global_token_mean"),
 }
 
-#: The last lesson that the model and its training are made of; the two after it decode and share out.
+#: The last lesson with parts of the model and its training. Later ones decode and distribute batches.
 THROUGH_TRAINING = 8
 
 _LAST = 12
 
 
 def lessons_through(number: int) -> dict[str, tuple[str, ...]]:
-    """Give the lessons up to this one. Raises PartsError for a number that is none of theirs."""
+    """Return the lessons up to this one. Raises PartsError if there is no such lesson."""
     if not 1 <= number <= _LAST:
-        raise PartsError(f"parts come from lessons 1 to {_LAST}, and lesson {number} is asked for")
+        raise PartsError(f"lesson {number} has no parts; choose a lesson from 1 to {_LAST}")
     return {lesson: parts for lesson, parts in LESSONS.items() if int(lesson[:2]) <= number}
 
 
-def reference(lesson: str, exercise: str) -> Any:
-    """Give the reference's function or class of an exercise."""
-    # The lab's own two stand with the lab, and are asked for only where it is.
-    of_the_lab = lesson == "12-final-lab"
-    module = "course_lib.translation.training.distributed" if of_the_lab else "course_lib.transformer"
-    return getattr(import_module(module), exercise)
+def reference(exercise: str) -> Any:
+    """Return the reference's function or class of an exercise."""
+    return getattr(transformer, exercise)

@@ -1,95 +1,168 @@
-"""Read a student's notebook: the solution cells by name, and the imports of the setup cell.
+"""Read the code of a student's parts: from the notebooks of a folder, or from the copy that a run keeps.
 
-A notebook is JSON, so no Jupyter is needed. nbgrader's metadata says which cells are solutions.
+A notebook is JSON, so Jupyter isn't needed. nbgrader's metadata says which cells are solutions.
 """
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.student.parts.errors import AbsentError, PartsError
+from course_lib.atomic_files import atomic_write_text
 
 SETUP = "setup"
+_KEPT_FIELDS = ("lesson", "exercise", "location", "setup", "code")
+
+
+class PartsError(ValueError):
+    """A part of a notebook can't be used. The message is one line: where, what is wrong, what to do."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints instead of a traceback."""
+        return [f"✗ {self}"]
+
+
+class MissingNotebookError(PartsError):
+    """There is no notebook for this lesson."""
 
 
 @dataclass(frozen=True)
-class Notebook:
-    """What a lesson's notebook holds that the parts are made of."""
+class PartSource:
+    """The code from which one part is made."""
 
-    place: str
+    lesson: str
+    exercise: str
+    location: str = ""
+    """The notebook and the cell, as messages name them."""
+    setup: str = ""
+    """The code of the lesson's setup cell."""
+    code: str | None = None
+    """The code of the student's solution cell, or None if there is no usable cell."""
+    problem: str = ""
+    """Why there is no usable cell."""
+    notebook_missing: bool = False
+    """Whether the whole notebook is missing."""
+
+
+def read_sources(folder: Path, lessons: Mapping[str, Iterable[str]]) -> Iterator[PartSource]:
+    """Read the solution cells of these exercises, by lesson, from the notebooks `LESSON/LESSON.ipynb`."""
+    for lesson, exercises in lessons.items():
+        try:
+            notebook = _Notebook.read(folder, lesson)
+        except PartsError as error:
+            missing = isinstance(error, MissingNotebookError)
+            for exercise in exercises:
+                yield PartSource(lesson, exercise, problem=str(error), notebook_missing=missing)
+            continue
+        for exercise in exercises:
+            location = f"{notebook.location}, cell {exercise}"
+            code, problem = notebook.solutions.get(exercise), ""
+            if exercise in notebook.unusable:
+                code, problem = None, f"{location}: {notebook.unusable[exercise]}"
+            elif code is None:
+                problem = (
+                    f"{notebook.location}: the solution cell {exercise} is missing; download the notebook "
+                    "again and copy your code into that cell"
+                )
+            yield PartSource(lesson, exercise, location, notebook.setup, code, problem)
+
+
+def keep_sources(sources: Iterable[PartSource], path: Path) -> None:
+    """Write a copy of this code to one file. Raises OSError."""
+    entries = [{name: getattr(source, name) for name in _KEPT_FIELDS} for source in sources]
+    atomic_write_text(path, json.dumps({"parts": entries}, indent=1, ensure_ascii=False) + "\n")
+
+
+def kept_sources(path: Path, lessons: Mapping[str, Iterable[str]]) -> list[PartSource]:
+    """Read what `keep_sources` wrote; other parts will be the reference's. Raises PartsError."""
+    try:
+        kept = {}
+        for entry in json.loads(path.read_text(encoding="utf-8"))["parts"]:
+            lesson, exercise, location, setup, code = (str(entry[name]) for name in _KEPT_FIELDS)
+            kept[exercise] = PartSource(lesson, exercise, location, setup, code)
+    except OSError as error:
+        raise PartsError(f"{path}: can't be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise PartsError(
+            f"{path}: expected the folder that contains the lessons, or the parts.json of a run; this file "
+            "is not a parts.json"
+        ) from None
+    return [
+        kept.get(exercise, PartSource(lesson, exercise))
+        for lesson, exercises in lessons.items()
+        for exercise in exercises
+    ]
+
+
+@dataclass(frozen=True)
+class _Notebook:
+    """The cells of a notebook that matter for the parts."""
+
+    location: str
     """The file, as messages name it."""
     setup: str
-    """The code of the read-only cell that imports; empty where it is missing."""
+    """The code of the read-only setup cell; empty if it is missing."""
     solutions: dict[str, str]
-    """The code of each solution cell, by its exercise."""
-    spoilt: dict[str, str]
-    """Why a cell of that name cannot be used, where it is there but no code to write, or there twice."""
+    """The code of each solution cell, by exercise."""
+    unusable: dict[str, str]
+    """Why a solution cell can't be used, by exercise: it is not a code cell, or there are two of it."""
 
-    def solution(self, exercise: str) -> str:
-        """Give the code of a solution cell. Raises PartsError where there is none to be used."""
-        if exercise in self.spoilt:
-            raise PartsError(f"{self.place}, cell {exercise}: {self.spoilt[exercise]}")
-        if exercise not in self.solutions:
-            raise PartsError(
-                f"{self.place}: the solution cell {exercise} is missing; get the notebook anew and copy your "
-                "code into that cell"
-            )
-        return self.solutions[exercise]
+    @classmethod
+    def read(cls, folder: Path, lesson: str) -> "_Notebook":
+        location = f"{lesson}/{lesson}.ipynb"
+        setup, solutions, unusable = "", {}, {}
+        for cell in _read_cells(folder, location):
+            nbgrader = _nbgrader_metadata(cell)
+            name = nbgrader.get("grade_id")
+            if not isinstance(name, str):
+                continue
+            if name == SETUP:
+                setup = _cell_source(cell)
+            elif nbgrader.get("solution") is True:
+                if name in solutions or name in unusable:
+                    unusable[name] = "two cells have this name; delete the one that you don't want"
+                elif cell.get("cell_type") != "code":
+                    unusable[name] = "this is a text cell now; make it a code cell again (press Y)"
+                else:
+                    solutions[name] = _cell_source(cell)
+        return cls(location, setup, solutions, unusable)
 
 
-def read_notebook(folder: Path, lesson: str) -> Notebook:
-    """Read `LESSON/LESSON.ipynb` in a folder. Raises PartsError where it is no notebook."""
-    place = f"{lesson}/{lesson}.ipynb"
+def _read_cells(folder: Path, location: str) -> list[dict[str, Any]]:
     try:
-        text = (folder / lesson / f"{lesson}.ipynb").read_text(encoding="utf-8")
+        text = (folder / location).read_text(encoding="utf-8")
     except FileNotFoundError:
-        where = folder.resolve().name
-        raise AbsentError(f"{place}: there is no such notebook in {where}/; put it there") from None
-    except UnicodeDecodeError:
-        raise PartsError(f"{place}: it is no notebook, since it is not text; get the file anew") from None
-    except OSError as error:
-        raise PartsError(f"{place}: it cannot be read: {error.strerror}; look at its permissions") from None
-    try:
-        entries = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise PartsError(
-            f"{place}: it is no notebook, since it is not valid JSON{where}; was it saved only in part, or "
-            "merged by git? Get it anew or restore a checkpoint"
+        raise MissingNotebookError(
+            f"{location}: there is no such notebook in {folder.resolve().name}/; copy it there"
         ) from None
-    cells = entries.get("cells") if isinstance(entries, dict) else None
+    except UnicodeDecodeError:
+        raise PartsError(
+            f"{location}: not a notebook, because it isn't text; download the file again"
+        ) from None
+    except OSError as error:
+        raise PartsError(f"{location}: can't be read: {error.strerror}; check its permissions") from None
+    try:
+        content = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise PartsError(
+            f"{location}: not a notebook, because it isn't valid JSON{line}; it may have been saved only "
+            "partly, or merged by git. Download it again or restore a checkpoint"
+        ) from None
+    cells = content.get("cells") if isinstance(content, dict) else None
     if not isinstance(cells, list):
-        raise PartsError(f"{place}: it is JSON, but no notebook, since it has no list of cells; get it anew")
-    return _sorted(place, [cell for cell in cells if isinstance(cell, dict)])
+        raise PartsError(f"{location}: not a notebook, because it has no list of cells; download it again")
+    return [cell for cell in cells if isinstance(cell, dict)]
 
 
-def _sorted(place: str, cells: list[dict[str, Any]]) -> Notebook:
-    setup, solutions, spoilt = "", {}, {}
-    for cell in cells:
-        marks = _marks(cell)
-        name = marks.get("grade_id")
-        if not isinstance(name, str):
-            continue
-        if name == SETUP:
-            setup = _source(cell)
-        elif marks.get("solution") is True:
-            if name in solutions or name in spoilt:
-                spoilt[name] = "two cells have this name; delete the one that you do not want"
-            elif cell.get("cell_type") != "code":
-                spoilt[name] = "it is a text cell now; make it a code cell again (press Y)"
-            else:
-                solutions[name] = _source(cell)
-    return Notebook(place, setup, solutions, spoilt)
-
-
-def _marks(cell: dict[str, Any]) -> dict[str, Any]:
+def _nbgrader_metadata(cell: dict[str, Any]) -> dict[str, Any]:
     metadata = cell.get("metadata")
-    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    return marks if isinstance(marks, dict) else {}
+    nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    return nbgrader if isinstance(nbgrader, dict) else {}
 
 
-def _source(cell: dict[str, Any]) -> str:
+def _cell_source(cell: dict[str, Any]) -> str:
     source = cell.get("source", "")
     lines = source if isinstance(source, list) else [source]
     return "".join(line for line in lines if isinstance(line, str))

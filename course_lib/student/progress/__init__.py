@@ -1,4 +1,4 @@
-"""How far a student has come, read from their notebooks: a table in the terminal, and a start page."""
+"""A student's progress, read from their notebooks: a table in the terminal, and a start page."""
 
 from course_lib.student.progress.notebooks import Check, Lesson, ProgressError, State, read_lessons
 

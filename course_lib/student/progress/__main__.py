@@ -1,4 +1,4 @@
-"""Show a student's progress, read from the saved notebooks; nothing is run."""
+"""Show your progress, read from the saved notebooks. Nothing is executed."""
 
 import argparse
 import sys
@@ -8,22 +8,22 @@ from pathlib import Path
 from rich.console import Console
 
 from course_lib.student.progress.notebooks import ProgressError, read_lessons
-from course_lib.student.progress.table import summary, terminal_table
+from course_lib.student.progress.start_page import summary, terminal_table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib.student.progress", description=__doc__)
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="course progress", description=__doc__)
     parser.add_argument(
         "folder", type=Path, nargs="?", default=Path("lessons"), help="the lessons' folder (default: lessons)"
     )
     options = parser.parse_args(arguments)
-    console = Console(highlight=False)
     try:
         lessons = read_lessons(options.folder)
     except ProgressError as error:
         print(error, file=sys.stderr)
         return 1
+    console = Console(highlight=False)
     console.print(terminal_table(lessons))
     console.print(summary(lessons))
     return 0

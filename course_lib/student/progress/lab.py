@@ -1,7 +1,7 @@
-"""Open JupyterLab on the lessons: `python -m course_lib.student.progress.lab [FOLDER] [OPTIONS]`.
+"""Open JupyterLab on the lessons, with a start page that shows your progress.
 
-It shows the start page first, keeps it up to date, asks for no news from the internet, and shows Markdown
-files as text to read.
+Options that aren't listed here are passed to JupyterLab. It renders Markdown files, and doesn't
+request news from the internet.
 """
 
 import argparse
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from course_lib.student.progress.notebooks import ProgressError
-from course_lib.student.progress.page import PAGE, after_saving, write_page
+from course_lib.student.progress.start_page import PAGE, after_saving, write_page
 
 _SETTINGS = Path(__file__).parent / "jupyterlab"
 
 
 def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
-    """Give the command that starts JupyterLab; what stands in a user's own configuration holds as well."""
+    """Return the command that starts JupyterLab. The user's own Jupyter configuration applies as well."""
     return [
         *(sys.executable, "-m", "jupyterlab"),
         f"--notebook-dir={folder}",
@@ -30,21 +30,21 @@ def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line. JupyterLab takes this process's place."""
-    parser = argparse.ArgumentParser(
-        prog="python -m course_lib.student.progress.lab", description=(__doc__ or "").splitlines()[0]
+    """Run the command. JupyterLab replaces this process."""
+    parser = argparse.ArgumentParser(prog="course lab", description=__doc__)
+    parser.add_argument(
+        "folder", type=Path, nargs="?", default=Path("lessons"), help="the lessons' folder (default: lessons)"
     )
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("lessons"), help="default: lessons")
     options, for_jupyter = parser.parse_known_args(arguments)
     try:
         write_page(options.folder)
     except (ProgressError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    started = command(options.folder.resolve(), for_jupyter)
-    if sys.platform == "win32":  # Its execv quotes no spaces, and hands the terminal back at once.
-        return subprocess.call(started)
-    return os.execv(started[0], started)
+    jupyter = command(options.folder.resolve(), for_jupyter)
+    if sys.platform == "win32":  # There, execv doesn't quote spaces and returns to the shell at once.
+        return subprocess.call(jupyter)
+    return os.execv(jupyter[0], jupyter)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def naming_the_cell(parts: Parts | None) -> Iterator[None]:
 
 def _innermost(trace: TracebackType | None, parts: Parts) -> str | None:
     yours = set(parts.yours)
-    places = {recipe.place for recipe in parts.recipes if recipe.exercise in yours}
+    places = {source.location for source in parts.sources if source.exercise in yours}
     found = None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename in places:

@@ -20,7 +20,6 @@ from course_lib.student.parts import (
     Parts,
     PartsError,
     build_transformer,
-    keep_parts,
     load_parts,
     unequal_parts,
 )
@@ -89,7 +88,7 @@ class OwnParts:
 
     def keep(self, path: Path) -> None:
         """Keep a copy of the code, for the notebooks go on changing. Raises OSError."""
-        keep_parts(self.parts, path)
+        self.parts.keep(path)
 
     def pieces(self) -> Pieces:
         """Put the parts in for what the lab takes from the lessons."""
@@ -138,9 +137,9 @@ def own_parts(choice: PartsChoice, config: RunConfig, place: Place, device: torc
     )
     unused = _unused(config)
     faults = {
-        part.exercise: part.why
+        part.exercise: part.problem
         for part in parts
-        if part.whose == "reference" and part.why and not part.unwritten and not part.absent
+        if part.problem and not part.unwritten and not part.notebook_missing
     }
     # Without those that are wrong by themselves, others may still be wrong together.
     while True:
@@ -154,9 +153,9 @@ def own_parts(choice: PartsChoice, config: RunConfig, place: Place, device: torc
         raise_on_all(place, _refusal(faults))
     notes = dict.fromkeys(parts_of_search(config.evaluation.beam), _WRITES) | unused
     notes = {name: why for name, why in notes.items() if name in parts.yours}
-    for recipe in parts.recipes:
-        if recipe.place in printed.cells and recipe.exercise in parts.yours:
-            notes.setdefault(recipe.exercise, "what it prints is not shown")
+    for source in parts.sources:
+        if source.location in printed.cells and source.exercise in parts.yours:
+            notes.setdefault(source.exercise, "what it prints is not shown")
     return OwnParts(parts, notes)
 
 
@@ -190,7 +189,7 @@ def _read(folder: str, place: Place, printed: KeptBack) -> Parts:
     try:
         parts = load_parts(folder, through=_LAST_LESSON, names={"print": printed})
         if not parts.yours:
-            first = next((part.why for part in parts if part.why), "")
+            first = next((part.problem for part in parts if part.problem), "")
             wrong = f"{folder}: expected parts of your own, but none can be used; the first: {first}"
     except PartsError as error:
         wrong = str(error)

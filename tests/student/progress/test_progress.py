@@ -1,4 +1,4 @@
-"""How far a student has come, read from notebooks as students save, spoil and lose them."""
+"""A student's progress, read from notebooks that were saved, damaged or lost."""
 
 import subprocess
 import sys
@@ -10,10 +10,9 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib.student.progress import ProgressError, State, read_lessons
-from course_lib.student.progress.page import PAGE, after_saving, write_page
-from course_lib.student.progress.table import start_page, state_of
+from course_lib.student.progress.start_page import PAGE, after_saving, describe, start_page, write_page
 
-LESSONS = Path(__file__).parents[2] / "lessons"
+LESSONS = Path(__file__).parents[3] / "lessons"
 STUB = 'def scores():\n    raise NotImplementedError("scores is yours to write: lesson 01, exercise 1 of 1")'
 
 
@@ -24,7 +23,7 @@ def marks(name: str, **more: Any) -> dict[str, Any]:
 def save(
     folder: Path, *, said: str | None = None, code: str = STUB, code_run: int = 1, check_run: int = 2
 ) -> None:
-    """A lesson with one prediction, one exercise, one explanation; its exercise's check said this."""
+    """Write a lesson with a prediction, an explanation and an exercise, whose check printed `said`."""
     prediction = "predict = None  # your number here"
     outputs = [] if said is None else [new_output("stream", name="stdout", text=said)]
     check = {"grade": True, "solution": False}
@@ -46,12 +45,12 @@ def save(
     nbformat.write(new_notebook(cells=cells, metadata={"course": about}), path)
 
 
-def test_not_begun(tmp_path: Path) -> None:
+def test_not_started(tmp_path: Path) -> None:
     save(tmp_path)
     (lesson,) = read_lessons(tmp_path)
     assert (lesson.title, lesson.minutes, lesson.points) == ("Attention", 150, 8)
     assert [check.state for check in lesson.checks] == [State.NOT_RUN, State.NOT_RUN]
-    assert state_of(lesson) == "not begun"
+    assert describe(lesson) == "not started"
 
 
 @pytest.mark.parametrize(
@@ -59,45 +58,45 @@ def test_not_begun(tmp_path: Path) -> None:
     [
         ({"code": "def scores():\n    return 1"}, "0 of 2 checks pass"),
         ({"said": "✗ scores: not yet"}, "0 of 2 checks pass"),
-        ({"said": "✓ scores: right, in all 9 things that were tried.\n"}, "1 of 2 checks pass"),
+        ({"said": "✓ scores: correct: all 9 tests passed.\n"}, "1 of 2 checks pass"),
         (
-            {"said": "✓ scores: right, in all 9 things.", "code_run": 7},
-            "0 of 2 checks pass, 1 to be run again",
+            {"said": "✓ scores: correct.", "code_run": 7},
+            "0 of 2 checks pass, run 1 again",
         ),
-        ({"said": "✗ scores: wrong.\n  2 points are left for this."}, "0 of 2 checks pass"),
+        ({"said": "✗ scores: wrong.\n  You earn 2 points for this."}, "0 of 2 checks pass"),
         ({"said": "✓ scores: BLEU 41.0 on captions."}, "1 of 2 checks pass"),
         ({"said": "◐ scores: BLEU 25.0 on captions."}, "0 of 2 checks pass"),
     ],
 )
-def test_begun(tmp_path: Path, saved: dict[str, Any], says: str) -> None:
+def test_started(tmp_path: Path, saved: dict[str, Any], says: str) -> None:
     save(tmp_path, **saved)
     (lesson,) = read_lessons(tmp_path)
-    assert state_of(lesson) == says
+    assert describe(lesson) == says
 
 
-def test_the_lessons_of_the_course_are_not_begun() -> None:
+def test_released_lessons_are_not_started() -> None:
     lessons = read_lessons(LESSONS)
     assert len(lessons) == len(list(LESSONS.glob("??-*")))
     for lesson in lessons:
-        assert state_of(lesson) == "not begun"
+        assert describe(lesson) == "not started"
         assert lesson.title != lesson.name
         assert lesson.minutes > 0
         assert lesson.checks
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"cells": 3}', '{"nbformat": 4, "cells": [7]}', "\x00"])
-def test_a_broken_notebook_is_said_and_stops_nothing(tmp_path: Path, text: str) -> None:
+def test_a_damaged_notebook_is_reported_and_does_not_stop_the_others(tmp_path: Path, text: str) -> None:
     save(tmp_path)
     (tmp_path / "02-multi-head").mkdir()
     (tmp_path / "02-multi-head" / "02-multi-head.ipynb").write_text(text)
     first, second = read_lessons(tmp_path)
-    assert state_of(first) == "not begun"
-    assert "no valid notebook" in state_of(second)
+    assert describe(first) == "not started"
+    assert "not a valid notebook" in describe(second)
     assert "02-multi-head" in start_page([first, second])
 
 
 def test_a_folder_without_lessons(tmp_path: Path) -> None:
-    with pytest.raises(ProgressError, match="no lessons in it"):
+    with pytest.raises(ProgressError, match="contains no lessons"):
         read_lessons(tmp_path)
     with pytest.raises(ProgressError, match="there is no such folder"):
         read_lessons(tmp_path / "absent")

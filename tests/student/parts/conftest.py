@@ -1,4 +1,4 @@
-"""Notebooks as students hand them in, in the built format of the lessons, with the reference's code."""
+"""Notebooks in the built format of the lessons, with the reference's code as the student's."""
 
 import inspect
 import json
@@ -15,16 +15,13 @@ from course_lib.student.parts.lessons import reference
 Change = Callable[[dict[str, str]], None]
 
 
-LESSON_OF = {name: lesson for lesson, names in LESSONS.items() for name in names}
-
-
 def reference_code(exercise: str) -> str:
-    return inspect.getsource(inspect.unwrap(reference(LESSON_OF[exercise], exercise))).rstrip("\n")
+    return inspect.getsource(inspect.unwrap(reference(exercise))).rstrip("\n")
 
 
 def stub(exercise: str) -> str:
-    """Cut the body of a function, or of a class's forward, down to its stub."""
-    kind = "class" if inspect.isclass(reference(LESSON_OF[exercise], exercise)) else "def"
+    """Return a stub for an exercise."""
+    kind = "class" if inspect.isclass(reference(exercise)) else "def"
     error = f'raise NotImplementedError("{exercise} is yours to write: lesson 00, exercise 1 of 3")'
     if kind == "def":
         return f"def {exercise}(*arguments):\n    {error}"
@@ -32,7 +29,7 @@ def stub(exercise: str) -> str:
 
 
 def setup_code(lesson: str) -> str:
-    """Import what a lesson's setup cell imports: earlier lessons' parts from the reference, and more."""
+    """Return a setup cell that imports earlier lessons' parts from the reference, among others."""
     earlier = [name for other, names in LESSONS.items() if other < min(lesson, "12") for name in names]
     given = ["AttentionFunction", "TransformerConfig", "evaluating", *earlier]
     return "\n".join(
@@ -71,7 +68,7 @@ def cell(name: str, source: str, *, solution: bool, kind: str = "code") -> dict[
 
 
 class Student:
-    """A folder of lessons, and what one student wrote in them."""
+    """A student's folder of lessons."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""From a student's notebooks to parts: whose each is, and what the student is told."""
+"""Loading parts from a student's notebooks, and the messages for parts that can't be used."""
 
 import json
 import subprocess
@@ -12,10 +12,10 @@ import torch
 
 from course_lib import transformer
 from course_lib.charts import BLOCKS
-from course_lib.student.parts import LESSONS, PartsError, build_transformer, keep_parts, load_parts
+from course_lib.student.parts import LESSONS, PartsError, build_transformer, load_parts
 from course_lib.student.parts.lessons import reference
 from course_lib.transformer import TransformerConfig
-from tests.parts.conftest import Student, cell, reference_code, stub
+from tests.student.parts.conftest import Student, cell, reference_code, stub
 
 MISSING_ON_A_CLUSTER = {
     "IPython",
@@ -29,25 +29,25 @@ SMALL = TransformerConfig(layers=1, d_model=8, heads=2, d_ff=16, dropout=0.0)
 
 
 def why(student: Student, exercise: str, **settings: float) -> str:
-    """Load the student's parts and give what is said about one, which has to be a single line."""
+    """Load the student's parts and return the problem of one of them, which must be a single line."""
     part = load_parts(student.write(), **settings).part(exercise)
-    assert part.whose == "reference"
-    assert "\n" not in part.why
-    assert "Traceback" not in part.why
-    return part.why
+    assert part.origin == "reference"
+    assert "\n" not in part.problem
+    assert "Traceback" not in part.problem
+    return part.problem
 
 
-def test_the_parts_are_those_of_the_lessons_that_a_run_uses() -> None:
+def test_the_parts_are_the_blocks_that_a_run_uses() -> None:
     without = ("09-training", "10-translation-data")  # The lab has its own update and its own batches.
     blocks = [(block.lesson, block.name) for block in BLOCKS if block.lesson not in without]
     assert [(lesson, name) for lesson, names in LESSONS.items() for name in names] == blocks
 
 
-def test_everything_written_is_the_students(student: Student) -> None:
+def test_every_written_part_is_the_students(student: Student) -> None:
     parts = load_parts(student.write(), through=12)
     assert parts.yours == [name for names in LESSONS.values() for name in names]
     assert parts.problems == []
-    assert all(part.found is not reference(part.lesson, part.exercise) for part in parts)
+    assert all(part.value is not reference(part.exercise) for part in parts)
     assert "reference" not in parts.table()
 
 
@@ -56,13 +56,13 @@ def test_only_the_lessons_asked_for_are_read(student: Student) -> None:
     assert "greedy_decode" in parts
     assert "learning_rate" not in parts
     assert load_parts(student.folder, through=9).yours == load_parts(student.folder).yours
-    with pytest.raises(PartsError, match="lesson 13 is asked for"):
+    with pytest.raises(PartsError, match="lesson 13 has no parts"):
         load_parts(student.folder, through=13)
-    with pytest.raises(PartsError, match="no part is called 'learning_rate'"):
+    with pytest.raises(PartsError, match="there is no part 'learning_rate'"):
         parts["learning_rate"]
 
 
-def test_earlier_parts_of_the_students_stand_in_for_the_references(student: Student) -> None:
+def test_the_students_earlier_parts_replace_the_references(student: Student) -> None:
     student.swap("attention_scores", "math.sqrt(query.shape[-1])", "1000.0")
     parts = load_parts(student.write())
     query = torch.randn(2, 3, 4)
@@ -85,14 +85,14 @@ def test_the_references_parts_use_the_students_before_them(student: Student) -> 
     student.swap("LayerNorm", "* (x - mean)", "* 0 * (x - mean)")
     student.code["SublayerConnection"] = stub("SublayerConnection")
     parts = load_parts(student.write())
-    assert parts.part("SublayerConnection").whose == "reference"
+    assert parts.part("SublayerConnection").origin == "reference"
     out = parts["SublayerConnection"](4)(torch.randn(1, 2, 4), lambda x: x)
     assert torch.equal(out, torch.zeros(1, 2, 4))
 
 
-def test_where_nothing_is_the_students_the_reference_is_itself(tmp_path: Path) -> None:
+def test_without_student_code_the_reference_is_used_unchanged(tmp_path: Path) -> None:
     parts = load_parts(tmp_path)
-    assert all(part.found is getattr(transformer, part.exercise) for part in parts)
+    assert all(part.value is getattr(transformer, part.exercise) for part in parts)
 
 
 def test_stubs_are_not_written_yet(student: Student) -> None:
@@ -114,40 +114,40 @@ def test_a_class_written_in_part_is_unfinished(student: Student) -> None:
     assert "cell LayerNorm: not written yet (LayerNorm.forward is yours to write" in why(student, "LayerNorm")
 
 
-def test_a_stub_left_behind_a_return_is_no_stub(student: Student) -> None:
+def test_a_stub_after_a_return_is_ignored(student: Student) -> None:
     student.code["causal_mask"] += '\n    raise NotImplementedError("causal_mask is yours to write: 4")'
-    assert load_parts(student.write()).part("causal_mask").whose == "yours"
+    assert load_parts(student.write()).part("causal_mask").origin == "student"
 
 
 @pytest.mark.parametrize(
-    ("body", "whose"),
+    ("body", "origin"),
     [
-        ("if {x}:\n        return 1\n    else:\n        return 2", "yours"),
+        ("if {x}:\n        return 1\n    else:\n        return 2", "student"),
         ("if {x}:\n        return 1", "reference"),
         ("if {x}:\n        return 1\n    elif {x} > 1:\n        return 2", "reference"),
-        ("with open({x}) as file:\n        return 1", "yours"),
-        ("try:\n        return 1\n    except ValueError:\n        raise", "yours"),
+        ("with open({x}) as file:\n        return 1", "student"),
+        ("try:\n        return 1\n    except ValueError:\n        raise", "student"),
         ("try:\n        return 1\n    except ValueError:\n        pass", "reference"),
-        ("try:\n        pass\n    finally:\n        return 1", "yours"),
-        ("while True:\n        return 1", "yours"),
+        ("try:\n        pass\n    finally:\n        return 1", "student"),
+        ("while True:\n        return 1", "student"),
         ("while True:\n        break", "reference"),
         ("for _ in [1]:\n        return 1", "reference"),
     ],
 )
-def test_a_stub_that_nothing_reaches_is_no_stub(student: Student, body: str, whose: str) -> None:
+def test_an_unreachable_stub_is_ignored(student: Student, body: str, origin: str) -> None:
     body = body.format(x="length")
     student.code["causal_mask"] = (
         f"def causal_mask(length):\n    {body}\n"
         '    raise NotImplementedError("causal_mask is yours to write: 4")'
     )
-    assert load_parts(student.write()).part("causal_mask").whose == whose
+    assert load_parts(student.write()).part("causal_mask").origin == origin
 
 
 def test_a_missing_notebook(student: Student) -> None:
     path = student.write() / "02-multi-head" / "02-multi-head.ipynb"
     path.unlink()
     parts = load_parts(student.folder)
-    assert parts.part("split_heads").why.startswith(
+    assert parts.part("split_heads").problem.startswith(
         "02-multi-head/02-multi-head.ipynb: there is no such notebook"
     )
     assert len(parts.problems) == 1
@@ -164,24 +164,24 @@ def test_a_missing_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b'{"cells": [', "not valid JSON (line 1)"),
-        (b"<<<<<<< HEAD\n{}", "not valid JSON (line 1)"),
-        (b"", "not valid JSON"),
-        (b"\xff\xfe\x00", "not text"),
+        (b'{"cells": [', "isn't valid JSON (line 1)"),
+        (b"<<<<<<< HEAD\n{}", "isn't valid JSON (line 1)"),
+        (b"", "isn't valid JSON"),
+        (b"\xff\xfe\x00", "isn't text"),
         (b"[]", "no list of cells"),
         (b'{"cells": {}}', "no list of cells"),
-        (b"[" * 100_000, "not valid JSON"),
+        (b"[" * 100_000, "isn't valid JSON"),
     ],
 )
-def test_what_is_no_notebook(student: Student, content: bytes, told: str) -> None:
+def test_a_file_that_is_not_a_notebook(student: Student, content: bytes, told: str) -> None:
     (student.write() / "04-masks" / "04-masks.ipynb").write_bytes(content)
     parts = load_parts(student.folder)
-    assert told in parts.part("causal_mask").why
-    assert parts.part("causal_mask").why.startswith("04-masks/04-masks.ipynb: it is")
-    assert parts.part("sinusoids").whose == "yours"
+    assert told in parts.part("causal_mask").problem
+    assert parts.part("causal_mask").problem.startswith("04-masks/04-masks.ipynb: not a notebook")
+    assert parts.part("sinusoids").origin == "student"
 
 
-def test_cells_of_odd_shapes_are_passed_over(student: Student) -> None:
+def test_malformed_cells_are_skipped(student: Student) -> None:
     odd = [
         None,
         3,
@@ -192,14 +192,14 @@ def test_cells_of_odd_shapes_are_passed_over(student: Student) -> None:
     ]
     student.write()
     student.write_lesson("04-masks", [*odd, *student.cells("04-masks")])  # type: ignore[list-item]
-    assert load_parts(student.folder).part("causal_mask").whose == "yours"
+    assert load_parts(student.folder).part("causal_mask").origin == "student"
 
 
-def test_a_notebook_that_may_not_be_read(student: Student) -> None:
+def test_an_unreadable_notebook(student: Student) -> None:
     path = student.write() / "04-masks" / "04-masks.ipynb"
     path.unlink()
     path.mkdir()
-    assert "04-masks/04-masks.ipynb: it cannot be read" in load_parts(student.folder).part("causal_mask").why
+    assert "04-masks/04-masks.ipynb: can't be read" in load_parts(student.folder).part("causal_mask").problem
 
 
 def test_a_missing_cell(student: Student) -> None:
@@ -207,11 +207,11 @@ def test_a_missing_cell(student: Student) -> None:
     cells = [entry for entry in student.cells("04-masks") if entry["id"] != "causal_mask"]
     student.write_lesson("04-masks", cells)
     parts = load_parts(student.folder)
-    assert "the solution cell causal_mask is missing" in parts.part("causal_mask").why
-    assert parts.part("decoder_mask").whose == "yours"
+    assert "the solution cell causal_mask is missing" in parts.part("causal_mask").problem
+    assert parts.part("decoder_mask").origin == "student"
 
 
-def test_a_cell_that_is_text_now(student: Student) -> None:
+def test_a_solution_cell_converted_to_markdown(student: Student) -> None:
     student.write()
     cells = [
         entry
@@ -220,71 +220,71 @@ def test_a_cell_that_is_text_now(student: Student) -> None:
         for entry in student.cells("04-masks")
     ]
     student.write_lesson("04-masks", cells)
-    assert "cell causal_mask: it is a text cell now" in load_parts(student.folder).part("causal_mask").why
+    assert "this is a text cell now" in load_parts(student.folder).part("causal_mask").problem
 
 
-def test_two_cells_of_one_name(student: Student) -> None:
+def test_two_cells_with_the_same_name(student: Student) -> None:
     student.write()
     cells = student.cells("04-masks")
     student.write_lesson("04-masks", [*cells, next(entry for entry in cells if entry["id"] == "causal_mask")])
-    assert "two cells have this name" in load_parts(student.folder).part("causal_mask").why
+    assert "two cells have this name" in load_parts(student.folder).part("causal_mask").problem
 
 
 def test_a_syntax_error(student: Student) -> None:
     student.code["split_heads"] = "def split_heads(x, heads)\n    return x"
     assert why(student, "split_heads").startswith(
-        "02-multi-head/02-multi-head.ipynb, cell split_heads, line 1: this is no valid Python (expected ':')"
+        "02-multi-head/02-multi-head.ipynb, cell split_heads, line 1: not valid Python (expected ':')"
     )
 
 
 def test_a_null_byte(student: Student) -> None:
     student.code["split_heads"] = "def split_heads(x, heads):\n    return '\0'"
-    assert "no valid Python" in why(student, "split_heads")
+    assert "not valid Python" in why(student, "split_heads")
 
 
-def test_a_command_for_jupyter(student: Student) -> None:
+def test_a_jupyter_command(student: Student) -> None:
     student.code["split_heads"] = "%timeit 1 + 1\n" + student.code["split_heads"]
-    assert "line 1: '%timeit 1 + 1' is a command for Jupyter" in why(student, "split_heads")
+    assert "line 1: '%timeit 1 + 1' is a Jupyter command" in why(student, "split_heads")
 
 
 def test_a_renamed_function(student: Student) -> None:
     student.code["split_heads"] = "def split_head(x, heads):\n    return x"
-    assert "it defines split_head, but no split_heads; give it its name back" in why(student, "split_heads")
+    assert "defines split_head, but not split_heads; restore that name" in why(student, "split_heads")
 
 
-def test_a_cell_that_was_emptied(student: Student) -> None:
+def test_an_empty_cell(student: Student) -> None:
     student.code["split_heads"] = "# later"
-    assert "it defines nothing, but no split_heads" in why(student, "split_heads")
+    assert "defines nothing, but not split_heads" in why(student, "split_heads")
 
 
-def test_something_that_is_no_function(student: Student) -> None:
+def test_a_value_that_is_not_callable(student: Student) -> None:
     student.code["split_heads"] = "split_heads = 8"
-    assert "split_heads should be a function or a class, and is of type int" in why(student, "split_heads")
+    assert "should be a function or a class, got an object of type int" in why(student, "split_heads")
 
 
 def test_code_that_raises(student: Student) -> None:
     student.code["split_heads"] += "\n\nsplit_heads(torch.ones(1, 2, 3), 2)"
     told = why(student, "split_heads")
-    assert "it raised ValueError: 3 features cannot be split into 2 heads" in told
+    assert "raised ValueError: 3 features cannot be split into 2 heads" in told
     assert f"line {student.code['split_heads'].count(chr(10)) + 1}" in told
 
 
 @pytest.mark.parametrize("way", ["exit()", "raise SystemExit", "import sys; sys.exit(1)"])
-def test_code_that_leaves(student: Student, way: str) -> None:
+def test_code_that_exits(student: Student, way: str) -> None:
     student.code["split_heads"] += f"\n\n{way}"
-    assert "it raised" in why(student, "split_heads")
+    assert "raised" in why(student, "split_heads")
 
 
 def test_a_name_from_another_cell(student: Student) -> None:
     student.code["split_heads"] = "width = my_width\n" + student.code["split_heads"]
     told = why(student, "split_heads")
-    assert "line 1: it raised NameError: name 'my_width' is not defined" in told
+    assert "line 1: raised NameError: name 'my_width' is not defined" in told
     assert "move what it needs into this cell" in told
 
 
-def test_a_package_that_is_not_there(student: Student) -> None:
+def test_a_missing_package(student: Student) -> None:
     student.code["split_heads"] = "import a_package_of_mine\n" + student.code["split_heads"]
-    assert "it raised ModuleNotFoundError" in why(student, "split_heads")
+    assert "raised ModuleNotFoundError" in why(student, "split_heads")
     assert "use what the setup cell imports" in why(student, "split_heads")
 
 
@@ -299,7 +299,7 @@ def test_a_package_that_is_not_there(student: Student) -> None:
 def test_an_endless_loop(student: Student, loop: str) -> None:
     student.code["split_heads"] += f"\n\n{loop}"
     begin = time.monotonic()
-    assert "cell split_heads: it was stopped after 0.5 seconds" in why(student, "split_heads", seconds=0.5)
+    assert "cell split_heads: stopped after 0.5 seconds" in why(student, "split_heads", timeout=0.5)
     assert time.monotonic() - begin < 20
 
 
@@ -308,30 +308,30 @@ def test_an_endless_loop_in_another_thread(student: Student) -> None:
     student.write()
     told: list[str] = []
     thread = threading.Thread(
-        target=lambda: told.append(load_parts(student.folder, seconds=0.5).part("split_heads").why)
+        target=lambda: told.append(load_parts(student.folder, timeout=0.5).part("split_heads").problem)
     )
     thread.start()
     thread.join(30)
-    assert "it was stopped after 0.5 seconds" in told[0]
+    assert "stopped after 0.5 seconds" in told[0]
 
 
-def test_a_setup_cell_that_is_missing(student: Student) -> None:
+def test_a_missing_setup_cell(student: Student) -> None:
     student.write()
     student.write_lesson("04-masks", [entry for entry in student.cells("04-masks") if entry["id"] != "setup"])
-    assert "NameError" in load_parts(student.folder).part("causal_mask").why
+    assert "NameError" in load_parts(student.folder).part("causal_mask").problem
 
 
-def test_a_setup_cell_that_was_spoilt(student: Student) -> None:
+def test_a_setup_cell_with_a_syntax_error(student: Student) -> None:
     student.setup["04-masks"] = "from torch import ("
     assert "NameError" in why(student, "causal_mask")
 
 
-def test_what_a_cell_prints_is_not_shown(student: Student, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_cells_is_discarded(student: Student, capsys: pytest.CaptureFixture[str]) -> None:
     student.code["split_heads"] = (
         "import sys, warnings\nprint('hello')\nprint('oh', file=sys.stderr)\n"
         "warnings.warn('old')\nx = '\\d'\n" + student.code["split_heads"]
     )
-    assert load_parts(student.write()).part("split_heads").whose == "yours"
+    assert load_parts(student.write()).part("split_heads").origin == "student"
     assert capsys.readouterr() == ("", "")
 
 
@@ -356,7 +356,7 @@ def test_the_model_is_made_of_the_students_parts(student: Student) -> None:
     assert model.encoder_layers[0].self_attention.attention is parts["scaled_dot_product_attention"]
 
 
-def test_another_attention_is_left_as_it_is(student: Student) -> None:
+def test_a_configured_attention_is_kept(student: Student) -> None:
     def attend(*arguments):
         raise AssertionError
 
@@ -381,17 +381,17 @@ def test_layers_without_the_attention_argument(student: Student) -> None:
 def test_a_model_that_cannot_be_built(student: Student) -> None:
     student.swap("EncoderLayer", "self.feed_forward = FeedForward(", "self.feed_forward = FeedForward(1, ")
     parts = load_parts(student.write())
-    with pytest.raises(PartsError, match=r"the model cannot be built of these parts: it raised TypeError"):
+    with pytest.raises(PartsError, match=r"can't build the model from these parts: it raised TypeError"):
         build_transformer(parts, 9, 9, SMALL)
 
 
-def test_a_transformer_that_is_no_module(student: Student) -> None:
+def test_a_transformer_that_is_not_a_module(student: Student) -> None:
     student.code["Transformer"] = "def Transformer(*arguments):\n    return 3"
-    with pytest.raises(PartsError, match="made an object of type int"):
+    with pytest.raises(PartsError, match="got an object of type int"):
         build_transformer(load_parts(student.write()), 9, 9, SMALL)
 
 
-def test_an_error_shows_as_its_message_alone() -> None:
+def test_ipython_shows_only_the_message_of_an_error() -> None:
     assert PartsError("one line")._render_traceback_() == ["✗ one line"]
 
 
@@ -420,7 +420,7 @@ def test_a_kept_copy_gives_the_same_parts(student: Student) -> None:
     student.code["FeedForward"] = stub("FeedForward")
     parts = load_parts(student.write(), through=12)
     copy = student.folder / "parts.json"
-    keep_parts(parts, copy)
+    parts.keep(copy)
     student.swap("LayerNorm", "unbiased=False", "correction=1")  # The notebook goes on changing.
     kept = load_parts(copy, through=12)
     assert kept.yours == parts.yours
@@ -433,21 +433,21 @@ def test_a_kept_copy_gives_the_same_parts(student: Student) -> None:
 @pytest.mark.parametrize(
     "content", ["", "{}", "[]", '{"parts": [1]}', '{"parts": [{"exercise": "LayerNorm"}]}']
 )
-def test_a_file_that_is_no_kept_copy(student: Student, content: str) -> None:
+def test_a_file_that_is_not_a_kept_copy(student: Student, content: str) -> None:
     (student.folder / "parts.json").write_text(content)
-    with pytest.raises(PartsError, match=r"parts.json: expected the folder .* it is neither"):
+    with pytest.raises(PartsError, match=r"parts.json: expected the folder .* is not a parts.json"):
         load_parts(student.folder / "parts.json")
 
 
-def test_some_may_be_left_to_the_reference_with_a_reason(student: Student) -> None:
+def test_parts_can_be_replaced_with_the_references(student: Student) -> None:
     parts = load_parts(student.write()).without({"LayerNorm": "it is off"})
-    assert parts.part("LayerNorm").whose == "reference"
+    assert parts.part("LayerNorm").origin == "reference"
     assert "LayerNorm" not in parts.fingerprints
     assert parts.table({"sinusoids": "not used"}).splitlines()[-1] == "[1] it is off"
     assert "yours (not used)" in parts.table({"sinusoids": "not used"})
 
 
-def test_names_that_every_cell_finds(student: Student) -> None:
+def test_additional_names_for_every_cell(student: Student) -> None:
     said: list[str] = []
     student.swap("split_heads", "    d_model = x.shape[-1]", '    print("split")\n    d_model = x.shape[-1]')
     parts = load_parts(student.write(), names={"print": said.append})
@@ -456,8 +456,8 @@ def test_names_that_every_cell_finds(student: Student) -> None:
 
 
 def test_the_built_lessons_are_read() -> None:
-    """A real lesson: released, so nothing of it is written yet."""
-    lessons = Path(__file__).parents[2] / "lessons"
+    """Nothing is written yet in a released lesson."""
+    lessons = Path(__file__).parents[3] / "lessons"
     built = json.loads((lessons / "01-attention" / "01-attention.ipynb").read_text(encoding="utf-8"))
     assert built["cells"]
     parts = load_parts(lessons, through=1)
@@ -465,8 +465,8 @@ def test_the_built_lessons_are_read() -> None:
 
 
 def test_the_built_lessons_give_each_part_what_it_needs(tmp_path: Path) -> None:
-    """Real setup cells, and in the solution cells what the reference has."""
-    lessons = Path(__file__).parents[2] / "lessons"
+    """Use the real setup cells, with the reference's code in the solution cells."""
+    lessons = Path(__file__).parents[3] / "lessons"
     for lesson, names in LESSONS.items():
         built = json.loads((lessons / lesson / f"{lesson}.ipynb").read_text(encoding="utf-8"))
         for one in built["cells"]:

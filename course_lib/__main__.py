@@ -1,0 +1,94 @@
+"""The console command `course`: every command of the lessons, the translation lab and the autograder."""
+
+import argparse
+import importlib.util
+import runpy
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from course_lib import __version__
+
+
+class Command(NamedTuple):
+    """A subcommand: a module that can also be started with `python -m`."""
+
+    module: str
+    extra: str
+    """The extra of pyproject.toml that it needs."""
+    help: str
+    arguments: tuple[str, ...] = ()
+    """Arguments before those of the user."""
+
+
+#: The subcommands by group, as `course --help` lists them.
+COMMANDS: dict[str, dict[str, Command]] = {
+    "lessons": {
+        "lab": Command(
+            "course_lib.student.progress.lab", "lessons", "open the lessons in JupyterLab, with a start page"
+        ),
+        "progress": Command("course_lib.student.progress", "lessons", "show which checks pass"),
+    },
+    "translation lab": {
+        "train": Command("course_lib.translation.train", "cluster", "train a translation model"),
+        "translate": Command("course_lib.translation.translate", "cluster", "translate with a trained model"),
+        "fetch": Command("course_lib.translation.fetch", "cluster", "download corpora"),
+        "launch": Command(
+            "course_lib.translation.launch",
+            "cluster",
+            "start several training processes, with torchrun's options",
+        ),
+    },
+    "instructors": {
+        "doctor": Command(
+            "autograder.doctor", "instructor", "test the sandbox for students' code on this machine"
+        ),
+        "demo": Command("autograder.demo", "instructor", "grade an example class and train a translator"),
+        "build": Command("autograder.release.build", "instructor", "build lessons/ from solutions/"),
+        "check": Command(
+            "autograder.release.build",
+            "instructor",
+            "check that lessons/ matches solutions/, and every exercise",
+            ("--check",),
+        ),
+    },
+}
+
+#: A package that is installed only with this extra.
+_MARKERS = {"cluster": "sacrebleu", "lessons": "jupyterlab", "instructor": "jupytext"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a subcommand as `python -m` would. Its module is imported only then."""
+    commands = {name: command for group in COMMANDS.values() for name, command in group.items()}
+    parser = argparse.ArgumentParser(
+        prog="course",
+        usage="course COMMAND [ARGUMENT ...]",
+        description="Build the Transformer: lessons, translation lab and grading.",
+        epilog=_list_commands(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("command", choices=commands, metavar="COMMAND", help=argparse.SUPPRESS)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    command = commands[options.command]
+    if not importlib.util.find_spec(_MARKERS[command.extra]):
+        parser.exit(
+            2,
+            f"course {options.command} needs packages that are not installed here, such as "
+            f"{_MARKERS[command.extra]}. Run `pip install '.[{command.extra}]'` in a clone of the course.\n",
+        )
+    sys.argv = [f"course {options.command}", *command.arguments, *options.arguments]
+    runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+
+
+def _list_commands() -> str:
+    lines = []
+    for group, commands in COMMANDS.items():
+        lines += [f"{group}:", *(f"  {name:<11}{command.help}" for name, command in commands.items()), ""]
+    return "\n".join([*lines, "`course COMMAND --help` describes the arguments of a command."])
+
+
+if __name__ == "__main__":
+    main()

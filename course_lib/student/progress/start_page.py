@@ -1,0 +1,107 @@
+"""Show the state of all lessons: as a table for the terminal, and as the page that JupyterLab opens first.
+
+The page is written before JupyterLab starts, and again whenever a notebook is saved.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from course_lib.atomic_files import atomic_write_text
+from course_lib.student.progress.notebooks import Lesson, ProgressError, read_lessons
+
+#: The page's name, in the folder of the lessons.
+PAGE = "start.md"
+_BAR_LENGTH = 10
+
+_TEMPLATE = """\
+# Build the Transformer
+
+Click on a lesson to open it. They build on each other, so work from top to bottom. So far, {summary}
+
+| lesson | minutes | points | your progress |
+|:--|--:|--:|:--|
+{rows}
+
+A check counts as it was when you last **saved** its notebook. You earn points with the checks, and for your \
+explanations, which are graded by hand.
+
+This page is updated each time you save a notebook. To see the new version, close it and open `start.md` \
+again, or run `course progress` in a terminal.
+"""
+
+
+def describe(lesson: Lesson) -> str:
+    """Return a student's progress in a lesson in a few words."""
+    if lesson.problem:
+        return lesson.problem
+    if not lesson.started:
+        return "not started"
+    if lesson.passing == len(lesson.checks):
+        return f"all {lesson.passing} checks pass ✓"
+    outdated = f", run {lesson.outdated} again" if lesson.outdated else ""
+    return f"{lesson.passing} of {len(lesson.checks)} checks pass{outdated}"
+
+
+def summary(lessons: Iterable[Lesson]) -> str:
+    """Return how many checks pass in total, as a sentence."""
+    checks = [check for lesson in lessons for check in lesson.checks]
+    return f"{sum(lesson.passing for lesson in lessons)} of {len(checks)} checks pass."
+
+
+def terminal_table(lessons: Sequence[Lesson]) -> Table:
+    """Return the table that rich prints."""
+    table = Table(box=box.SIMPLE)
+    table.add_column("lesson")
+    table.add_column("minutes", justify="right", no_wrap=True)
+    table.add_column("points", justify="right", no_wrap=True)
+    table.add_column("your progress", min_width=18)
+    for lesson in lessons:
+        table.add_row(_title(lesson), _number(lesson.minutes), _number(lesson.points), describe(lesson))
+    return table
+
+
+def start_page(lessons: Sequence[Lesson]) -> str:
+    """Return the page as Markdown, with links to the notebooks next to it."""
+    rows = [
+        f"| [{_title(lesson)}]({lesson.name}/{lesson.name}.ipynb) | {_number(lesson.minutes)} "
+        f"| {_number(lesson.points)} | {_bar(lesson)} {describe(lesson)} |"
+        for lesson in lessons
+    ]
+    return _TEMPLATE.format(summary=summary(lessons), rows="\n".join(rows))
+
+
+def write_page(folder: Path) -> Path:
+    """Write the start page of a folder of lessons, and return its path."""
+    path = folder / PAGE
+    atomic_write_text(path, start_page(read_lessons(folder)))
+    return path
+
+
+def after_saving(*, model: dict[str, Any], contents_manager: Any, **_: Any) -> None:
+    """Update the page: Jupyter's `post_save_hook`, which defines these argument names.
+
+    A failure is logged, and the notebook is saved regardless.
+    """
+    if model.get("type") != "notebook":
+        return
+    try:
+        write_page(Path(contents_manager.root_dir))
+    except (OSError, ProgressError) as error:
+        contents_manager.log.warning("The start page is not up to date: %s", error)
+
+
+def _title(lesson: Lesson) -> str:
+    return f"{lesson.name[:2]} {lesson.title}" if lesson.title != lesson.name else lesson.name
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if value else ""
+
+
+def _bar(lesson: Lesson) -> str:
+    done = _BAR_LENGTH * lesson.passing // len(lesson.checks) if lesson.checks else 0
+    return "▰" * done + "▱" * (_BAR_LENGTH - done)

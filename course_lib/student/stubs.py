@@ -1,0 +1,49 @@
+"""Recognize the stub of an exercise that a student hasn't started, without running it."""
+
+import ast
+from collections.abc import Iterator
+
+#: This phrase is part of the NotImplementedError that every stub raises.
+UNWRITTEN = "is yours to write"
+
+
+def reachable_stubs(tree: ast.AST) -> Iterator[str]:
+    """Yield the messages of the stubs that can be reached. A stub left behind after a `return` can't be."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for statement in getattr(tree, field, []):
+            if isinstance(statement, ast.Raise) and (message := _stub_message(statement)):
+                yield message
+            yield from reachable_stubs(statement)
+            if _always_exits(statement):
+                break
+
+
+def _always_exits(statement: ast.stmt) -> bool:
+    """Return whether no statement after this one can run, as far as static analysis can tell."""
+    match statement:
+        case ast.Return() | ast.Raise():
+            return True
+        case ast.If(body=body, orelse=orelse):
+            return _any_exits(body) and _any_exits(orelse)
+        case ast.With(body=body):
+            return _any_exits(body)
+        case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=finalbody):
+            without_exception = _any_exits(body) or _any_exits(orelse)
+            after_exception = all(_any_exits(handler.body) for handler in handlers)
+            return _any_exits(finalbody) or (without_exception and after_exception)
+        case ast.While(test=ast.Constant(value=True)):
+            return not any(isinstance(inner, ast.Break) for inner in ast.walk(statement))
+    return False
+
+
+def _any_exits(block: list[ast.stmt]) -> bool:
+    return any(_always_exits(statement) for statement in block)
+
+
+def _stub_message(statement: ast.Raise) -> str:
+    match statement.exc:
+        case ast.Call(
+            func=ast.Name(id="NotImplementedError"), args=[ast.Constant(value=str(message)), *_]
+        ) if UNWRITTEN in message:
+            return message
+    return ""
