@@ -240,8 +240,8 @@ def test_unequal_and_broken_parts_are_refused_or_replaced(
     student.code["split_heads"] = "def split_heads(x:"
     student.code["FeedForward"] = stub("FeedForward")
     said = refused(capsys, config_file, student)
-    assert "LayerNorm (03-sublayers): the logits, post-norm: it is off by up to" in said
-    assert "02-multi-head/02-multi-head.ipynb, cell split_heads, line 1: this is no valid Python" in said
+    assert "LayerNorm (03-sublayers): the logits, post-norm: off by up to" in said
+    assert "02-multi-head/02-multi-head.ipynb, cell split_heads, line 1: not valid Python" in said
     assert "FeedForward" not in said
     assert not (tmp_path / "run").exists()
 

@@ -1,1 +1,1 @@
-"""The probes and misconceptions of each lesson: data for the engine, a file a lesson."""
+"""The data of the checks: one folder for each lesson."""
