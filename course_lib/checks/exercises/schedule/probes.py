@@ -1,4 +1,4 @@
-"""Lesson 07: the learning rate, and what drives an optimiser with it."""
+"""Lesson 07: the learning-rate schedule, and the scheduler that applies it to an optimiser."""
 
 from pathlib import Path
 from typing import Any
@@ -28,37 +28,37 @@ def _rates(candidate: Candidate, *steps: int, d_model: int, warmup: int) -> Any:
     return rates
 
 
-@probe("during a warm-up of 4 the rate rises in a straight line, with 4 features")
+@probe("the rate rises linearly during a warm-up of 4, with 4 features")
 def _rate_rises(candidate: Candidate, draw: Draw) -> Any:
     return _rates(candidate, 1, 2, 3, d_model=4, warmup=4)
 
 
-@probe("at the end of a warm-up of 4 the rate is at its peak, with 4 features")
+@probe("the rate is at its peak at the end of a warm-up of 4, with 4 features")
 def _rate_at_the_peak(candidate: Candidate, draw: Draw) -> Any:
     return _rates(candidate, 4, d_model=4, warmup=4)
 
 
-@probe("after a warm-up of 4 the rate falls with the root of the step, with 4 features")
+@probe("the rate falls with the square root of the step after a warm-up of 4, with 4 features")
 def _rate_falls(candidate: Candidate, draw: Draw) -> Any:
     return _rates(candidate, 5, 9, 16, 100, d_model=4, warmup=4)
 
 
-@probe("a warm-up of 3 and 10 features: each number has its own place in the formula")
+@probe("the rates are correct for a warm-up of 3 and 10 features")
 def _rate_of_other_sizes(candidate: Candidate, draw: Draw) -> Any:
     return _rates(candidate, 1, 2, 3, 4, 50, d_model=10, warmup=3)
 
 
-@probe("the base model of the paper: 512 features and a warm-up of 4000")
+@probe("the rates are correct for the paper's base model, with 512 features and a warm-up of 4000")
 def _rate_of_the_base_model(candidate: Candidate, draw: Draw) -> Any:
     return _rates(candidate, 1, 3999, 4000, 4001, 100_000, d_model=512, warmup=4000)
 
 
-@probe("a warm-up of 1 is none: the first step has the largest rate")
+@probe("a warm-up of 1 is no warm-up: the first step has the largest rate")
 def _rate_without_warmup(candidate: Candidate, draw: Draw) -> Any:
     return _rates(candidate, 1, 2, 7, d_model=9, warmup=1)
 
 
-@probe("numbers that nobody chose: some size, some warm-up, some steps")
+@probe("the rates are correct for random sizes, warm-ups and steps")
 def _rate_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Any:
     steps = sorted({int(step) for step in draw.integers(1, 400, 4)})
     d_model, warmup = (int(size) for size in draw.integers(20, 200, 2))
@@ -73,8 +73,8 @@ def _rate_with_factor(candidate: Candidate, draw: Draw) -> Any:
     return broken[0] if broken else {f"the rate of step {s}": r.value for s, r in replies.items()}  # type: ignore[union-attr]
 
 
-@probe("the factor may also be the fourth argument")
-def _rate_with_factor_by_place(candidate: Candidate, draw: Draw) -> Reply:
+@probe("the factor may also be given as the fourth positional argument")
+def _rate_with_positional_factor(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(in_float64(candidate)).call(2, 10, 3, 2.0)
 
 
@@ -89,7 +89,7 @@ LEARNING_RATE = Exercise(
         _rate_without_warmup,
         _rate_of_drawn_sizes,
         _rate_with_factor,
-        _rate_with_factor_by_place,
+        _rate_with_positional_factor,
     ),
     misconceptions_file=MISCONCEPTIONS,
 )
@@ -97,17 +97,17 @@ LEARNING_RATE = Exercise(
 # --- make_scheduler -----------------------------------------------------------------------------------------
 
 
-@probe("updates 1 to 12 run at the rates of steps 1 to 12, up a warm-up of 5 and down again")
+@probe("updates 1 to 12 have the rates of steps 1 to 12, with a warm-up of 5")
 def _updates_in_order(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(updates(12)).call(candidate, 16, 5)
 
 
-@probe("a warm-up of 1: the second update is already slower than the first")
+@probe("with a warm-up of 1, the second update already has a lower rate than the first")
 def _updates_without_warmup(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(updates(4)).call(candidate, 9, 1)
 
 
-@probe("the base model of the paper: the first three updates")
+@probe("the first three updates have the rates of the paper's base model")
 def _updates_of_the_base_model(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(updates(3)).call(candidate, 512, 4000)
 
@@ -117,12 +117,12 @@ def _updates_with_factor(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(updates(5)).call(candidate, 10, 3, factor=0.5)
 
 
-@probe("the paper's optimiser, Adam, is driven too; here the factor is the fourth argument")
+@probe("the schedule also works with Adam, and with the factor as the fourth argument")
 def _updates_of_adam(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(updates(6, kind="adam")).call(candidate, 16, 4, 2.0)
 
 
-@probe("an optimiser with two groups of weights: both are driven")
+@probe("both groups of an optimiser with two parameter groups follow the schedule")
 def _updates_of_two_groups(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(updates(4, groups=2)).call(candidate, 16, 3)
 
@@ -146,8 +146,8 @@ PREDICT_FIRST_MOVE = Prediction(
     name="predict_first_move",
     answer=0.01,
     tolerance=0.02,
-    hint="Put t = 1 into the formulas: what is left of the mean of the gradients, and of the root of the "
-    "mean of their squares?",
+    hint="Put t = 1 into the formulas: what is left of the mean of the gradients, and of the square root of "
+    "the mean of their squares?",
     misconceptions_file=MISCONCEPTIONS,
 )
 

@@ -82,7 +82,7 @@ def _encoder(
     return layer, layer.load(_drawn(draw, _encoder_shapes(*sizes)))
 
 
-@probe("attention and then the feed-forward network, each with its sum and its normalisation")
+@probe("the attention comes first, then the feed-forward network, each with a sum and a normalisation")
 def _encoder_values(candidate: Candidate, draw: Draw) -> Any:
     # The plainest probe is the quickest: it is what tells most mistakes apart.
     layer = candidate.build(6, 2, 16, dropout=0.0)
@@ -90,28 +90,28 @@ def _encoder_values(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: layer.call(draw.normal(2, 5, 6, dtype=torch.float32), _source_mask()))
 
 
-@probe("with norm_first=True, each sublayer reads the normalised input, and the sum is left as it is")
+@probe("with norm_first=True, each sublayer reads the normalised input, and the sum is not normalised")
 def _encoder_norm_first(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw, norm_first=True)
     layer.train(False)
     return after(loaded, lambda: layer.call(draw.normal(2, 5, 6), _source_mask()))
 
 
-@probe("a mask with a row for each query is kept to, and the number of heads is the one asked for")
+@probe("a mask with one row per query is applied, and the layer has the requested number of heads")
 def _encoder_full_mask(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw, (6, 3, 4))
     layer.train(False)
     return after(loaded, lambda: layer.call(draw.normal(2, 4, 6), _target_mask(4)))
 
 
-@probe("one sentence of one token, with five features, is enough")
+@probe("the layer works for one sentence of one token with five features")
 def _encoder_of_one(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw, (5, 1, 7), dropout=0.3)
     layer.train(False)
     return after(loaded, lambda: layer.call(draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)))
 
 
-@probe("dropout acts in training mode, and in evaluation mode not at all")
+@probe("dropout acts in training mode and not in evaluation mode")
 def _encoder_modes(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw, dropout=0.5)
     x = draw.normal(2, 5, 6)
@@ -129,12 +129,12 @@ def _dropout_facts(module: Candidate, *arguments: Any) -> Any:
     assert isinstance(evaluation, Returned)
     assert isinstance(again, Returned)
     return {
-        "what dropout does in training": "nothing"
+        "the effect of dropout in training mode": "none"
         if _equal(training.value, evaluation.value)
-        else "it drops",
-        "what two calls in evaluation mode give": "the same"
+        else "some numbers are dropped",
+        "the results of two calls in evaluation mode": "the same"
         if _equal(evaluation.value, again.value)
-        else "something different",
+        else "different",
     }
 
 
@@ -163,14 +163,14 @@ def _strengths(
         return after(loaded, lambda: reply)
     steps = (reply.value.double() - arguments[0]).abs() if reply.value.shape == arguments[0].shape else None
     found = None if steps is None else tuple(sorted({round(step, 2) for step in steps.flatten().tolist()}))
-    return {f"what {said} adds to an input of one, with a dropout of 0.5": found}
+    return {f"what {said} adds to an input of 1, with a dropout of 0.5,": found}
 
 
 def _loud(rows: int = 64) -> Tensor:
     return torch.tensor([1.0, -1.0], dtype=torch.float64).expand(rows, 1, 2).clone()
 
 
-@probe("dropout falls on the attention's weights, inside the feed-forward network, and on what each adds")
+@probe("dropout acts on the attention weights, in the feed-forward network and on each sublayer's output")
 def _encoder_dropout(candidate: Candidate, draw: Draw) -> Any:
     layer = candidate.build(2, 1, 1, dropout=0.5, norm_first=True)
     layer.call(method="double")
@@ -190,7 +190,7 @@ def _encoder_gradient(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: _weights_named(reply, _encoder_shapes(6, 2, 9)))
 
 
-@probe("a deep copy has weights of its own, and a state dict puts them back")
+@probe("a deep copy has its own weights, and a state dict can be loaded into it")
 def _encoder_copy(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw)
     layer.train(False)
@@ -233,7 +233,7 @@ def _decoder(
     return layer, layer.load(_drawn(draw, _decoder_shapes(*sizes)))
 
 
-@probe("attention to the target, attention to the memory, the feed-forward network, each with sum and norm")
+@probe("self-attention, cross-attention and feed-forward follow each other, each with sum and norm")
 def _decoder_values(candidate: Candidate, draw: Draw) -> Any:
     layer = candidate.build(6, 2, 16, dropout=0.0)
     loaded = layer.load(_drawn(draw, _decoder_shapes(6, 2, 16)))
@@ -241,7 +241,7 @@ def _decoder_values(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
 
 
-@probe("source and target of the same length: each mask still belongs to its own attention")
+@probe("each mask goes to its own attention, even if source and target have the same length")
 def _decoder_same_length(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw, (6, 3, 4))
     layer.train(False)
@@ -254,7 +254,7 @@ def _decoder_same_length(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: layer.call(x, memory, source_mask, target_mask))
 
 
-@probe("with norm_first=True, each sublayer reads the normalised input, and the memory as it is")
+@probe("with norm_first=True, each sublayer reads the normalised input, and the memory is used unchanged")
 def _decoder_norm_first(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw, norm_first=True)
     layer.train(False)
@@ -262,7 +262,7 @@ def _decoder_norm_first(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
 
 
-@probe("one sentence of one token, with five features, is enough")
+@probe("the layer works for one sentence of one token with five features")
 def _decoder_of_one(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw, (5, 1, 7), dropout=0.3)
     layer.train(False)
@@ -270,16 +270,14 @@ def _decoder_of_one(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: layer.call(x, memory, mask, mask))
 
 
-@probe("dropout acts in training mode, and in evaluation mode not at all")
+@probe("dropout acts in training mode and not in evaluation mode")
 def _decoder_modes(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw, dropout=0.5)
     x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
     return after(loaded, lambda: _dropout_facts(layer, x, memory, _source_mask(), _target_mask(4)))
 
 
-@probe(
-    "dropout falls on the weights of both attentions, inside the feed-forward network, and on what each adds"
-)
+@probe("dropout acts on all attention weights, in the feed-forward network and on each sublayer's output")
 def _decoder_dropout(candidate: Candidate, draw: Draw) -> Any:
     layer = candidate.build(2, 1, 1, dropout=0.5, norm_first=True)
     layer.call(method="double")
@@ -303,7 +301,7 @@ def _decoder_gradient(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: _weights_named(reply, _decoder_shapes(6, 2, 9)))
 
 
-@probe("a deep copy has weights of its own, and a state dict puts them back")
+@probe("a deep copy has its own weights, and a state dict can be loaded into it")
 def _decoder_copy(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw)
     layer.train(False)
@@ -361,7 +359,7 @@ def _sentences(draw: Draw, target_length: int = 4) -> tuple[Tensor, Tensor, Tens
     return source, _source_mask(), target, _target_mask(target_length)
 
 
-@probe("source and target go in, and a logit for each word of the target's vocabulary comes out")
+@probe("each target position gets one logit for each word of the target vocabulary")
 def _model_logits(candidate: Candidate, draw: Draw) -> Any:
     settings = _SMALL | {"dropout": 0.0}
     model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**settings))
@@ -369,7 +367,7 @@ def _model_logits(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: model.call(*_sentences(draw)))
 
 
-@probe("encode gives the memory, and decode the hidden vectors, through all layers in turn")
+@probe("encode returns the memory and decode the hidden vectors, each after all layers in turn")
 def _model_halves(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **_DEEP)
     model.train(False)
@@ -386,7 +384,7 @@ def _model_halves(candidate: Candidate, draw: Draw) -> Any:
     )
 
 
-@probe("source and target of the same length, through two layers: logits again")
+@probe("the logits are also correct with two layers, and source and target of the same length")
 def _model_same_length(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **_DEEP)
     model.train(False)
@@ -396,14 +394,14 @@ def _model_same_length(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: model.call(source, source_mask, target, target_mask))
 
 
-@probe("with norm_first, layers normalise first and each stack ends on one more normalisation")
+@probe("with norm_first, the layers normalise first and each stack ends with a normalisation")
 def _model_norm_first(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **_DEEP, norm_first=True)
     model.train(False)
     return after(loaded, lambda: model.call(*_sentences(draw)))
 
 
-@probe("without norm_first there is no last normalisation")
+@probe("without norm_first, there is no final normalisation")
 def _model_norms(candidate: Candidate, draw: Draw) -> Any:
     reply = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**_SMALL)).weights()
     if not isinstance(reply, Returned):
@@ -414,14 +412,14 @@ def _model_norms(candidate: Candidate, draw: Draw) -> Any:
     }
 
 
-@probe("dropout acts in training mode, and in evaluation mode not at all")
+@probe("dropout acts in training mode and not in evaluation mode")
 def _model_modes(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **_SMALL, dropout=0.5)
     sentences = _sentences(draw)
     return after(loaded, lambda: _dropout_facts(model, *sentences))
 
 
-@probe("dropout falls on the sum of words and positions too")
+@probe("dropout also acts on the sum of embedding and position")
 def _model_position_dropout(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **_SMALL, dropout=0.5)
     shapes = _model_shapes(TransformerConfig(**_SMALL))
@@ -431,7 +429,7 @@ def _model_position_dropout(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: _dropout_facts(model, *sentences))
 
 
-@probe("layers start with different weights, matrices as Glorot has them, tables with their own spread")
+@probe("layers start with different weights, matrices with Xavier's, and tables keep their own")
 def _model_start(candidate: Candidate, draw: Draw) -> Any:
     d_model, vocab = 24, 400
     model = candidate.build(vocab, vocab, config(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
@@ -464,9 +462,9 @@ def _facts_of_start(weights: Mapping[str, Tensor], d_model: int) -> dict[str, st
     glorot = bool(ratios) and all(0.85 < ratio < 1.15 for ratio in ratios)
     own = all(0.93 < float(table.double().std()) * math.sqrt(d_model) < 1.07 for table in tables)
     return {
-        "what two layers of a stack begin with": "the same numbers" if alike else "different numbers",
-        "the spread of the matrices": "Glorot's" if glorot else "another",
-        "the spread of the tables": "d_model**-0.5" if own else "another",
+        "the initial weights of two layers of a stack": "the same" if alike else "different",
+        "the standard deviation of the matrices": "Xavier's" if glorot else "a different one",
+        "the standard deviation of the tables": "d_model**-0.5" if own else "a different one",
     }
 
 
@@ -493,7 +491,7 @@ def _model_gradient(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: _weights_named(reply, _model_shapes(TransformerConfig(**settings))))
 
 
-@probe("a deep copy has weights of its own, and a state dict puts them back")
+@probe("a deep copy has its own weights, and a state dict can be loaded into it")
 def _model_copy(candidate: Candidate, draw: Draw) -> Any:
     model, loaded = _model(candidate, draw, **_SMALL)
     model.train(False)
@@ -538,14 +536,14 @@ def _matrices(reply: Reply) -> Any:
     return {name: reply.value[name] for name in _MATRICES if name in reply.value}
 
 
-@probe("the model that went in is handed back")
+@probe("the model itself is returned")
 def _tied_is_given_back(candidate: Candidate, draw: Draw) -> Any:
     model, reply = _tied(candidate)
     if not isinstance(reply, Returned):
         return reply
     if reply.value is None:
-        return {"what is handed back": None}
-    return {"what is handed back": "the model itself" if reply.value == model.handle else "something else"}
+        return {"the returned value": None}
+    return {"the returned value": "the model itself" if reply.value == model.handle else "something else"}
 
 
 @probe("both tables and the generator hold the same numbers")
@@ -556,28 +554,28 @@ def _tied_is_equal(candidate: Candidate, draw: Draw) -> Any:
         return matrices
     source, target, generator = matrices.values()
     return {
-        "the target's table, beside the source's": "the same" if source.equal(target) else "different",
-        "the generator's matrix, beside the source's table": "the same"
+        "the target's table, compared with the source's": "the same" if source.equal(target) else "different",
+        "the generator's matrix, compared with the source's table": "the same"
         if source.equal(generator)
         else "different",
     }
 
 
-@probe("a change of the source's table is a change of all three")
+@probe("changing the source's table changes all three matrices")
 def _tied_follows_source(candidate: Candidate, draw: Draw) -> Any:
     model, reply = _tied(candidate)
     model.load({_MATRICES[0]: draw.normal(_WORDS, _WIDTH)})
     return after(reply, lambda: _matrices(model.weights()))
 
 
-@probe("a change of the generator's matrix is a change of all three")
+@probe("changing the generator's matrix changes all three")
 def _tied_follows_generator(candidate: Candidate, draw: Draw) -> Any:
     model, reply = _tied(candidate)
     model.load({_MATRICES[2]: draw.normal(_WORDS, _WIDTH)})
     return after(reply, lambda: _matrices(model.weights()))
 
 
-@probe("the three are one parameter, whose gradient comes from all three uses")
+@probe("the three are one parameter, which collects the gradients of all three uses")
 def _tied_gradient(candidate: Candidate, draw: Draw) -> Any:
     model, reply = _tied(candidate)
     model.load({_MATRICES[0]: draw.normal(_WORDS, _WIDTH)})
@@ -589,7 +587,7 @@ def _tied_gradient(candidate: Candidate, draw: Draw) -> Any:
     return after(reply, lambda: gradients)
 
 
-@probe("vocabularies of different sizes are refused with a ValueError")
+@probe("vocabularies of different sizes raise a ValueError")
 def _tied_unequal(candidate: Candidate, draw: Draw) -> Any:
     error = candidate.make(error_of())
     return {
@@ -632,32 +630,32 @@ def _phrases(*words: int) -> tuple[Tensor, Tensor]:
     return source, torch.ones(len(words), 1, 3, dtype=torch.bool)
 
 
-@probe("rows that end at different steps are filled with the end symbol, and all stop with the last")
+@probe("rows that end early are filled with the end symbol, and decoding stops when all have ended")
 def _greedy_ends(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_book(), *_phrases(3, 4, 6, 5), 10, _START, _END)
 
 
-@probe("at max_length tokens it stops, the start counted")
+@probe("decoding stops at max_length tokens, including the start symbol")
 def _greedy_stops(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_book(), *_phrases(5, 3), 4, _START, _END)
 
 
-@probe("a max_length of 1 leaves room for the start alone")
+@probe("with a max_length of 1, the result is the start symbol alone")
 def _greedy_of_length_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_book(), *_phrases(5, 3), 1, _START, _END)
 
 
-@probe("a single sentence works as well")
+@probe("a batch of a single sentence is decoded correctly")
 def _greedy_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_book(), *_phrases(4), 9, _START, _END)
 
 
-@probe("the start and end symbols are those that are asked for")
+@probe("the start and end symbols are those given as arguments")
 def _greedy_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_book(), *_phrases(3, 5), 8, 6, 7)
 
 
-@probe("the model is in evaluation mode and keeps no gradients meanwhile, and gets its mode back")
+@probe("the model runs in evaluation mode without gradients, and its mode is restored afterwards")
 def _greedy_modes(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
@@ -673,7 +671,7 @@ def _mode(model: Candidate) -> dict[str, str]:
     return {"the mode afterwards": known[modes.pop()] if len(modes) == 1 else "mixed"}
 
 
-@probe("a model in evaluation mode stays in it")
+@probe("a model that is in evaluation mode stays in it")
 def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_book())
     model.train(False)
@@ -693,12 +691,12 @@ def _padded(draw: Draw) -> tuple[Tensor, Tensor]:
     return source, (source != _PADDING).unsqueeze(1)
 
 
-@probe("a model that reads all it may see, sentences of different lengths: the likeliest word each time")
+@probe("each step takes the likeliest word, for sentences of different lengths and a real model")
 def _greedy_reader(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_reader(), *_padded(draw), 8, _START, _END)
 
 
-@probe("such a model over more steps, with other sentences")
+@probe("the same holds over more steps, with other sentences")
 def _greedy_reader_longer(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_reader(), *_padded(draw), 12, _START, _END)
 
@@ -725,8 +723,8 @@ PREDICT_FEED_FORWARD = Prediction(
     name="predict_feed_forward",
     answer=2 / 3,
     tolerance=0.03,
-    hint="Count the matrices in units of d_model x d_model: how many has the attention, and how many such "
-    "pieces make up the feed-forward network's two matrices, when d_ff is four times d_model?",
+    hint="Count in units of d_model x d_model: how many does the attention have, and how many do the two "
+    "matrices of the feed-forward network have, if d_ff is four times d_model?",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -734,9 +732,8 @@ PREDICT_PARAMETERS = Prediction(
     name="predict_base_model",
     answer=63.1,
     tolerance=0.05,
-    hint="Add up three things, in millions: the one shared matrix of 37,000 rows and 512 columns; six "
-    "encoder layers of 3.15 each; six decoder layers, which have one more attention each (four matrices of "
-    "512 x 512).",
+    hint="Add up, in millions: the shared matrix of 37,000 rows and 512 columns; six encoder layers of 3.15 "
+    "each; six decoder layers, each with one more attention (four matrices of 512 x 512).",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -744,7 +741,7 @@ PREDICT_RUNS = Prediction(
     name="predict_runs",
     answer=20.0,
     tolerance=0.001,
-    hint="Each run of the decoder gives one new token to every row of the batch.",
+    hint="Each run of the decoder adds one token to every row of the batch.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
