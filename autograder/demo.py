@@ -16,11 +16,10 @@ from nbgrader.api import Grade, Gradebook
 from rich.console import Console
 from rich.table import Table
 
-from autograder.errors import CourseError
 from autograder.example_class import Submission, example_lesson, hand_in
 from autograder.release.build import COURSE
-from autograder.release.manifest import SOURCES, Lesson, load_manifest
 from autograder.reports.feedback import CHECK_ERROR
+from course_lib.curriculum.course_file import SOURCES, CourseError, Lesson, load_curriculum
 
 #: What a check prints in front of a verdict that is not "right".
 NOT_RIGHT = ("✗", "○")
@@ -67,7 +66,7 @@ def play_class(console: Console, course: Path, into: Path) -> None:
     Raises StepFailedError where one of them fails.
     """
     copy_course(course, into)
-    lesson = example_lesson(load_manifest(into))
+    lesson = example_lesson(load_curriculum(into))
     desk = into / "autograder"
 
     console.rule(f"[bold]A class does lesson {lesson.name}")

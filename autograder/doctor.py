@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from autograder.errors import CourseError
 from autograder.judge.smoke_test import grade_a_notebook
 from autograder.sandbox.confinement import MECHANISMS, Confinement, probe, require
 from autograder.sandbox.limits import Limits
+from course_lib.curriculum.course_file import CourseError
 
 _PACKAGES = ("torch", "nbgrader", "nbclient", "jupyter-client", "ipykernel", "pyseccomp", "SQLAlchemy")
 

@@ -11,11 +11,11 @@ from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_solution
 
 from autograder.release.example_files import example_files
-from autograder.release.manifest import LESSONS, SOURCES, Exercise, Lesson, Manifest
 from course_lib.atomic_files import atomic_write_text
 from course_lib.checks.engine import exercise as checks
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.registry import catalogue
+from course_lib.curriculum.course_file import LESSONS, SOURCES, Curriculum, Exercise, Lesson
 
 _MARK_SCHEME = re.compile(r"\n*^### BEGIN MARK SCHEME.*?^### END MARK SCHEME\n?", re.MULTILINE | re.DOTALL)
 _MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)
@@ -49,9 +49,9 @@ class Slip:
         return entry.source_with(self.misconception)
 
 
-def example_lesson(manifest: Manifest) -> Lesson:
+def example_lesson(curriculum: Curriculum) -> Lesson:
     """Give the lesson that the class does: the first with several exercises, if there is one."""
-    return next((lesson for lesson in manifest.lesson if len(lesson.exercise) > 1), manifest.lesson[0])
+    return next((lesson for lesson in curriculum.lessons if len(lesson.exercises) > 1), curriculum.lessons[0])
 
 
 def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
@@ -60,7 +60,7 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
     answers = {
         cell.id: _as_written(cell) for cell in _read(course / SOURCES, lesson).cells if is_solution(cell)
     }
-    last = lesson.exercise[-1].name
+    last = lesson.exercises[-1].name
     slip = last_slip(lesson)
     files = example_files(lesson)
 
@@ -87,13 +87,13 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
 
 def last_slip(lesson: Lesson) -> Slip:
     """Find the first slip of the last exercise that has any: least in the lesson builds on that one."""
-    for exercise in reversed(lesson.exercise):
+    for exercise in reversed(lesson.exercises):
         entry = catalogue()[exercise.name]
         for misconception in entry.misconceptions if isinstance(entry, checks.Exercise) else ():
-            if misconception.name in exercise.slips:
-                return Slip(exercise, misconception, exercise.slips[misconception.name])
+            if misconception.name in exercise.deductions:
+                return Slip(exercise, misconception, exercise.deductions[misconception.name])
     raise ValueError(
-        f"lesson {lesson.name} has no slip with a cost in the manifest: nothing to show partial credit by"
+        f"{lesson.name}: course.toml has no deductions for this lesson, so it cannot show partial credit"
     )
 
 

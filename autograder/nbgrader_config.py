@@ -21,13 +21,13 @@ from nbgrader.preprocessors import (
     SaveCells,
 )
 
-from autograder.errors import CourseError
 from autograder.nbgrader.mark_scheme import ShowMarkScheme
 from autograder.nbgrader.sandboxed_execute import RecordGrading, SandboxedExecute
 from autograder.release.freshness import refresh, refresh_at_start
 from autograder.release.stubs import NamedStubs
 from autograder.reports.feedback import FeedbackExporter, ForStudents
 from autograder.reports.safe_html import Harmless
+from course_lib.curriculum.course_file import CourseError
 
 course = Path(__file__).resolve().parents[1]
 c = get_config()  # type: ignore[name-defined] # nbgrader hands it in
@@ -124,4 +124,4 @@ c.GenerateAssignment.pre_convert_hook = lambda **_: refresh(course)
 try:
     refresh_at_start(course)
 except CourseError as error:
-    raise SystemExit(f"The manifest is not in order:\n{error}") from None
+    raise SystemExit(f"solutions/course.toml is not valid:\n{error}") from None

@@ -47,8 +47,26 @@ def test_names_say_what_is_inside() -> None:
     ("package", "may_not_import"),
     [
         (
+            "course_lib/curriculum",
+            (
+                "course_lib.transformer",
+                "course_lib.checks",
+                "course_lib.charts",
+                "course_lib.student",
+                "course_lib.translation",
+                "autograder",
+            ),
+        ),
+        (
             "course_lib/transformer",
-            ("course_lib.checks", "course_lib.charts", "course_lib.translation", "autograder"),
+            (
+                "course_lib.curriculum",
+                "course_lib.checks",
+                "course_lib.charts",
+                "course_lib.student",
+                "course_lib.translation",
+                "autograder",
+            ),
         ),
         ("course_lib/translation", ("course_lib.checks", "course_lib.charts", "autograder")),
         (

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import course_lib
-from autograder.release.manifest import Lesson, Manifest
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises import fixtures
-from course_lib.checks.exercises.registry import PROBE_MODULES, catalogue
+from course_lib.checks.exercises.registry import catalogue, probes_of
+from course_lib.curriculum import Curriculum, Lesson, public_curriculum
 
 PACKAGE = Path(course_lib.__file__).parent
 
@@ -32,6 +32,9 @@ SHOWN = (
     "checks/remote/serialization.py",
     "checks/remote/server.py",
     "checks/remote/transport.py",
+    "curriculum/__init__.py",
+    "curriculum/curriculum.json",
+    "curriculum/lessons.py",
     "errors.py",
     "student/__init__.py",
     "student/parts",
@@ -58,14 +61,14 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Definition = _Function | ast.ClassDef
 
 
-def lesson_view(manifest: Manifest, lesson: Lesson) -> dict[str, bytes]:
+def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
     """Give the files of `course_lib` for one lesson, by their paths, such as `course_lib/time_limit.py`.
 
     The bodies of this lesson's exercises and of all later ones' raise NotImplementedError; signatures and
     docstrings, which students are given as well, stay. Of the checks only that is there which hands objects
     over to the judge. The same course gives the same bytes.
     """
-    withheld = _withheld(manifest, lesson)
+    withheld = _withheld(curriculum, lesson)
     files = {path: path.read_bytes() for path in _shown(_fixtures(lesson))}
     view = {
         f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}": without_bodies(
@@ -79,15 +82,15 @@ def lesson_view(manifest: Manifest, lesson: Lesson) -> dict[str, bytes]:
     return dict(sorted(view.items()))
 
 
-def withheld_exercises(manifest: Manifest, lesson: Lesson) -> dict[str, str]:
+def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]:
     """Give the exercises of this lesson and of later ones, none of which is shown, each with its lesson."""
-    first = [one.name for one in manifest.lesson].index(lesson.name)
-    return {entry.name: one.name for one in manifest.lesson[first:] for entry in one.exercise}
+    first = [one.name for one in curriculum.lessons].index(lesson.name)
+    return {entry.name: one.name for one in curriculum.lessons[first:] for entry in one.exercises}
 
 
-def _withheld(manifest: Manifest, lesson: Lesson) -> dict[str, dict[str, str]]:
+def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str]]:
     """Say for each module which of its definitions are withheld, and what they raise instead."""
-    lesson_of = withheld_exercises(manifest, lesson)
+    lesson_of = withheld_exercises(curriculum, lesson)
     places = {
         f"{found.__module__}:{found.__name__}": exercise
         for exercise in lesson_of
@@ -107,12 +110,12 @@ def _withheld(manifest: Manifest, lesson: Lesson) -> dict[str, dict[str, str]]:
 
 def _fixtures(lesson: Lesson) -> set[str]:
     """Name the modules of fixtures that this lesson's probes hand over: those that its checks import."""
-    names = {entry.name for entry in lesson.exercise}
+    names = {entry.name for entry in lesson.exercises}
     found: set[str] = set()
-    for checks in PROBE_MODULES:
-        if names.isdisjoint(entry.name for entry in checks.CATALOGUE):
+    for known in public_curriculum().lessons:
+        if names.isdisjoint(known.checked):
             continue
-        for statement in ast.parse(inspect.getsource(checks)).body:
+        for statement in ast.parse(inspect.getsource(probes_of(known))).body:
             if isinstance(statement, ast.ImportFrom):
                 package, _, module = (statement.module or "").rpartition(".")
                 found |= {module} if package == fixtures.__name__ else set()

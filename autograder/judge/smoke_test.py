@@ -2,13 +2,13 @@
 
 import os
 
-from autograder.errors import CourseError
 from autograder.judge.job import Cell, Job
 from autograder.judge.notebook_run import LessonSide, run
 from autograder.sandbox.archive import pack_files, whole_course
 from autograder.sandbox.confinement import Confinement
 from autograder.sandbox.fork_server import Nursery
 from autograder.sandbox.limits import Limits
+from course_lib.curriculum.course_file import CourseError
 
 _STUDENTS = "import torch\n\ndef double(x):\n    return 2 * x\n\nprint(double(21))"
 _LOCKED = "import torch\n\nassert double(torch.ones(2)).tolist() == [2.0, 2.0]"

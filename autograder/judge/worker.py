@@ -18,9 +18,9 @@ from autograder.judge.job import Job, Result
 from autograder.judge.lesson_view import lesson_view
 from autograder.judge.locked_cells import imports_of, modules_of
 from autograder.judge.notebook_run import LessonSide, run
-from autograder.release.manifest import LESSONS, SOURCES, load_manifest
 from autograder.sandbox.archive import pack_files, whole_course
 from autograder.sandbox.fork_server import Nursery
+from course_lib.curriculum.course_file import LESSONS, SOURCES, load_curriculum
 
 _DIES_WITH_PARENT = 1  # prctl(PR_SET_PDEATHSIG)
 
@@ -56,23 +56,23 @@ def grade(course: Path, job: Job) -> Result:
 
 def _lesson_side(course: Path, name: str) -> LessonSide:
     """Give what is known of a lesson, or of an assignment that an instructor has added."""
-    manifest = course / SOURCES / "course.toml"
+    toml = course / SOURCES / "course.toml"
     released = tuple(sorted((course / LESSONS / name).glob("*.ipynb")))
-    return _read(course, name, tuple((path, path.stat().st_mtime_ns) for path in (manifest, *released)))
+    return _read(course, name, tuple((path, path.stat().st_mtime_ns) for path in (toml, *released)))
 
 
 @lru_cache(maxsize=50)
 def _read(course: Path, name: str, written: tuple[tuple[Path, int], ...]) -> LessonSide:
-    manifest = load_manifest(course)
+    curriculum = load_curriculum(course)
     cells = [cell for path, _ in written[1:] for cell in nbformat.read(path, as_version=4).cells]
-    lesson = next((lesson for lesson in manifest.lesson if lesson.name == name), None)
-    view = _compiled(lesson_view(manifest, lesson)) if lesson else {}
-    checked = lesson.checked if lesson else {}
+    lesson = next((lesson for lesson in curriculum.lessons if lesson.name == name), None)
+    view = _compiled(lesson_view(curriculum, lesson)) if lesson else {}
+    written = lesson.written if lesson else {}
     return LessonSide(
         pack_files({f"course/{path}": content for path, content in view.items()} or whole_course()),
         # What is checked is never one of ours, even where a cell imports the reference under the same name.
-        {name: value for name, value in imports_of(cells).items() if name not in checked},
-        {name: getattr(entry, "may_not_call", ()) for name, entry in checked.items()},
+        {name: value for name, value in imports_of(cells).items() if name not in written},
+        {name: getattr(entry, "may_not_call", ()) for name, entry in written.items()},
         modules_of(cell for cell in cells if "see" not in cell.metadata.get("tags", [])),
     )
 

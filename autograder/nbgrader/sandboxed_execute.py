@@ -14,11 +14,11 @@ from nbgrader.utils import is_grade, is_locked, is_solution
 from traitlets import Bool, Float, Integer, Unicode
 
 from autograder.judge.job import Cell, Job, Result
-from autograder.release.manifest import LESSONS
 from autograder.results.pool import Pool
 from autograder.sandbox.archive import beside
 from autograder.sandbox.confinement import probe, require
 from autograder.sandbox.limits import Limits
+from course_lib.curriculum.course_file import LESSONS
 
 #: Where a graded notebook says how it was graded.
 GRADING = "course_grading"

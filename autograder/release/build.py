@@ -14,10 +14,11 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config, PyFileConfigLoader
 
-from autograder.errors import CourseError
 from autograder.release.freshness import refresh
-from autograder.release.manifest import LESSONS, SOURCES, Lesson, load_manifest
 from course_lib.atomic_files import atomic_write, atomic_write_text
+from course_lib.curriculum import public_curriculum
+from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, Lesson, load_curriculum
+from course_lib.curriculum.lessons import CURRICULUM, public_json
 from course_lib.student.progress.start_page import PAGE
 
 #: The course that this file belongs to.
@@ -57,7 +58,7 @@ def released(course: Path) -> Iterator[Path]:
     nbgrader works there with the course's configuration, and without a gradebook.
     Raises CourseError where a lesson cannot be built.
     """
-    manifest = load_manifest(course)
+    curriculum = load_curriculum(course)
     problems = refresh(course)
     if problems:
         raise CourseError(problems)
@@ -66,13 +67,13 @@ def released(course: Path) -> Iterator[Path]:
         (root / SOURCES).symlink_to((course / SOURCES).resolve())
         config = PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
         config.merge(Config({"CourseDirectory": {"root": folder}, **WITHOUT_GRADEBOOK}))
-        for lesson in manifest.lesson:
+        for lesson in curriculum.lessons:
             directory = CourseDirectory(config=config, assignment_id=lesson.name)
             try:
                 GenerateAssignment(coursedir=directory, config=config).start()
             except NbGraderException as error:
                 raise CourseError(f"{SOURCES}/{lesson.name}: nbgrader cannot release it: {error}") from error
-        for file in manifest.files:
+        for file in curriculum.files:
             shutil.copyfile(course / SOURCES / file, root / LESSONS / file)
         yield root / LESSONS
 
@@ -90,9 +91,29 @@ def files_in(folder: Path) -> dict[str, Path]:
     }
 
 
+def curriculum_file(course: Path) -> Path | None:
+    """Return the file for what students may see of the curriculum; None if the course has no package."""
+    folder = course / "course_lib" / "curriculum"
+    return folder / CURRICULUM.name if folder.is_dir() else None
+
+
+def write_curriculum(course: Path) -> list[str]:
+    """Write the part of the curriculum that students may see, and return the names of changed files."""
+    path = curriculum_file(course)
+    text = public_json(load_curriculum(course))
+    if path is None or (path.is_file() and path.read_text(encoding="utf-8") == text):
+        return []
+    atomic_write_text(path, text)
+    public_curriculum.cache_clear()
+    return [path.relative_to(course).as_posix()]
+
+
 def build(course: Path) -> list[str]:
-    """Write `lessons/` and give the files that changed. Files that come from no source are left alone."""
-    changed: list[str] = []
+    """Write `lessons/` and `curriculum.json`, and return the files that changed.
+
+    Files in `lessons/` that come from no source are left alone.
+    """
+    changed = write_curriculum(course)
     with released(course) as folder:
         for name, new in files_in(folder).items():
             old = course / LESSONS / name

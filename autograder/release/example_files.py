@@ -2,9 +2,9 @@
 
 import json
 
-from autograder.release.manifest import Lesson
 from course_lib.checks.exercises.final_lab.hand_in import METRICS, TRANSLATIONS
 from course_lib.checks.exercises.registry import catalogue
+from course_lib.curriculum import Lesson
 from course_lib.translation.data.corpora import load_captions
 
 _UPDATES, _EVERY, _WARMUP = 1000, 20, 200
@@ -18,7 +18,7 @@ def example_files(lesson: Lesson) -> dict[str, bytes]:
     made = {METRICS.name: _metrics, TRANSLATIONS.name: _translations}
     known = catalogue()
     files = {}
-    for entry in lesson.hand_in:
+    for entry in lesson.hand_ins:
         asked = known[entry.name]
         assert asked in (METRICS, TRANSLATIONS), "an example of this file has still to be made up"
         files[asked.file] = made[asked.name]()

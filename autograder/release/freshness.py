@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 
 import course_lib
-from autograder.release.manifest import SOURCES, Lesson, Manifest, load_manifest
+from course_lib.curriculum.course_file import SOURCES, Curriculum, Lesson, load_curriculum
 
 
-def stamps(course: Path, manifest: Manifest) -> dict[str, str]:
-    """Give, by lesson, a hash of all that its solution notebook is built from: source, manifest and our code.
+def stamps(course: Path, curriculum: Curriculum) -> dict[str, str]:
+    """Return for each lesson a hash of everything that its solution notebook is built from.
 
     Times of files are not asked: git and copies set them as they like.
     """
@@ -22,7 +22,7 @@ def stamps(course: Path, manifest: Manifest) -> dict[str, str]:
         content = file.read_bytes()
         common.update(f"{file.name} {len(content)} ".encode() + content)
     found: dict[str, str] = {}
-    for lesson in manifest.lesson:
+    for lesson in curriculum.lessons:
         source = course / SOURCES / lesson.name / f"{lesson.name}.py"
         digest = common.copy()
         digest.update(source.read_bytes() if source.is_file() else b"")
@@ -34,11 +34,11 @@ def refresh(course: Path) -> list[str]:
     """Build the solution notebooks that are missing or stale, and give what is wrong with any.
 
     One that cannot be built is removed where it stood, so that none is released or shown that is out of date.
-    Raises CourseError where the manifest is not in order.
+    Raises CourseError if course.toml is not valid.
     """
-    manifest = load_manifest(course)
-    current = stamps(course, manifest)
-    stale = [lesson for lesson in manifest.lesson if _stamp_of(course, lesson) != current[lesson.name]]
+    curriculum = load_curriculum(course)
+    current = stamps(course, curriculum)
+    stale = [lesson for lesson in curriculum.lessons if _stamp_of(course, lesson) != current[lesson.name]]
     if not stale:
         return []
     # Here, not above: jupytext and torch take seconds, and mostly nothing is stale.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.errors import CourseError
+from course_lib.curriculum.course_file import CourseError
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -42,7 +42,7 @@ def marked_source(reference: str, write: Sequence[str] = ()) -> str:
         ]
     elif write:
         raise CourseError(
-            f"{reference} is a function, written whole: take `write` out of {name}'s manifest entry"
+            f"{reference} is a function, written whole: remove `write` from {name} in course.toml"
         )
     else:
         regions = [_region(definition, reference, lines)]
@@ -100,7 +100,7 @@ def _refuse_unknown(reference: str, write: Sequence[str], methods: dict[str, Fun
     known = ", ".join(methods) or "none"
     if not write:
         raise CourseError(
-            f"{reference} is a class: name the methods that students write in the manifest, "
+            f"{reference} is a class: name the methods that students write in course.toml, "
             f"for example `write = [...]`; it has: {known}"
         )
     for method in write:

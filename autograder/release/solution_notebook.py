@@ -1,4 +1,4 @@
-"""Make a lesson's solution notebook, as nbgrader wants it, of its source, the manifest and the reference."""
+"""Make a lesson's solution notebook, as nbgrader wants it, of its source, course.toml and the reference."""
 
 import json
 from collections import Counter
@@ -9,12 +9,11 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import course_lib
-from autograder.errors import CourseError
-from autograder.release.manifest import HINTS, Exercise, HandIn, Lesson, Prediction
 from autograder.release.reference import marked_source
 from autograder.release.source import SourceCell, read_source
 from course_lib.checks.engine import exercise as checks
 from course_lib.checks.exercises.registry import catalogue
+from course_lib.curriculum.course_file import HINTS, CourseError, Exercise, HandIn, Lesson, Prediction
 
 #: Letters that the call of a check may have in one line.
 WIDEST_CALL = 140
@@ -58,7 +57,7 @@ def _cell(cell: SourceCell, lesson: Lesson, ordinal: int) -> NotebookNode:
             return _code(name, _predict(cell), solution=True)
         case "check":
             _refuse_body(cell)
-            entry = lesson.checked.get(name) or next(one for one in lesson.hand_in if one.name == name)
+            entry = lesson.checked[name]
             return _code(
                 f"check_{name}", _check(entry, lesson.seed), grade=True, locked=True, points=entry.points
             )
@@ -84,7 +83,7 @@ def _build(cell: SourceCell, exercise: Exercise) -> str:
     if marker or not reference or "\n" in reference:
         raise CourseError("its body must be the one line `### BEGIN SOLUTION package.module:name`")
     if reference.rpartition(":")[2] != exercise.name:
-        raise CourseError(f"{reference} is not called {exercise.name}, as the manifest's exercise is")
+        raise CourseError(f"{reference} is not called {exercise.name}, as the exercise in course.toml is")
     return marked_source(reference, exercise.write)
 
 
@@ -106,8 +105,8 @@ def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:
     options: dict[str, object] = {}
     if isinstance(entry, HandIn):
         options |= {"levels": entry.levels} if entry.levels else {}
-    elif entry.slips:
-        grading["costs"] = entry.slips
+    elif entry.deductions:
+        grading["costs"] = entry.deductions
     if isinstance(entry, Exercise) and entry.may_not_call:
         options["may_not_call"] = entry.may_not_call
     arguments = [f'"{entry.name}"', "globals()", *filter(None, [_keywords(options)])]

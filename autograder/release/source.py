@@ -7,8 +7,7 @@ from pathlib import Path
 import jupytext
 from jupytext.cell_metadata import _JUPYTEXT_CELL_METADATA
 
-from autograder.errors import CourseError
-from autograder.release.manifest import SOURCES, Lesson
+from course_lib.curriculum.course_file import SOURCES, CourseError, Lesson
 
 #: The roles, and the type of the cells that have them. `# %% build="name"` gives a cell the role `build`.
 ROLES = {
@@ -40,13 +39,13 @@ class SourceCell:
 def read_source(course: Path, lesson: Lesson) -> list[SourceCell]:
     """Read the cells of a lesson.
 
-    Raises CourseError where a header is not understood, or the cells are not those that the manifest names.
+    Raises CourseError where a header is not understood, or the cells are not those of course.toml.
     """
     shown = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
     path = course / shown
     if not path.is_file():
         raise CourseError(
-            f"{shown}: no such file, but the manifest has the lesson; write it, or take the lesson out"
+            f"{shown}: no such file, but course.toml has the lesson. Write it, or remove the lesson."
         )
     cells: list[SourceCell] = []
     problems: list[str] = []
@@ -98,26 +97,26 @@ def _untitled(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
 
 
 def _against_manifest(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str]:
-    """Compare which cells there are with which the manifest wants."""
-    exercises = {entry.name for entry in lesson.exercise}
-    predictions = {entry.name for entry in lesson.prediction}
-    files = {entry.name for entry in lesson.hand_in}
+    """Check the source's cells against course.toml."""
+    exercises = {entry.name for entry in lesson.exercises}
+    predictions = {entry.name for entry in lesson.predictions}
+    files = {entry.name for entry in lesson.hand_ins}
     wanted = {
         "build": exercises,
         "predict": predictions,
         "check": exercises | predictions | files,
         "hints": exercises,
-        "explain": {entry.name for entry in lesson.explanation},
+        "explain": {entry.name for entry in lesson.explanations},
     }
     found = Counter((cell.role, cell.name) for cell in cells if cell.name)
     problems = [
-        f'{shown}: the manifest has {name}, but no cell {role}="{name}" is there; add it'
+        f'{shown}: course.toml has {name}, but there is no cell {role}="{name}". Add it.'
         for role, names in wanted.items()
         for name in sorted(names)
         if (role, name) not in found
     ]
     problems += [
-        f'{shown}, cell {role}="{name}": the manifest names no such thing for this role; '
+        f'{shown}, cell {role}="{name}": course.toml has no entry of this kind and name; '
         f"it has: {', '.join(sorted(wanted[role])) or 'none'}"
         for role, name in found
         if role in wanted and name not in wanted[role]

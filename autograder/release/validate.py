@@ -16,12 +16,19 @@ from nbformat.v4 import new_code_cell
 from nbgrader.preprocessors import ClearHiddenTests
 from nbgrader.utils import determine_grade, has_failed, is_grade, is_solution
 
-from autograder.errors import CourseError
 from autograder.judge.cell_dependencies import needed
 from autograder.release.build import files_in, released
 from autograder.release.example_files import example_files
-from autograder.release.manifest import LESSONS, SOURCES, Exercise, Lesson, Manifest, load_manifest
 from course_lib.checks.exercises.registry import catalogue
+from course_lib.curriculum.course_file import (
+    LESSONS,
+    SOURCES,
+    CourseError,
+    Curriculum,
+    Exercise,
+    Lesson,
+    load_curriculum,
+)
 
 #: Shorter lines of a solution, such as `return x`, give nothing away.
 SHORTEST_SECRET = 15
@@ -34,30 +41,29 @@ MOST_AT_A_TIME = 4
 def refusals(course: Path) -> list[str]:
     """Check a whole course and give what is wrong with it. Stale solution notebooks are rebuilt."""
     try:
-        manifest = load_manifest(course)
+        curriculum = load_curriculum(course)
     except CourseError as error:
         return error.problems
-    problems = [*unknown_names(manifest), *stray_sources(course, manifest)]
+    problems = [*unknown_names(curriculum), *stray_sources(course, curriculum)]
     try:
         with released(course) as folder:
             problems += differences(course, folder)
-            for lesson in manifest.lesson:
+            for lesson in curriculum.lessons:
                 problems += leaks(course, lesson)
             # Running the notebooks takes longest, and says little about lessons that are not in order.
             if not problems:
-                problems = running(course, manifest, folder)
+                problems = running(course, curriculum, folder)
     except CourseError as error:
         problems += error.problems
     return problems
 
 
-def unknown_names(manifest: Manifest) -> list[str]:
+def unknown_names(curriculum: Curriculum) -> list[str]:
     """Refuse an exercise, a slip or a forbidden function that nothing is known of."""
     known = catalogue()
     problems: list[str] = []
-    for lesson in manifest.lesson:
-        entries = lesson.checked | {entry.name: entry for entry in lesson.hand_in}
-        for name, entry in entries.items():
+    for lesson in curriculum.lessons:
+        for name, entry in lesson.checked.items():
             place = f"{SOURCES}/course.toml, lesson {lesson.name}, {name}"
             if name not in known:
                 problems.append(
@@ -66,9 +72,10 @@ def unknown_names(manifest: Manifest) -> list[str]:
                 continue
             misconceptions = [misconception.name for misconception in known[name].misconceptions]
             problems += [
-                f"{place}: the slip {slip!r} is none of its misconceptions: {', '.join(misconceptions)}"
-                for slip in getattr(entry, "slips", {})
-                if slip not in misconceptions
+                f"{place}, deductions: {mistake!r} is not one of its misconceptions: "
+                f"{', '.join(misconceptions)}"
+                for mistake in getattr(entry, "deductions", {})
+                if mistake not in misconceptions
             ]
             forbidden = entry.may_not_call if isinstance(entry, Exercise) else []
             problems += [
@@ -87,10 +94,10 @@ def _exists(name: str) -> bool:
     return True
 
 
-def stray_sources(course: Path, manifest: Manifest) -> list[str]:
-    """Refuse files in `solutions/` that the manifest doesn't know: nbgrader would hand them to students."""
-    expected = {"course.toml", *manifest.files}
-    for lesson in manifest.lesson:
+def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
+    """Refuse files in `solutions/` that course.toml doesn't list: nbgrader would hand them to students."""
+    expected = {"course.toml", *curriculum.files}
+    for lesson in curriculum.lessons:
         names = (f"{lesson.name}.py", f"{lesson.name}.ipynb", *lesson.files)
         expected |= {f"{lesson.name}/{name}" for name in names}
     return [
@@ -183,11 +190,11 @@ def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
             yield line
 
 
-def running(course: Path, manifest: Manifest, folder: Path) -> list[str]:
+def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
     """Run all notebooks, some at a time, and give what is wrong in their order."""
     with ThreadPoolExecutor(min(MOST_AT_A_TIME, os.cpu_count() or 1)) as pool:
-        solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in manifest.lesson]
-        stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in manifest.lesson]
+        solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in curriculum.lessons]
+        stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in curriculum.lessons]
         return [problem for job in (*solutions, *stubs) for problem in job.result()]
 
 
@@ -234,7 +241,7 @@ def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
     notebook = _read(folder / lesson.name / f"{lesson.name}.ipynb")
     notebook.cells = _without_pictures(notebook.cells, lesson)
     _run(notebook, folder / lesson.name)
-    exercises = {f"check_{exercise.name}": exercise.name for exercise in lesson.exercise}
+    exercises = {f"check_{exercise.name}": exercise.name for exercise in lesson.exercises}
     problems: list[str] = []
     for cell in notebook.cells:
         if not is_grade(cell) or cell.cell_type != "code":
@@ -260,7 +267,7 @@ def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[Noteboo
         if "see" in cell.metadata.get("tags", ()) and not cell.metadata.get("nbgrader")
     }
     checks = {cell.id for cell in cells if is_grade(cell) and cell.cell_type == "code"}
-    runs = needed(cells, pictures, checks, lesson.checked.keys())
+    runs = needed(cells, pictures, checks, lesson.written.keys())
     return [cell for cell, run in zip(cells, runs, strict=True) if run or cell.id in checks]
 
 

@@ -11,10 +11,10 @@ from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from autograder.errors import CourseError
 from autograder.judge.job import Job, Result
 from autograder.results.work import grade, prepare
 from autograder.sandbox.confinement import Confinement
+from course_lib.curriculum.course_file import CourseError
 
 #: How long workers wait for more to do, where grading is a button in Formgrader. In seconds.
 _IDLE = 120.0

@@ -115,7 +115,7 @@ def require(confinement: Confinement, allow_unconfined: bool) -> None:
     """Raise CourseError where a student's code could do harm, unless `allow_unconfined` says that it may."""
     if confinement.sufficient or allow_unconfined:
         return
-    from autograder.errors import CourseError  # not there inside the sandbox
+    from course_lib.curriculum.course_file import CourseError  # not there inside the sandbox
 
     raise CourseError(
         [

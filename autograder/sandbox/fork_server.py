@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autograder.errors import CourseError
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.confinement import Confinement, probe
 from autograder.sandbox.inside import LONGEST
 from autograder.sandbox.limits import Limits
+from course_lib.curriculum.course_file import CourseError
 
 #: How long the nursery may take to import everything, and to answer a command. In seconds.
 STARTING, ANSWERING = 120.0, 60.0

@@ -9,7 +9,6 @@ from course_lib.charts.architecture import architecture_map
 from course_lib.charts.attention import attention_heatmap
 from course_lib.charts.batch import batch_tables
 from course_lib.charts.beam import beam_tree
-from course_lib.charts.blocks import BLOCKS, Block, exercises_through
 from course_lib.charts.broadcast_tables import broadcast_tables
 from course_lib.charts.calibration import calibration_curves
 from course_lib.charts.clocks import clock_hands
@@ -44,10 +43,9 @@ from course_lib.charts.temperature import softmax_temperature
 from course_lib.charts.theme import Picture, as_svg, show_offline
 from course_lib.charts.token_counts import token_counts
 from course_lib.charts.waves import position_waves
+from course_lib.curriculum import exercises_through
 
 __all__ = [
-    "BLOCKS",
-    "Block",
     "Picture",
     "aligned_shapes",
     "architecture_map",

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import groupby, pairwise
 from typing import Literal, TypeAlias
 
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.blocks import BLOCKS
 from course_lib.charts.colours import CATEGORIES, INK, QUIET_INK
 from course_lib.charts.drawing import ARROWS, BOXES, HEADINGS, HEIGHT, SIGNS, TIES, WAVES, Box, Path
 from course_lib.charts.theme import WIDTH, Picture
+from course_lib.curriculum import public_curriculum
 
 BUILT, CURRENT, TO_COME = "built", "now", "to come"
 WORDS = {BUILT: "built", CURRENT: "in this lesson", TO_COME: "still to come"}
@@ -39,7 +40,7 @@ def architecture_map(
     """
     now = {current} if isinstance(current, str) else set(current)
     done = {built} if isinstance(built, str) else set(built)
-    known = [block.name for block in BLOCKS]
+    known = list(public_curriculum().blocks)
     unknown = sorted((now | done) - set(known))
     if unknown:
         raise ValueError(
@@ -47,7 +48,9 @@ def architecture_map(
         )
     states = {name: CURRENT if name in now else BUILT if name in done else TO_COME for name in known}
     holders = [box for box in BOXES if box.is_open]
-    parts = sorted((box for box in BOXES if not box.is_open), key=lambda box: states[box.name])
+    parts = sorted(
+        (*(box for box in BOXES if not box.is_open), *_further_boxes()), key=lambda box: states[box.name]
+    )
     layers = [
         *_boxes(holders, states, OPEN_FILLS, corner=8, align="left"),
         *_arrows(ARROWS, []),
@@ -61,10 +64,25 @@ def architecture_map(
     return alt.LayerChart(
         layer=layers,
         width=WIDTH,
-        height=HEIGHT,
+        height=_height(),
         title=alt.Title(title, subtitle=_progress(states)),
         description=f"{title}. {_progress(states)} {_told(states)}",
     )
+
+
+@cache
+def _further_boxes() -> tuple[Box, ...]:
+    """Boxes below the drawing for the exercises that have no place in it."""
+    drawn = {box.name for box in (*BOXES, *WAVES)}
+    names = [name for name in public_curriculum().blocks if name not in drawn]
+    return tuple(
+        Box(name, name, 2 + 175 * (number % 4), HEIGHT - 24 + 30 * (number // 4), 167, 24)
+        for number, name in enumerate(names)
+    )
+
+
+def _height() -> int:
+    return HEIGHT + 30 * math.ceil(len(_further_boxes()) / 4)
 
 
 def _progress(states: dict[str, str]) -> str:
@@ -83,12 +101,12 @@ def _across(field: str) -> alt.X:
 
 
 def _down(field: str) -> alt.Y:
-    return alt.Y(f"{field}:Q", axis=None, scale=alt.Scale(domain=[HEIGHT, 0], nice=False, zero=False))
+    return alt.Y(f"{field}:Q", axis=None, scale=alt.Scale(domain=[_height(), 0], nice=False, zero=False))
 
 
 def _rows(boxes: Iterable[Box], states: dict[str, str]) -> pd.DataFrame:
     """One table row a box: where it lies, what stands in it and what its tooltip says."""
-    blocks = {block.name: block for block in BLOCKS}
+    blocks = public_curriculum().blocks
     return pd.DataFrame(
         {
             "name": box.name,
@@ -100,8 +118,8 @@ def _rows(boxes: Iterable[Box], states: dict[str, str]) -> pd.DataFrame:
             "text x": box.x + 8 if box.is_open else box.x + box.width / 2,
             "text y": box.y + 13 if box.is_open else box.y + box.height / 2 - 6 * box.label.count("\n"),
             "state": states[box.name],
-            "lesson": blocks[box.name].lesson,
-            "does": blocks[box.name].does,
+            "lesson": blocks[box.name][0].name,
+            "does": blocks[box.name][1].does,
         }
         for box in boxes
     )
@@ -219,9 +237,11 @@ def _key() -> list[alt.Chart]:
     layers = []
     for place, (state, words) in enumerate(WORDS.items()):
         left = 2 + 130 * place
-        sample = pd.DataFrame([{"left": left, "right": left + 24, "top": HEIGHT - 19, "bottom": HEIGHT - 4}])
+        sample = pd.DataFrame(
+            [{"left": left, "right": left + 24, "top": _height() - 19, "bottom": _height() - 4}]
+        )
         layers += [
             _drawn(alt.Chart(sample), state, FILLS, corner=4),
-            _texts([(left + 32, HEIGHT - 11, words)], 12, INK, align="left"),
+            _texts([(left + 32, _height() - 11, words)], 12, INK, align="left"),
         ]
     return layers

@@ -15,7 +15,7 @@ MANIFEST = """\
 title = "A small course"
 files = ["AGENTS.md"]
 
-[[lesson]]
+[[lessons]]
 name = "01-scores"
 title = "Scores"
 minutes = 10
@@ -23,18 +23,18 @@ paper = ["3.2.1"]
 seed = 5
 files = ["data/words.txt"]
 
-[[lesson.prediction]]
+[[lessons.predictions]]
 name = "predict_spread"
 points = 1
 
-[[lesson.exercise]]
+[[lessons.exercises]]
 name = "attention_scores"
 points = 4
 hints = ["Look at the last axis.", "It is a product of matrices.", "Divide by the root."]
-slips = { not_scaled = 2.5 }
+deductions = { not_scaled = 2.5 }
 may_not_call = ["torch.nn.functional.scaled_dot_product_attention"]
 
-[[lesson.explanation]]
+[[lessons.explanations]]
 name = "explain_root"
 points = 2
 """
@@ -114,7 +114,7 @@ class SmallCourse:
         self.write(name, text.replace(old, new))
 
     def change_manifest(self, old: str, new: str) -> None:
-        """Replace a piece of the manifest."""
+        """Replace a piece of course.toml."""
         self.change("solutions/course.toml", old, new)
 
     def change_source(self, old: str, new: str) -> None:

@@ -8,13 +8,13 @@ import pytest
 from small_course import LESSON, SmallCourse, cell_of
 
 import course_lib
-from autograder.errors import CourseError
 from autograder.release.build import build, main
 from autograder.release.freshness import refresh
+from course_lib.curriculum.course_file import CourseError
 from tests.nbgrader_command import try_nbgrader
 
 CLASS_EXERCISE = """
-[[lesson.exercise]]
+[[lessons.exercises]]
 name = "MultiHeadAttention"
 points = 6
 hints = ["one", "two", "three"]
@@ -58,7 +58,7 @@ def test_students_get_stubs_that_name_their_exercise(small: SmallCourse) -> None
 
 
 def test_each_method_of_a_class_gets_its_own_stub(small: SmallCourse) -> None:
-    small.change_manifest("\n[[lesson.explanation]]", CLASS_EXERCISE + "\n[[lesson.explanation]]")
+    small.change_manifest("\n[[lessons.explanations]]", CLASS_EXERCISE + "\n[[lessons.explanations]]")
     small.change_source("\n# %% [markdown]\n# Why the root?\n", CLASS_CELLS)
     build(small.root)
     source = cell_of(small.released(), "MultiHeadAttention").source
@@ -168,32 +168,33 @@ def test_nbgrader_releases_no_lesson_that_is_not_in_order(small: SmallCourse) ->
     assert done.stderr.count("Not in order") == 1
     assert done.stderr.splitlines()[:2] == [
         "Not in order, and so not to be released:",
-        "solutions/01-scores/01-scores.py: the manifest has predict_spread, but no cell "
-        'check="predict_spread" is there; add it',
+        "solutions/01-scores/01-scores.py: course.toml has predict_spread, but there is no cell "
+        'check="predict_spread". Add it.',
     ]
     assert (small.root / "lessons" / LESSON / f"{LESSON}.ipynb").read_bytes() == before
 
 
-def test_nbgrader_does_nothing_with_a_manifest_that_is_not_in_order(small: SmallCourse) -> None:
+def test_nbgrader_refuses_an_invalid_course_file(small: SmallCourse) -> None:
     small.change_manifest("points = 4", "points = 0")
     done = try_nbgrader(small.root / "autograder", "generate_assignment", LESSON)
     assert done.returncode == 1
     assert done.stderr == (
-        "The manifest is not in order:\nsolutions/course.toml, lesson 01-scores, exercise attention_scores, "
-        "points: Input should be greater than 0 (found 0)\n"
+        "solutions/course.toml is not valid:\n"
+        "solutions/course.toml, lesson 01-scores, attention_scores, points: "
+        "expected a positive number, got 0\n"
     )
 
 
 def test_a_lesson_that_is_not_in_order_holds_up_no_other(small: SmallCourse) -> None:
     manifest = (small.root / "solutions/course.toml").read_text()
-    [_, lesson] = manifest.split("[[lesson]]")
-    small.write("solutions/course.toml", manifest + "[[lesson]]" + lesson.replace("01-scores", "02-scores"))
+    [_, lesson] = manifest.split("[[lessons]]")
+    small.write("solutions/course.toml", manifest + "[[lessons]]" + lesson.replace("01-scores", "02-scores"))
     shutil.copytree(small.root / "solutions/01-scores", small.root / "solutions/02-scores")
     (small.root / "solutions/02-scores/01-scores.py").rename(small.root / "solutions/02-scores/02-scores.py")
     small.change("solutions/02-scores/02-scores.py", '# %% check="predict_spread"\n', "")
     small.write("solutions/02-scores/02-scores.ipynb", "out of date")
     [problem] = refresh(small.root)
-    assert problem.startswith("solutions/02-scores/02-scores.py: the manifest has predict_spread")
+    assert problem.startswith("solutions/02-scores/02-scores.py: course.toml has predict_spread")
     assert small.solution().metadata.course.lesson == LESSON
     assert not (small.root / "solutions/02-scores/02-scores.ipynb").exists()
     assert try_nbgrader(small.root / "autograder", "generate_assignment", LESSON).returncode == 0

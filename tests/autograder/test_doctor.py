@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from autograder.errors import CourseError
 from autograder.judge import smoke_test as trial
 from autograder.sandbox.confinement import WITHOUT, probe
+from course_lib.curriculum.course_file import CourseError
 
 
 def doctor(without: str) -> subprocess.CompletedProcess[str]:

@@ -15,12 +15,12 @@ from nbgrader.utils import determine_grade
 from autograder.example_class import example_class
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute, is_judged
 from autograder.release.build import COURSE
-from autograder.release.manifest import SOURCES, Lesson, load_manifest
 from autograder.sandbox.confinement import probe
+from course_lib.curriculum.course_file import SOURCES, Lesson, load_curriculum
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
 
-MANIFEST = load_manifest(COURSE)
+CURRICULUM = load_curriculum(COURSE)
 RIGHT, AS_IT_WAS = "amara", "chiyo"
 
 
@@ -59,7 +59,7 @@ def points(notebook: NotebookNode) -> dict[str, float]:
     return {cell.id: determine_grade(cell)[0] for cell in notebook.cells if is_judged(cell)}
 
 
-@pytest.mark.parametrize("lesson", MANIFEST.lesson, ids=lambda lesson: lesson.name)
+@pytest.mark.parametrize("lesson", CURRICULUM.lessons, ids=lambda lesson: lesson.name)
 def test_solutions_earn_all_and_stubs_nothing(lesson: Lesson, scores: dict[str, dict[str, float]]) -> None:
     checks = {name: float(points) for name, points in lesson.points.items() if name.startswith("check_")}
     assert scores[RIGHT] == checks

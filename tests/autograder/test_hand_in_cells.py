@@ -1,16 +1,15 @@
-"""Files that are handed in, from the manifest to the cell that checks them."""
+"""Files that are handed in, from course.toml to the cell that checks them."""
 
 import pytest
 from small_course import LESSON, SmallCourse, cell_of
 
-from autograder.errors import CourseError
-from autograder.release.manifest import load_manifest
 from autograder.release.solution_notebook import solution_notebook
 from autograder.release.validate import unknown_names
+from course_lib.curriculum.course_file import CourseError, load_curriculum
 
 ASKED = """
 
-[[lesson.hand_in]]
+[[lessons.hand_ins]]
 name = "hand_in_translations"
 points = 8
 levels = { captions = [[30, 2], [86, 8]] }
@@ -28,14 +27,14 @@ def asking(small: SmallCourse) -> SmallCourse:
 
 
 def test_it_counts_as_a_graded_cell(asking: SmallCourse) -> None:
-    [lesson] = load_manifest(asking.root).lesson
+    [lesson] = load_curriculum(asking.root).lessons
+    assert "hand_in_translations" not in lesson.written
     assert lesson.points["check_hand_in_translations"] == 8
-    assert "hand_in_translations" not in lesson.checked  # nothing of that name is written by a student
 
 
 def test_its_cell_says_what_a_score_is_worth(asking: SmallCourse) -> None:
-    manifest = load_manifest(asking.root)
-    cell = cell_of(solution_notebook(asking.root, manifest.lesson[0]), "check_hand_in_translations")
+    curriculum = load_curriculum(asking.root)
+    cell = cell_of(solution_notebook(asking.root, curriculum.lessons[0]), "check_hand_in_translations")
     assert cell.metadata.nbgrader.points == 8
     assert cell.metadata.nbgrader.locked
     assert cell.source.splitlines() == [
@@ -45,35 +44,33 @@ def test_its_cell_says_what_a_score_is_worth(asking: SmallCourse) -> None:
         "### END HIDDEN TESTS",
         'check("hand_in_translations", globals(), levels={"captions": [[30, 2], [86, 8]]})',
     ]
-    assert unknown_names(manifest) == []
+    assert unknown_names(curriculum) == []
 
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("[86, 8]", "[86, 7]", "the best level of captions has to give all 8 points, and gives 7"),
-        ("[[30, 2], [86, 8]]", "[]", "the best level of captions has to give all 8 points, and gives 0"),
+        ("[86, 8]", "[86, 7]", "the best level of captions must earn all 8 points, got 7"),
+        ("[[30, 2], [86, 8]]", "[]", "the best level of captions must earn all 8 points, got 0"),
         ("[86, 8]", "[86]", "lesson 01-scores, hand_in hand_in_translations, levels"),
-        ('"hand_in_translations"', '"attention_scores"', "attention_scores: its name stands there twice"),
+        ('"hand_in_translations"', '"attention_scores"', "attention_scores: its name is used 2 times"),
     ],
 )
-def test_a_manifest_that_is_not_in_order_is_refused(
-    asking: SmallCourse, old: str, new: str, says: str
-) -> None:
+def test_an_invalid_course_file_is_refused(asking: SmallCourse, old: str, new: str, says: str) -> None:
     asking.change_manifest(old, new)
     with pytest.raises(CourseError) as refused:
-        load_manifest(asking.root)
+        load_curriculum(asking.root)
     assert any(says in problem for problem in refused.value.problems), refused.value.problems
 
 
 def test_a_file_that_no_check_knows_is_refused(asking: SmallCourse) -> None:
     asking.change_manifest('"hand_in_translations"', '"hand_in_poem"')
-    [problem] = unknown_names(load_manifest(asking.root))
+    [problem] = unknown_names(load_curriculum(asking.root))
     assert "hand_in_poem: course_lib.checks has no check of that name" in problem
 
 
 def test_a_cell_has_to_be_there_for_it(asking: SmallCourse) -> None:
     asking.change_source(CELL, "")
-    manifest = load_manifest(asking.root)
-    with pytest.raises(CourseError, match='no cell check="hand_in_translations" is there'):
-        solution_notebook(asking.root, manifest.lesson[0])
+    curriculum = load_curriculum(asking.root)
+    with pytest.raises(CourseError, match='no cell check="hand_in_translations"'):
+        solution_notebook(asking.root, curriculum.lessons[0])

@@ -18,9 +18,9 @@ from small_course import cell_of
 from autograder.demo import copy_course, first_verdict, score_table
 from autograder.example_class import Submission, example_lesson, hand_in, last_slip
 from autograder.release.build import COURSE, released
-from autograder.release.manifest import Lesson, load_manifest
 from autograder.reports.feedback import CHECK_ERROR
 from course_lib.checks import CheckError
+from course_lib.curriculum.course_file import Lesson, load_curriculum
 from tests.made_once import made_once
 from tests.nbgrader_command import nbgrader
 
@@ -65,7 +65,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> GradedClass:
 
 def grade(root: Path) -> GradedClass:
     copy_course(COURSE, root)
-    lesson = example_lesson(load_manifest(root))
+    lesson = example_lesson(load_curriculum(root))
     nbgrader(root / "autograder", "generate_assignment", lesson.name)
     submissions = hand_in(root, lesson)
     submissions.append(hand_in_spoilt(root, lesson, submissions[0].notebook))
@@ -78,9 +78,9 @@ def grade(root: Path) -> GradedClass:
 def hand_in_spoilt(root: Path, lesson: Lesson, right: NotebookNode) -> Submission:
     """Hand in a right lesson whose last check is deleted, and which attacks whoever reads its answer."""
     notebook = copy.deepcopy(right)
-    last_check = f"check_{lesson.exercise[-1].name}"
+    last_check = f"check_{lesson.exercises[-1].name}"
     notebook.cells = [cell for cell in notebook.cells if cell.id != last_check]
-    cell_of(notebook, lesson.explanation[0].name).source = ATTACK
+    cell_of(notebook, lesson.explanations[0].name).source = ATTACK
     folder = root / "autograder" / "submitted" / "felix" / lesson.name
     folder.mkdir(parents=True)
     nbformat.write(notebook, folder / f"{lesson.name}.ipynb")
@@ -101,7 +101,7 @@ def expected_scores(lesson: Lesson) -> dict[str, dict[str, float]]:
         "amara": right,
         "bruno": right | {f"check_{slip.exercise.name}": left},
         "chiyo": nothing,
-        "daria": right | {f"check_{lesson.exercise[-1].name}": 0.0},
+        "daria": right | {f"check_{lesson.exercises[-1].name}": 0.0},
         "emeka": nothing,
         "felix": right,
     }
@@ -127,7 +127,7 @@ def test_the_export_holds_the_sums(graded: GradedClass) -> None:
 
 
 def test_only_answers_in_words_wait_for_a_person(graded: GradedClass) -> None:
-    explanations = {entry.name for entry in graded.lesson.explanation}
+    explanations = {entry.name for entry in graded.lesson.explanations}
     with Gradebook(f"sqlite:///{graded.desk}/gradebook.db") as gradebook:
         for submission in graded.submissions:
             notebook = gradebook.find_submission_notebook(
@@ -162,7 +162,7 @@ def test_a_lesson_as_released_fails_validation_on_each_graded_cell(graded: Grade
     name = graded.lesson.name
     said = nbgrader(graded.root / "autograder", "validate", f"../lessons/{name}/{name}.ipynb").stdout
     assert f"VALIDATION FAILED ON {len(graded.lesson.points)} CELL(S)" in said
-    for exercise in graded.lesson.exercise:
+    for exercise in graded.lesson.exercises:
         assert f"{exercise.name} is yours to write: lesson {name[:2]}, exercise " in said
 
 
@@ -186,7 +186,7 @@ def test_feedback_shows_verdicts_and_pictures(graded: GradedClass) -> None:
     assert f"✗ {slip.exercise.name}: {slip.misconception.statement}" in bruno
     assert "data:image/svg+xml;base64," in bruno
     assert "Score: 0.0 / 4.0" in graded.feedback("daria")
-    missing = f"✗ {graded.lesson.exercise[-1].name}: there is nothing of this name."
+    missing = f"✗ {graded.lesson.exercises[-1].name}: there is nothing of this name."
     assert missing in html.unescape(graded.feedback("daria"))
     assert "Hint 1 of 3</summary>" in graded.feedback("chiyo")
     assert CheckError.__name__ == CHECK_ERROR
@@ -203,7 +203,7 @@ def test_feedback_is_harmless(graded: GradedClass) -> None:
 
 def test_graders_see_the_mark_scheme_below_each_answer(graded: GradedClass) -> None:
     cells = graded.autograded("amara").cells
-    for entry in graded.lesson.explanation:
+    for entry in graded.lesson.explanations:
         [place] = [index for index, cell in enumerate(cells) if cell.id == entry.name]
         scheme = cells[place + 1]
         assert scheme.metadata.tags == ["mark-scheme"]
@@ -232,5 +232,5 @@ def test_the_demo_reads_the_scores(graded: GradedClass) -> None:
     assert verdicts == [
         "✓ all right",
         f"✗ {slip.exercise.name}: {slip.misconception.statement}.",
-        f"✗ {graded.lesson.exercise[-1].name}: there is nothing of this name.",
+        f"✗ {graded.lesson.exercises[-1].name}: there is nothing of this name.",
     ]

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder.errors import CourseError
 from autograder.release.reference import marked_source
+from course_lib.curriculum.course_file import CourseError
 
 MODULE = '''\
 """A module."""

@@ -178,20 +178,24 @@ attention_scores = forgiving
     )
 
 
-# --- the manifest fits --------------------------------------------------------------------------------------
+# --- course.toml is consistent ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("Divide by the root.", "", "attention_scores, hints: hint 3 is empty: write it"),
-        (', "Divide by the root."', "", "expected 3 hints, from gentle to plain, and found 2"),
-        ("points = 4", "points = 0", "exercise attention_scores, points: Input should be greater than 0"),
-        ("not_scaled = 2.5", "unscaled = 2", "the slip 'unscaled' is none of its misconceptions: not_scaled"),
+        ("Divide by the root.", "", "attention_scores, hints: hint 3 is empty"),
+        (', "Divide by the root."', "", "hints: expected 3, from gentle to plain, got 2"),
+        ("points = 4", "points = 0", "attention_scores, points: expected a positive number, got 0"),
+        (
+            "not_scaled = 2.5",
+            "unscaled = 2",
+            "deductions: 'unscaled' is not one of its misconceptions: not_scaled",
+        ),
         ("torch.nn.functional.scaled_dot", "torch.nn.scaled_dot", "which cannot be found; mend its spelling"),
     ],
 )
-def test_a_manifest_that_does_not_fit_is_refused(small: SmallCourse, old: str, new: str, says: str) -> None:
+def test_an_inconsistent_course_file_is_refused(small: SmallCourse, old: str, new: str, says: str) -> None:
     small.change_manifest(old, new)
     problems = refusals(small.root)
     assert problems[0].startswith("solutions/course.toml, lesson 01-scores, ")
@@ -204,7 +208,7 @@ def test_an_exercise_that_the_checks_do_not_know_is_refused(small: SmallCourse) 
     assert problems[0].startswith(
         "solutions/course.toml, lesson 01-scores, attention_socres: course_lib.checks has no check of that"
     )
-    assert any('no cell build="attention_socres" is there; add it' in problem for problem in problems)
+    assert any('no cell build="attention_socres". Add it.' in problem for problem in problems)
 
 
 @pytest.mark.parametrize("role", ["build", "check", "[markdown] hints"])
@@ -212,6 +216,6 @@ def test_a_missing_cell_is_refused(small: SmallCourse, role: str) -> None:
     small.change_source(f'# %% {role}="attention_scores"\n', "# %%\n")
     [problem] = refusals(small.root)
     assert problem == (
-        f"solutions/{LESSON}/{LESSON}.py: the manifest has attention_scores, but no cell "
-        f'{role.split()[-1]}="attention_scores" is there; add it'
+        f"solutions/{LESSON}/{LESSON}.py: course.toml has attention_scores, but there is no cell "
+        f'{role.split()[-1]}="attention_scores". Add it.'
     )

@@ -1,13 +1,12 @@
 import pytest
 from small_course import SmallCourse
 
-from autograder.errors import CourseError
-from autograder.release.manifest import load_manifest
 from autograder.release.source import SourceCell, read_source
+from course_lib.curriculum.course_file import CourseError, load_curriculum
 
 
 def read(course: SmallCourse) -> list[SourceCell]:
-    return read_source(course.root, load_manifest(course.root).lesson[0])
+    return read_source(course.root, load_curriculum(course.root).lessons[0])
 
 
 def test_each_cell_has_its_role_and_name(small: SmallCourse) -> None:
@@ -51,10 +50,10 @@ def test_each_cell_has_its_role_and_name(small: SmallCourse) -> None:
         (
             '# %% [markdown] hints="attention_scores"\n',
             "",
-            'no cell hints="attention_scores" is there; add it',
+            'no cell hints="attention_scores". Add it',
         ),
-        ('# %% check="attention_scores"\n', "", 'no cell check="attention_scores" is there; add it'),
-        ('# %% check="predict_spread"\n', "", 'no cell check="predict_spread" is there; add it'),
+        ('# %% check="attention_scores"\n', "", 'no cell check="attention_scores". Add it'),
+        ('# %% check="predict_spread"\n', "", 'no cell check="predict_spread". Add it'),
         (
             '# %% check="predict_spread"',
             '# %% check="attention_scores"',
@@ -63,7 +62,7 @@ def test_each_cell_has_its_role_and_name(small: SmallCourse) -> None:
         (
             '# %% [markdown] hints="attention_scores"',
             '# %% [markdown] hints="predict_spread"',
-            'hints="predict_spread": the manifest names no such thing for this role; it has: attention_sc',
+            'hints="predict_spread": course.toml has no entry of this kind and name; it has: attention_sc',
         ),
     ],
 )
@@ -79,20 +78,20 @@ def test_what_is_not_understood_is_refused_by_name(small: SmallCourse, old: str,
     ("table", "role"),
     [("exercise", "build"), ("prediction", "predict"), ("explanation", "explain")],
 )
-def test_what_the_manifest_does_not_have_is_refused(small: SmallCourse, table: str, role: str) -> None:
+def test_cells_missing_from_the_course_file_are_refused(small: SmallCourse, table: str, role: str) -> None:
     text = (small.root / "solutions/course.toml").read_text()
-    before, _, entry = text.partition(f"[[lesson.{table}]]")
+    before, _, entry = text.partition(f"[[lessons.{table}s]]")
     rest = entry[entry.index("[[") :] if "[[" in entry else ""
     small.write("solutions/course.toml", before + rest)
     with pytest.raises(CourseError) as refused:
         read(small)
     assert any(
-        f'cell {role}="' in problem and "the manifest names no such thing" in problem
+        f'cell {role}="' in problem and "course.toml has no entry of this kind" in problem
         for problem in refused.value.problems
     )
 
 
 def test_a_lesson_without_a_source_is_refused(small: SmallCourse) -> None:
     (small.root / "solutions/01-scores/01-scores.py").unlink()
-    with pytest.raises(CourseError, match=r"01-scores\.py: no such file, but the manifest has the lesson"):
+    with pytest.raises(CourseError, match=r"01-scores\.py: no such file, but course.toml has the lesson"):
         read(small)

@@ -23,7 +23,7 @@ from rich.table import Table
 from autograder.demo import copy_course
 from autograder.example_class import hand_in
 from autograder.release.build import COURSE
-from autograder.release.manifest import Lesson, load_manifest
+from course_lib.curriculum.course_file import Lesson, load_curriculum
 from tests.nbgrader_command import nbgrader
 
 #: What nbgrader does where nobody tells it otherwise, with the time that the lessons need.
@@ -58,7 +58,7 @@ def main() -> None:
         table.add_column(column, justify="right")
     sums = [0.0, 0.0, 0.0]
     with tempfile.TemporaryDirectory() as name:
-        for lesson in load_manifest(COURSE).lesson:
+        for lesson in load_curriculum(COURSE).lessons:
             if chosen.lesson and lesson.name not in chosen.lesson:
                 continue
             plain, points = grade(Path(name, "plain"), lesson, few, PLAIN)

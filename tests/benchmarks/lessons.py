@@ -10,7 +10,7 @@ from rich.table import Table
 
 from autograder.release.build import COURSE
 from autograder.release.freshness import refresh
-from autograder.release.manifest import SOURCES, load_manifest
+from course_lib.curriculum.course_file import SOURCES, load_curriculum
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     table.add_column("lesson")
     table.add_column("seconds", justify="right")
     total = 0.0
-    for lesson in load_manifest(COURSE).lesson:
+    for lesson in load_curriculum(COURSE).lessons:
         folder = COURSE / SOURCES / lesson.name
         notebook = nbformat.read(folder / f"{lesson.name}.ipynb", as_version=4)
         began = time.perf_counter()

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from autograder.demo import copy_course
 from autograder.example_class import example_lesson, hand_in, last_slip
 from autograder.release.build import COURSE
-from autograder.release.manifest import Lesson, load_manifest
+from course_lib.curriculum.course_file import Lesson, load_curriculum
 from tests.browser.formgrader_page import FormgraderPage
 from tests.browser.jupyterlab import JupyterLab, jupyterlab
 from tests.browser.screenshots import shoot
@@ -50,12 +50,12 @@ def hand_in_class(course: Path, lesson: Lesson) -> None:
     hand_in(course, lesson, STUDENTS)
     path = course / "autograder" / "submitted" / "bruno" / lesson.name / f"{lesson.name}.ipynb"
     notebook = nbformat.read(path, as_version=4)
-    next(cell for cell in notebook.cells if cell.id == lesson.explanation[0].name).source = ANSWER
+    next(cell for cell in notebook.cells if cell.id == lesson.explanations[0].name).source = ANSWER
     nbformat.write(notebook, path)
 
 
 def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: Page, course: Path) -> None:
-    lesson = example_lesson(load_manifest(course))
+    lesson = example_lesson(load_curriculum(course))
     automatic = sum(entry.points for entry in lesson.checked.values())
     most = sum(lesson.points.values())
     slip = last_slip(lesson)
@@ -64,7 +64,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     page.set_viewport_size({"width": 1700, "height": 1100})
     page.goto(instructors_lab.url("lab"))
     formgrader = FormgraderPage(page)
-    for known in load_manifest(course).lesson:
+    for known in load_curriculum(course).lessons:
         expect(formgrader.row(known.name)).to_contain_text("draft")
     shoot(page, "formgrader-1-assignments")
 
@@ -104,14 +104,14 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     shoot(page, "formgrader-5-verdict")
 
     # Give points and a comment.
-    explanation = lesson.explanation[0]
+    explanation = lesson.explanations[0]
     answer = formgrader.graded_cell(explanation.name)
     answer.scroll_into_view_if_needed()
     expect(answer).to_contain_text("The variances add up.")
     below = answer.locator("xpath=ancestor::div[contains(@class, 'text_cell ')]/following-sibling::div[1]")
     expect(below).to_contain_text("Model answer and mark scheme, for graders only")
     expect(answer.locator("input.score")).to_have_class("score tabbable needs_manual_grade")
-    for entry in lesson.explanation:
+    for entry in lesson.explanations:
         cell = formgrader.graded_cell(entry.name)
         formgrader.give(cell, "1", COMMENT)
         expect(cell.locator("input.score")).to_have_class("score tabbable")
@@ -119,7 +119,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     shoot(page, "formgrader-6-graded-by-hand")
 
     # The feedback holds them.
-    by_hand = len(lesson.explanation)
+    by_hand = len(lesson.explanations)
     score = automatic - slip.cost + by_hand
     formgrader.submissions(lesson.name)
     expect(formgrader.row("bruno").locator(".status")).to_have_text("graded")
@@ -144,6 +144,6 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
         comments = {comment.name: comment.comment for comment in notebook.comments}
         assert notebook.score == score
         assert not notebook.needs_manual_grade
-    for entry in lesson.explanation:
+    for entry in lesson.explanations:
         assert (grades[entry.name].auto_score, grades[entry.name].manual_score) == (None, 1)
         assert comments[entry.name] == COMMENT

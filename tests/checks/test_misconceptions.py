@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from autograder.release.manifest import load_manifest
 
 from autograder.judge.lesson_view import lesson_view
-from autograder.release.manifest import load_manifest
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.misconceptions import (
     MisconceptionError,

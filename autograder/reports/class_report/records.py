@@ -11,9 +11,8 @@ from nbformat import NotebookNode
 from nbgrader.api import Assignment, Grade, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.errors import CourseError
-from autograder.release.manifest import Manifest, load_manifest
 from autograder.reports.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
+from course_lib.curriculum.course_file import CourseError, Curriculum, load_curriculum
 
 #: Where the grading says what it could not grade, and why: lesson -> student -> reason.
 NOT_GRADED = Path("autograder", "not_graded.json")
@@ -33,7 +32,7 @@ class LessonRecord:
     due: datetime | None
     """For students without an extension, UTC."""
     minutes: int | None
-    """How long it is meant to take; None where the manifest does not have the lesson."""
+    """How long it is meant to take; None if course.toml does not have the lesson."""
     cells: tuple[str, ...]
     """The graded cells, in the order of the lesson."""
 
@@ -149,7 +148,7 @@ class _Reader:
         self._records = ClassRecords()
 
     def read(self) -> ClassRecords:
-        records, manifest = self._records, self._manifest()
+        records, curriculum = self._records, self._curriculum()
         names = {
             student.id: " ".join(filter(None, [student.first_name, student.last_name])) or student.id
             for student in self._gradebook.students
@@ -159,7 +158,7 @@ class _Reader:
             (entry for entry in self._gradebook.assignments if self._wants_lesson(entry.name)),
             key=lambda entry: entry.name,
         )
-        records.lessons = [_lesson(assignment, manifest) for assignment in assignments]
+        records.lessons = [_lesson(assignment, curriculum) for assignment in assignments]
         records.not_graded = dict(self._reasons())
         for lesson in records.lessons:
             submissions = self._gradebook.assignment_submissions(lesson.name)
@@ -175,12 +174,12 @@ class _Reader:
         )
         return records
 
-    def _manifest(self) -> Manifest | None:
+    def _curriculum(self) -> Curriculum | None:
         try:
-            return load_manifest(Path(self._course.root))
+            return load_curriculum(Path(self._course.root))
         except (CourseError, OSError) as error:
             self._records.notes.append(
-                "The manifest, solutions/course.toml, could not be read, so lessons have their file names, "
+                "solutions/course.toml could not be read, so lessons have their file names, "
                 f"and exercises stand in the order of the alphabet: {error}"
             )
             return None
@@ -267,11 +266,11 @@ class _Reader:
                 self._records.not_graded.setdefault((lesson, student), reason)
 
 
-def _lesson(assignment: Assignment, manifest: Manifest | None) -> LessonRecord:
+def _lesson(assignment: Assignment, curriculum: Curriculum | None) -> LessonRecord:
     most = {cell.name: cell.max_score for notebook in assignment.notebooks for cell in notebook.grade_cells}
     entry = (
-        next((lesson for lesson in manifest.lesson if lesson.name == assignment.name), None)
-        if manifest
+        next((lesson for lesson in curriculum.lessons if lesson.name == assignment.name), None)
+        if curriculum
         else None
     )
     place = {name: number for number, name in enumerate(entry.points)} if entry else {}

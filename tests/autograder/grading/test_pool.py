@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from autograder.errors import CourseError
 from autograder.judge.job import Cell, Job
 from autograder.release.build import COURSE
 from autograder.results.pool import Pool
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
+from course_lib.curriculum.course_file import CourseError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
 

@@ -27,7 +27,7 @@ title = "A course to attack"
 files = ["AGENTS.md"]
 # %(manifest)s
 
-[[lesson]]
+[[lessons]]
 name = "01-attention"
 title = "Attention"
 minutes = 10
@@ -35,24 +35,24 @@ paper = ["3.2.1"]
 seed = %(seed)s
 files = ["data/words.txt"]
 
-[[lesson.prediction]]
+[[lessons.predictions]]
 name = "predict_spread"
 points = 1
 
-[[lesson.exercise]]
+[[lessons.exercises]]
 name = "attention_scores"
 points = 4
 hints = ["Look at the last axis.", "It is a product of matrices.", "Divide by the root."]
-slips = { not_scaled = 2 }
+deductions = { not_scaled = 2 }
 may_not_call = ["torch.einsum"]
 
-[[lesson.exercise]]
+[[lessons.exercises]]
 name = "attention_weights"
 points = 5
 hints = ["A softmax.", "The lowest number.", "Zeros afterwards."]
-slips = { minus_a_billion = 1 }
+deductions = { minus_a_billion = 1 }
 
-[[lesson.explanation]]
+[[lessons.explanations]]
 name = "explain_root"
 points = 2
 """

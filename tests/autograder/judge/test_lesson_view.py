@@ -13,16 +13,16 @@ from small_course import LESSON, SmallCourse
 
 from autograder.judge.lesson_view import lesson_view, withheld_exercises, without_bodies
 from autograder.release.build import COURSE
-from autograder.release.manifest import LESSONS, Lesson, load_manifest
 from autograder.release.validate import BOILERPLATE, SHORTEST_SECRET
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises.registry import catalogue
+from course_lib.curriculum.course_file import LESSONS, Lesson, load_curriculum
 
-MANIFEST = load_manifest(COURSE)
-WRITE = {entry.name: entry.write for lesson in MANIFEST.lesson for entry in lesson.exercise}
+CURRICULUM = load_curriculum(COURSE)
+WRITE = {entry.name: entry.write for lesson in CURRICULUM.lessons for entry in lesson.exercises}
 #: What any Python file or any training loop holds.
 IDIOMS = {"for name in names:", "raise ValueError(", "optimizer.step()", "scheduler.step()"} | BOILERPLATE
-by_lesson = pytest.mark.parametrize("lesson", MANIFEST.lesson, ids=lambda lesson: lesson.name)
+by_lesson = pytest.mark.parametrize("lesson", CURRICULUM.lessons, ids=lambda lesson: lesson.name)
 
 
 def exercise(name: str) -> Exercise:
@@ -33,7 +33,7 @@ def exercise(name: str) -> Exercise:
 
 @cache
 def view_of(lesson: str) -> dict[str, bytes]:
-    return lesson_view(MANIFEST, next(one for one in MANIFEST.lesson if one.name == lesson))
+    return lesson_view(CURRICULUM, next(one for one in CURRICULUM.lessons if one.name == lesson))
 
 
 @cache
@@ -54,8 +54,8 @@ def to_write(name: str) -> set[str]:
 
 @by_lesson
 def test_no_line_that_students_write_stands_in_the_view(lesson: Lesson) -> None:
-    withheld = withheld_exercises(MANIFEST, lesson)
-    assert {entry.name for entry in lesson.exercise} <= withheld.keys()
+    withheld = withheld_exercises(CURRICULUM, lesson)
+    assert {entry.name for entry in lesson.exercises} <= withheld.keys()
     # An earlier lesson's reference may hold the same line, such as `self.dropout = nn.Dropout(dropout)`.
     earlier = {line for name in WRITE.keys() - withheld.keys() for line in to_write(name)}
     for path, content in view_of(lesson.name).items():
@@ -76,7 +76,7 @@ def test_the_lines_that_are_looked_for_are_those_of_the_solutions() -> None:
 @by_lesson
 def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Lesson) -> None:
     view = view_of(lesson.name)
-    withheld = withheld_exercises(MANIFEST, lesson)
+    withheld = withheld_exercises(CURRICULUM, lesson)
     for name in WRITE.keys() - withheld.keys():
         # Written anew from its syntax tree, where the file holds a later part too.
         module = exercise(name).reference.__module__.replace(".", "/")
@@ -174,20 +174,20 @@ def run(folder: Path, view: dict[str, bytes], code: str) -> str:
 def test_the_same_course_gives_the_same_bytes() -> None:
     again = (
         "from autograder.release.build import COURSE\nfrom autograder.judge.lesson_view import lesson_view\n"
-        "from autograder.release.manifest import load_manifest\nimport hashlib\n"
-        "manifest = load_manifest(COURSE)\nview = lesson_view(manifest, manifest.lesson[6])\n"
+        "from course_lib.curriculum.course_file import load_curriculum\nimport hashlib\n"
+        "curriculum = load_curriculum(COURSE)\nview = lesson_view(curriculum, curriculum.lessons[6])\n"
         "print(hashlib.sha256(repr(list(view.items())).encode()).hexdigest())"
     )
-    view = lesson_view(MANIFEST, MANIFEST.lesson[6])
+    view = lesson_view(CURRICULUM, CURRICULUM.lessons[6])
     here = hashlib.sha256(repr(list(view.items())).encode()).hexdigest()
     there = subprocess.run([sys.executable, "-c", again], check=True, capture_output=True, text=True).stdout
     assert there.strip() == here
 
 
 def test_a_course_with_other_lessons_withholds_its_own_exercises(small: SmallCourse) -> None:
-    manifest = load_manifest(small.root)
-    text = lesson_view(manifest, manifest.lesson[0])["course_lib/transformer/attention.py"].decode()
-    assert manifest.lesson[0].name == LESSON
+    curriculum = load_curriculum(small.root)
+    text = lesson_view(curriculum, curriculum.lessons[0])["course_lib/transformer/attention.py"].decode()
+    assert curriculum.lessons[0].name == LESSON
     assert "query @ key" not in text
     assert "kept @ value" in text  # it teaches no scaled_dot_product_attention
 

@@ -6,7 +6,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from autograder.judge.cell_dependencies import needed
 from autograder.release.build import COURSE, LESSONS
-from autograder.release.manifest import load_manifest
+from course_lib.curriculum.course_file import load_curriculum
 
 
 def runs(*sources: str, shows: str = "", graded: tuple[str, ...] = ("answer",)) -> str:
@@ -78,7 +78,7 @@ def test_cells_of_text_and_judged_cells_do_not_run() -> None:
     assert needed(cells, (), judged={"b"}) == [False, False, True]
 
 
-@pytest.mark.parametrize("lesson", load_manifest(COURSE).lesson, ids=lambda lesson: lesson.name)
+@pytest.mark.parametrize("lesson", load_curriculum(COURSE).lessons, ids=lambda lesson: lesson.name)
 def test_no_lesson_needs_its_pictures(lesson) -> None:
     notebook = nbformat.read(COURSE / LESSONS / lesson.name / f"{lesson.name}.ipynb", as_version=4)
     shows = {cell.id for cell in notebook.cells if "see" in cell.metadata.get("tags", [])}
@@ -86,9 +86,9 @@ def test_no_lesson_needs_its_pictures(lesson) -> None:
     ran = {
         cell.id
         for cell, run in zip(
-            notebook.cells, needed(notebook.cells, shows, judged, lesson.checked), strict=True
+            notebook.cells, needed(notebook.cells, shows, judged, lesson.written), strict=True
         )
         if run
     }
     assert not ran & shows
-    assert {entry.name for entry in lesson.exercise} <= ran
+    assert {entry.name for entry in lesson.exercises} <= ran

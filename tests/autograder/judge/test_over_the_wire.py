@@ -14,19 +14,19 @@ import pytest
 
 from autograder.judge.lesson_view import lesson_view
 from autograder.release.build import COURSE
-from autograder.release.manifest import LESSONS, Lesson, load_manifest
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.checks.remote.client import Channel, RemoteHolder, students_names
 from course_lib.checks.remote.serialization import pack
+from course_lib.curriculum.course_file import LESSONS, Lesson, load_curriculum
 
-MANIFEST = load_manifest(COURSE)
+CURRICULUM = load_curriculum(COURSE)
 SEED = "graded 1706"
 
 
 def exercises(lesson: Lesson) -> list[Exercise]:
-    entries = [catalogue()[entry.name] for entry in lesson.exercise]
+    entries = [catalogue()[entry.name] for entry in lesson.exercises]
     return [entry for entry in entries if isinstance(entry, Exercise)]
 
 
@@ -50,7 +50,7 @@ def without_charts(setup: str) -> str:
 @contextmanager
 def kernel(lesson: Lesson, folder: Path) -> Iterator[Channel]:
     """Serve this lesson's solutions, one mistake in each ("NAME_mistaken"), and its stubs ("NAME_stub")."""
-    for path, content in lesson_view(MANIFEST, lesson).items():
+    for path, content in lesson_view(CURRICULUM, lesson).items():
         (folder / "view" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "view" / path).write_bytes(content)
     cells = released_cells(lesson)
@@ -76,7 +76,7 @@ def kernel(lesson: Lesson, folder: Path) -> Iterator[Channel]:
         assert process.wait(timeout=60) == 0
 
 
-@pytest.mark.parametrize("lesson", MANIFEST.lesson, ids=lambda lesson: lesson.name)
+@pytest.mark.parametrize("lesson", CURRICULUM.lessons, ids=lambda lesson: lesson.name)
 def test_a_lesson_is_judged_over_the_wire_as_it_is_at_home(lesson: Lesson, tmp_path: Path) -> None:
     with kernel(lesson, tmp_path) as channel:
         names = students_names(channel, patience=60.0)

@@ -6,7 +6,7 @@ import pytest
 from autograder.judge.job import Cell
 from autograder.judge.static_checks import suspicions
 from autograder.release.build import COURSE, LESSONS
-from autograder.release.manifest import SOURCES, load_manifest
+from course_lib.curriculum.course_file import SOURCES, load_curriculum
 
 FORBIDDEN = {"attend": ["torch.nn.functional.scaled_dot_product_attention"]}
 
@@ -56,7 +56,7 @@ def test_code_that_is_no_python_is_not_looked_at() -> None:
     assert suspicions([cell("import ctypes ("), cell("(" * 5000)], {}) == []
 
 
-@pytest.mark.parametrize("lesson", load_manifest(COURSE).lesson, ids=lambda lesson: lesson.name)
+@pytest.mark.parametrize("lesson", load_curriculum(COURSE).lessons, ids=lambda lesson: lesson.name)
 def test_no_solution_is_suspicious(lesson) -> None:
     read = {
         folder: nbformat.read(COURSE / folder / lesson.name / f"{lesson.name}.ipynb", as_version=4).cells
@@ -68,4 +68,4 @@ def test_no_solution_is_suspicious(lesson) -> None:
         for each in read[SOURCES]
         if each.cell_type == "code"
     ]
-    assert suspicions(cells, {entry.name: entry.may_not_call for entry in lesson.exercise}) == []
+    assert suspicions(cells, {entry.name: entry.may_not_call for entry in lesson.exercises}) == []

@@ -12,15 +12,15 @@ import pytest
 from autograder.judge.job import Cell, Job, Result
 from autograder.release.build import COURSE
 from autograder.release.example_files import example_files
-from autograder.release.manifest import load_manifest
 from autograder.results.pool import Pool
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
+from course_lib.curriculum.course_file import load_curriculum
 from course_lib.transformer.data_parallel import global_token_mean, shard
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
 
-LESSON = load_manifest(COURSE).lesson[-1]
+LESSON = load_curriculum(COURSE).lessons[-1]
 FILES = example_files(LESSON)
 SETUP = """
 from collections.abc import Sequence

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from autograder.errors import CourseError
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.confinement import WITHOUT, Confinement, attempt, probe, require
+from course_lib.curriculum.course_file import CourseError
 
 
 def test_with_nothing_on_all_attempts_come_through() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from course_lib import transformer
-from course_lib.charts import BLOCKS
+from course_lib.curriculum import public_curriculum
 from course_lib.student.parts import LESSONS, PartsError, build_transformer, load_parts
 from course_lib.student.parts.lessons import reference
 from course_lib.transformer import TransformerConfig
@@ -39,7 +39,11 @@ def why(student: Student, exercise: str, **settings: float) -> str:
 
 def test_the_parts_are_the_blocks_that_a_run_uses() -> None:
     without = ("09-training", "10-translation-data")  # The lab has its own update and its own batches.
-    blocks = [(block.lesson, block.name) for block in BLOCKS if block.lesson not in without]
+    blocks = [
+        (lesson.name, name)
+        for name, (lesson, _) in public_curriculum().blocks.items()
+        if lesson.name not in without
+    ]
     assert [(lesson, name) for lesson, names in LESSONS.items() for name in names] == blocks
 
 

@@ -1,0 +1,156 @@
+"""Load and validate `solutions/course.toml`."""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from course_lib.curriculum.lessons import Curriculum, Exercise, Explanation, HandIn, Lesson, Prediction
+
+#: The number of hints of each exercise.
+HINTS = 3
+
+#: The folders of a course, next to `autograder/`.
+SOURCES, LESSONS = "solutions", "lessons"
+
+_SHOWN = f"{SOURCES}/course.toml"
+_LESSON_NAME = re.compile(r"\d\d-[a-z0-9-]{1,37}")
+#: The name of a cell, which is also its grade_id in nbgrader.
+_CELL_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,49}")
+
+
+class CourseError(ValueError):
+    """The course's source cannot be built or must not be released.
+
+    Each problem is one line that names the file, the cell and what to do.
+    """
+
+    def __init__(self, problems: str | Iterable[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def load_curriculum(course: Path) -> Curriculum:
+    """Load the lessons and exercises of the course in a folder.
+
+    Raises CourseError with one line for each key that is missing, unknown or has a bad value.
+    """
+    try:
+        entries = tomllib.loads((course / SOURCES / "course.toml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CourseError(f"{_SHOWN}: no such file in {course}. Every course needs one.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise CourseError(f"{_SHOWN}: not valid TOML: {error}") from None
+    try:
+        curriculum = TypeAdapter(Curriculum).validate_python(entries)
+    except ValidationError as error:
+        raise CourseError(
+            f"{_SHOWN}, {_location(entries, e['loc'])}: {_message(e['type'], e['msg'], e['input'])}"
+            for e in error.errors()
+        ) from None
+    problems = [
+        f"{_SHOWN}, {problem}" for problem in (*_problems(curriculum), *_missing_files(course, curriculum))
+    ]
+    if problems:
+        raise CourseError(problems)
+    return curriculum
+
+
+def _location(entries: Any, location: tuple[str | int, ...]) -> str:
+    """Describe a position in the TOML file by the names of lessons and exercises, not by numbers."""
+    words: list[str] = []
+    for step in location:
+        if isinstance(step, int) and isinstance(entries, list) and step < len(entries):
+            entries = entries[step]
+            name = entries.get("name") if isinstance(entries, dict) else None
+            words[-1] = f"{words[-1].removesuffix('s')} {name or step + 1}"
+        else:
+            entries = entries.get(step) if isinstance(entries, dict) else None
+            if step not in ("int", "float"):  # the two alternatives that pydantic tried
+                words.append(str(step))
+    return ", ".join(words)
+
+
+def _message(kind: str, message: str, value: object) -> str:
+    if kind == "unexpected_keyword_argument":
+        return "unknown key. Correct its spelling or remove it."
+    if kind == "missing":
+        return "is missing"
+    return f"{message} (got {value!r})"
+
+
+def _problems(curriculum: Curriculum) -> Iterator[str]:
+    yield from _bad_paths("files", curriculum.files)
+    names = [lesson.name for lesson in curriculum.lessons]
+    if names != sorted(names):
+        yield f"lessons: expected them in the order of their numbers, got {', '.join(names)}"
+    yield from (f"lesson {name}: its name is used {n} times" for name, n in Counter(names).items() if n > 1)
+    checked = Counter(name for lesson in curriculum.lessons for name in lesson.checked)
+    for lesson in curriculum.lessons:
+        entries = [*lesson.predictions, *lesson.exercises, *lesson.explanations, *lesson.hand_ins]
+        used = Counter(entry.name for entry in entries)
+        used |= Counter({name: checked[name] for name in lesson.checked})
+        duplicates = [f"{name}: its name is used {n} times" for name, n in used.items() if n > 1]
+        found = [*_lesson_problems(lesson), *duplicates]
+        found += [problem for entry in entries for problem in _entry_problems(entry)]
+        yield from (f"lesson {lesson.name}, {problem}" for problem in found)
+
+
+def _lesson_problems(lesson: Lesson) -> Iterator[str]:
+    if not _LESSON_NAME.fullmatch(lesson.name):
+        yield "name: expected two digits, a hyphen and a short lower-case title, as in 01-attention"
+    if lesson.minutes <= 0:
+        yield f"minutes: expected a positive number, got {lesson.minutes}"
+    if lesson.seed is None:
+        yield "seed: is missing"
+    yield from _bad_paths("files", lesson.files)
+
+
+def _entry_problems(entry: Prediction | Exercise | Explanation | HandIn) -> Iterator[str]:
+    if not _CELL_NAME.fullmatch(entry.name):
+        yield f"{entry.name}: expected a name of at most 50 letters, digits and underscores"
+    if entry.points <= 0:
+        yield f"{entry.name}, points: expected a positive number, got {entry.points}"
+    if isinstance(entry, Exercise):
+        if len(entry.hints) != HINTS:
+            yield f"{entry.name}, hints: expected {HINTS}, from gentle to plain, got {len(entry.hints)}"
+        for number, hint in enumerate(entry.hints, start=1):
+            if not hint.strip():
+                yield f"{entry.name}, hints: hint {number} is empty. Write it."
+    if isinstance(entry, Prediction | Exercise):
+        for name, points in entry.deductions.items():
+            if not 0 < points <= entry.points:
+                yield (
+                    f"{entry.name}, deductions: {name} must cost more than 0 and at most "
+                    f"{entry.points:g} points, got {points:g}"
+                )
+    if isinstance(entry, HandIn):
+        for corpus, levels in entry.levels.items():
+            best = max((points for _, points in levels), default=0)
+            if best != entry.points:
+                yield (
+                    f"{entry.name}, levels: the best level of {corpus} must earn all "
+                    f"{entry.points:g} points, got {best:g}"
+                )
+
+
+def _bad_paths(key: str, paths: list[str]) -> Iterator[str]:
+    for path in paths:
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            yield f"{key}: expected paths inside the folder, got {path!r}"
+        elif path.endswith((".ipynb", "course.toml")):
+            yield f"{key}: {path!r} cannot be handed out unchanged. Remove it from the list."
+
+
+def _missing_files(course: Path, curriculum: Curriculum) -> Iterator[str]:
+    listed = [
+        *curriculum.files,
+        *(f"{lesson.name}/{file}" for lesson in curriculum.lessons for file in lesson.files),
+    ]
+    for file in listed:
+        if not (course / SOURCES / file).is_file():
+            yield f"files: {SOURCES}/{file} does not exist. Create it or remove it from the list."

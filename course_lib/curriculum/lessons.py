@@ -1,0 +1,190 @@
+"""What the course consists of, and the part of it that students may see."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+#: The part of the course that students may see, written by `make lessons`.
+CURRICULUM = Path(__file__).with_name("curriculum.json")
+
+#: Fields that students may not see. `public_curriculum()` returns them with their default values.
+INSTRUCTORS_ONLY = {"seed", "files", "hints", "deductions", "may_not_call", "write", "levels"}
+
+Points: TypeAlias = int | float
+
+
+class _Table:
+    """A table of `course.toml`. Unknown keys are refused."""
+
+    # pydantic reads this setting. It isn't imported here: every lesson and every graded notebook imports this
+    # module and would have to wait for it.
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+
+@dataclass(frozen=True)
+class Explanation(_Table):
+    """A question that students answer in words. A person grades it."""
+
+    name: str
+    points: Points
+
+
+@dataclass(frozen=True)
+class Prediction(_Table):
+    """A number that students predict. The answer is in `course_lib.checks`."""
+
+    name: str
+    points: Points
+    deductions: dict[str, Points] = field(default_factory=dict)
+    """The points that known wrong numbers cost, by their names. Any other wrong number costs all points."""
+
+
+@dataclass(frozen=True)
+class Exercise(_Table):
+    """A function or class that students write."""
+
+    name: str
+    points: Points
+    does: str = ""
+    """What it does, in one sentence, for the architecture map. Exercises without one are not on the map."""
+    part: bool = False
+    """Whether the translation lab can run with a student's own version."""
+    hints: list[str] = field(default_factory=list)
+    """Three hints, from gentle to plain."""
+    deductions: dict[str, Points] = field(default_factory=dict)
+    """The points that known misconceptions cost, by their names. Any other mistake costs all points."""
+    may_not_call: list[str] = field(default_factory=list)
+    """Full names of functions that would solve the whole exercise."""
+    write: list[str] = field(default_factory=list)
+    """The methods of a class that students write. The others are given."""
+
+
+@dataclass(frozen=True)
+class HandIn(_Table):
+    """A file that students hand in with the notebook. Its file name is in `course_lib.checks`."""
+
+    name: str
+    points: Points
+    levels: dict[str, list[tuple[Points, Points]]] = field(default_factory=dict)
+    """For a file that is scored: by corpus, pairs of a minimum BLEU and the points that it earns."""
+
+
+@dataclass(frozen=True)
+class Lesson(_Table):
+    """One lesson. Its source is `solutions/NAME/NAME.py`."""
+
+    name: str
+    title: str
+    minutes: int
+    paper: list[str]
+    """The sections of the paper that it teaches."""
+    seed: int | None = None
+    """The seed of the random inputs of its hidden tests."""
+    files: list[str] = field(default_factory=list)
+    """Files that students get with the notebook, as paths inside the lesson's folder."""
+    predictions: list[Prediction] = field(default_factory=list)
+    exercises: list[Exercise] = field(default_factory=list)
+    explanations: list[Explanation] = field(default_factory=list)
+    hand_ins: list[HandIn] = field(default_factory=list)
+
+    @property
+    def number(self) -> int:
+        """The number at the beginning of its name."""
+        return int(self.name[:2])
+
+    @property
+    def package(self) -> str:
+        """Its package in `course_lib.checks.exercises`: `label_smoothing` for `08-label-smoothing`."""
+        return self.name[3:].replace("-", "_")
+
+    @property
+    def written(self) -> dict[str, Prediction | Exercise]:
+        """What students write in code cells, by name."""
+        return {entry.name: entry for entry in (*self.predictions, *self.exercises)}
+
+    @property
+    def checked(self) -> dict[str, Prediction | Exercise | HandIn]:
+        """Everything that has a check cell, by name."""
+        return {**self.written, **{entry.name: entry for entry in self.hand_ins}}
+
+    @property
+    def points(self) -> dict[str, Points]:
+        """The maximum points of each graded cell, by its grade_id."""
+        automatic = {f"check_{name}": entry.points for name, entry in self.checked.items()}
+        return automatic | {entry.name: entry.points for entry in self.explanations}
+
+
+@dataclass(frozen=True)
+class Curriculum(_Table):
+    """The whole course."""
+
+    title: str
+    files: list[str] = field(default_factory=list)
+    """Files at the top of `lessons/`, as paths inside `solutions/`."""
+    lessons: list[Lesson] = field(default_factory=list)
+
+    @property
+    def blocks(self) -> dict[str, tuple[Lesson, Exercise]]:
+        """The exercises on the architecture map, by name, in the order of the lessons."""
+        return {
+            exercise.name: (lesson, exercise)
+            for lesson in self.lessons
+            for exercise in lesson.exercises
+            if exercise.does
+        }
+
+    @property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """The names of the exercises that a student can run the lab with, by lesson."""
+        found = {
+            lesson.name: tuple(exercise.name for exercise in lesson.exercises if exercise.part)
+            for lesson in self.lessons
+        }
+        return {lesson: names for lesson, names in found.items() if names}
+
+
+def public_json(curriculum: Curriculum) -> str:
+    """Return the part of a course that students may see, as JSON."""
+    return json.dumps(asdict(curriculum, dict_factory=_public), indent=1, ensure_ascii=False) + "\n"
+
+
+def _public(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Empty values are left out: they are the defaults.
+    return {
+        name: value for name, value in pairs if name not in INSTRUCTORS_ONLY and value not in ("", False, [])
+    }
+
+
+@cache
+def public_curriculum() -> Curriculum:
+    """Load the part of the course that students may see."""
+    return _curriculum(json.loads(CURRICULUM.read_text(encoding="utf-8")))
+
+
+def _curriculum(entries: Mapping[str, Any]) -> Curriculum:
+    return Curriculum(entries["title"], lessons=[_lesson(lesson) for lesson in entries["lessons"]])
+
+
+def _lesson(entries: Mapping[str, Any]) -> Lesson:
+    kinds = {
+        "predictions": Prediction,
+        "exercises": Exercise,
+        "explanations": Explanation,
+        "hand_ins": HandIn,
+    }
+    lists = {key: [kind(**entry) for entry in entries.get(key, ())] for key, kind in kinds.items()}
+    return Lesson(**{"paper": [], **entries, **lists})
+
+
+def exercises_through(lesson: int) -> list[str]:
+    """Return the names of the exercises on the architecture map of lessons 1 to `lesson`.
+
+    Raises ValueError if there is no lesson with that number.
+    """
+    last = public_curriculum().lessons[-1].number
+    if not 0 <= lesson <= last:
+        raise ValueError(f"lesson: expected a number from 0 to {last}, got {lesson}.")
+    return [name for name, (other, _) in public_curriculum().blocks.items() if other.number <= lesson]
