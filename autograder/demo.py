@@ -19,7 +19,8 @@ from rich.table import Table
 from autograder.example_class import Submission, example_lesson, hand_in
 from autograder.release.build import COURSE
 from autograder.reports.feedback import CHECK_ERROR
-from course_lib.curriculum.course_file import SOURCES, CourseError, Lesson, load_curriculum
+from course_lib.curriculum import Lesson
+from course_lib.curriculum.course_file import SOURCES, CourseError, load_curriculum
 
 #: What a check prints in front of a verdict that is not "right".
 NOT_RIGHT = ("✗", "○")

@@ -15,7 +15,8 @@ from course_lib.atomic_files import atomic_write_text
 from course_lib.checks.engine import exercise as checks
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.registry import catalogue
-from course_lib.curriculum.course_file import LESSONS, SOURCES, Curriculum, Exercise, Lesson
+from course_lib.curriculum import Curriculum, Exercise, Lesson
+from course_lib.curriculum.course_file import LESSONS, SOURCES
 
 _MARK_SCHEME = re.compile(r"\n*^### BEGIN MARK SCHEME.*?^### END MARK SCHEME\n?", re.MULTILINE | re.DOTALL)
 _MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)

@@ -67,12 +67,12 @@ def _read(course: Path, name: str, written: tuple[tuple[Path, int], ...]) -> Les
     cells = [cell for path, _ in written[1:] for cell in nbformat.read(path, as_version=4).cells]
     lesson = next((lesson for lesson in curriculum.lessons if lesson.name == name), None)
     view = _compiled(lesson_view(curriculum, lesson)) if lesson else {}
-    written = lesson.written if lesson else {}
+    to_write = lesson.written if lesson else {}
     return LessonSide(
         pack_files({f"course/{path}": content for path, content in view.items()} or whole_course()),
         # What is checked is never one of ours, even where a cell imports the reference under the same name.
-        {name: value for name, value in imports_of(cells).items() if name not in written},
-        {name: getattr(entry, "may_not_call", ()) for name, entry in written.items()},
+        {name: value for name, value in imports_of(cells).items() if name not in to_write},
+        {name: getattr(entry, "may_not_call", ()) for name, entry in to_write.items()},
         modules_of(cell for cell in cells if "see" not in cell.metadata.get("tags", [])),
     )
 

@@ -16,8 +16,8 @@ from traitlets.config import Config, PyFileConfigLoader
 
 from autograder.release.freshness import refresh
 from course_lib.atomic_files import atomic_write, atomic_write_text
-from course_lib.curriculum import public_curriculum
-from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, Lesson, load_curriculum
+from course_lib.curriculum import Lesson, public_curriculum
+from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
 from course_lib.curriculum.lessons import CURRICULUM, public_json
 from course_lib.student.progress.start_page import PAGE
 

@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import course_lib
-from course_lib.curriculum.course_file import SOURCES, Curriculum, Lesson, load_curriculum
+from course_lib.curriculum import Curriculum, Lesson
+from course_lib.curriculum.course_file import SOURCES, load_curriculum
 
 
 def stamps(course: Path, curriculum: Curriculum) -> dict[str, str]:

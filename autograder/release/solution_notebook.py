@@ -13,7 +13,8 @@ from autograder.release.reference import marked_source
 from autograder.release.source import SourceCell, read_source
 from course_lib.checks.engine import exercise as checks
 from course_lib.checks.exercises.registry import catalogue
-from course_lib.curriculum.course_file import HINTS, CourseError, Exercise, HandIn, Lesson, Prediction
+from course_lib.curriculum import Exercise, HandIn, Lesson, Prediction
+from course_lib.curriculum.course_file import HINTS, CourseError
 
 #: Letters that the call of a check may have in one line.
 WIDEST_CALL = 140

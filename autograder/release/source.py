@@ -7,7 +7,8 @@ from pathlib import Path
 import jupytext
 from jupytext.cell_metadata import _JUPYTEXT_CELL_METADATA
 
-from course_lib.curriculum.course_file import SOURCES, CourseError, Lesson
+from course_lib.curriculum import Lesson
+from course_lib.curriculum.course_file import SOURCES, CourseError
 
 #: The roles, and the type of the cells that have them. `# %% build="name"` gives a cell the role `build`.
 ROLES = {

@@ -20,15 +20,8 @@ from autograder.judge.cell_dependencies import needed
 from autograder.release.build import files_in, released
 from autograder.release.example_files import example_files
 from course_lib.checks.exercises.registry import catalogue
-from course_lib.curriculum.course_file import (
-    LESSONS,
-    SOURCES,
-    CourseError,
-    Curriculum,
-    Exercise,
-    Lesson,
-    load_curriculum,
-)
+from course_lib.curriculum import Curriculum, Exercise, Lesson
+from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
 
 #: Shorter lines of a solution, such as `return x`, give nothing away.
 SHORTEST_SECRET = 15

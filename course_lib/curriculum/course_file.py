@@ -5,7 +5,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,6 +16,8 @@ HINTS = 3
 
 #: The folders of a course, next to `autograder/`.
 SOURCES, LESSONS = "solutions", "lessons"
+
+Entry: TypeAlias = Prediction | Exercise | Explanation | HandIn
 
 _SHOWN = f"{SOURCES}/course.toml"
 _LESSON_NAME = re.compile(r"\d\d-[a-z0-9-]{1,37}")
@@ -91,7 +93,12 @@ def _problems(curriculum: Curriculum) -> Iterator[str]:
     yield from (f"lesson {name}: its name is used {n} times" for name, n in Counter(names).items() if n > 1)
     checked = Counter(name for lesson in curriculum.lessons for name in lesson.checked)
     for lesson in curriculum.lessons:
-        entries = [*lesson.predictions, *lesson.exercises, *lesson.explanations, *lesson.hand_ins]
+        entries: list[Prediction | Exercise | Explanation | HandIn] = [
+            *lesson.predictions,
+            *lesson.exercises,
+            *lesson.explanations,
+            *lesson.hand_ins,
+        ]
         used = Counter(entry.name for entry in entries)
         used |= Counter({name: checked[name] for name in lesson.checked})
         duplicates = [f"{name}: its name is used {n} times" for name, n in used.items() if n > 1]
@@ -105,12 +112,12 @@ def _lesson_problems(lesson: Lesson) -> Iterator[str]:
         yield "name: expected two digits, a hyphen and a short lower-case title, as in 01-attention"
     if lesson.minutes <= 0:
         yield f"minutes: expected a positive number, got {lesson.minutes}"
-    if lesson.seed is None:
-        yield "seed: is missing"
+    if lesson.seed < 0:
+        yield "seed: is missing or negative"
     yield from _bad_paths("files", lesson.files)
 
 
-def _entry_problems(entry: Prediction | Exercise | Explanation | HandIn) -> Iterator[str]:
+def _entry_problems(entry: Entry) -> Iterator[str]:
     if not _CELL_NAME.fullmatch(entry.name):
         yield f"{entry.name}: expected a name of at most 50 letters, digits and underscores"
     if entry.points <= 0:

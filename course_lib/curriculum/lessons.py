@@ -81,7 +81,7 @@ class Lesson(_Table):
     minutes: int
     paper: list[str]
     """The sections of the paper that it teaches."""
-    seed: int | None = None
+    seed: int = -1
     """The seed of the random inputs of its hidden tests."""
     files: list[str] = field(default_factory=list)
     """Files that students get with the notebook, as paths inside the lesson's folder."""
@@ -103,7 +103,8 @@ class Lesson(_Table):
     @property
     def written(self) -> dict[str, Prediction | Exercise]:
         """What students write in code cells, by name."""
-        return {entry.name: entry for entry in (*self.predictions, *self.exercises)}
+        entries: list[Prediction | Exercise] = [*self.predictions, *self.exercises]
+        return {entry.name: entry for entry in entries}
 
     @property
     def checked(self) -> dict[str, Prediction | Exercise | HandIn]:

@@ -16,7 +16,8 @@ from autograder.example_class import example_class
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute, is_judged
 from autograder.release.build import COURSE
 from autograder.sandbox.confinement import probe
-from course_lib.curriculum.course_file import SOURCES, Lesson, load_curriculum
+from course_lib.curriculum import Lesson
+from course_lib.curriculum.course_file import SOURCES, load_curriculum
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
 

@@ -20,7 +20,8 @@ from autograder.example_class import Submission, example_lesson, hand_in, last_s
 from autograder.release.build import COURSE, released
 from autograder.reports.feedback import CHECK_ERROR
 from course_lib.checks import CheckError
-from course_lib.curriculum.course_file import Lesson, load_curriculum
+from course_lib.curriculum import Lesson
+from course_lib.curriculum.course_file import load_curriculum
 from tests.made_once import made_once
 from tests.nbgrader_command import nbgrader
 

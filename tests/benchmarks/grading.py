@@ -23,7 +23,8 @@ from rich.table import Table
 from autograder.demo import copy_course
 from autograder.example_class import hand_in
 from autograder.release.build import COURSE
-from course_lib.curriculum.course_file import Lesson, load_curriculum
+from course_lib.curriculum import Lesson
+from course_lib.curriculum.course_file import load_curriculum
 from tests.nbgrader_command import nbgrader
 
 #: What nbgrader does where nobody tells it otherwise, with the time that the lessons need.

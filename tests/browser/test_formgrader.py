@@ -12,7 +12,8 @@ from playwright.sync_api import Page, expect
 from autograder.demo import copy_course
 from autograder.example_class import example_lesson, hand_in, last_slip
 from autograder.release.build import COURSE
-from course_lib.curriculum.course_file import Lesson, load_curriculum
+from course_lib.curriculum import Lesson
+from course_lib.curriculum.course_file import load_curriculum
 from tests.browser.formgrader_page import FormgraderPage
 from tests.browser.jupyterlab import JupyterLab, jupyterlab
 from tests.browser.screenshots import shoot

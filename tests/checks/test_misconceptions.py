@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from autograder.release.manifest import load_manifest
 
 from autograder.judge.lesson_view import lesson_view
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import (
     MisconceptionError,
     PatchError,
@@ -14,7 +13,9 @@ from course_lib.checks.engine.misconceptions import (
     names_in,
     wrong_numbers_of,
 )
-from course_lib.checks.exercises.registry import PROBE_MODULES
+from course_lib.checks.exercises.registry import catalogue, probes_of
+from course_lib.curriculum import public_curriculum
+from course_lib.curriculum.course_file import load_curriculum
 from course_lib.transformer import attention_scores
 
 COURSE = Path(__file__).parents[2]
@@ -38,10 +39,10 @@ def problems(folder: Path, text: str) -> list[str]:
     return str(refused.value).splitlines()
 
 
-@pytest.mark.parametrize("lesson", PROBE_MODULES, ids=lambda lesson: lesson.__name__.split(".")[-2])
+@pytest.mark.parametrize("lesson", public_curriculum().lessons, ids=lambda lesson: lesson.name)
 def test_every_file_is_valid_and_about_exercises_of_its_lesson(lesson) -> None:
-    file = lesson.MISCONCEPTIONS
-    entries = [entry for entry in lesson.CATALOGUE if isinstance(entry, Exercise | Prediction)]
+    file = probes_of(lesson).MISCONCEPTIONS
+    entries = [catalogue()[name] for name in lesson.written]
     assert all(entry.misconceptions for entry in entries)
     assert sorted(names_in(file)) == sorted(entry.name for entry in entries)
 
@@ -89,9 +90,9 @@ def test_a_wrong_number_needs_a_value(tmp_path: Path) -> None:
 
 
 def test_student_code_that_is_graded_cannot_read_them() -> None:
-    manifest = load_manifest(COURSE)
-    for lesson in manifest.lesson:
-        assert not [name for name in lesson_view(manifest, lesson) if "misconceptions" in name]
+    curriculum = load_curriculum(COURSE)
+    for lesson in curriculum.lessons:
+        assert not [name for name in lesson_view(curriculum, lesson) if "misconceptions" in name]
 
 
 def test_without_a_file_there_are_none() -> None:

@@ -12,7 +12,8 @@ from nbgrader.api import Assignment, Grade, Gradebook, SubmittedAssignment, Subm
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.reports.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
-from course_lib.curriculum.course_file import CourseError, Curriculum, load_curriculum
+from course_lib.curriculum import Curriculum
+from course_lib.curriculum.course_file import CourseError, load_curriculum
 
 #: Where the grading says what it could not grade, and why: lesson -> student -> reason.
 NOT_GRADED = Path("autograder", "not_graded.json")

@@ -19,7 +19,8 @@ from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.checks.remote.client import Channel, RemoteHolder, students_names
 from course_lib.checks.remote.serialization import pack
-from course_lib.curriculum.course_file import LESSONS, Lesson, load_curriculum
+from course_lib.curriculum import Lesson
+from course_lib.curriculum.course_file import LESSONS, load_curriculum
 
 CURRICULUM = load_curriculum(COURSE)
 SEED = "graded 1706"

@@ -449,12 +449,3 @@ PREDICT_SCORE = Prediction(
     hint="First the penalty: (5 + 49) / 6, and to the power of 0.5 means its root. Then divide.",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (
-    PREDICT_BEAM_OF_TWO,
-    PREDICT_CANDIDATES,
-    BEAM_SEARCH,
-    PREDICT_SCORE,
-    LENGTH_PENALTY,
-    AVERAGE_CHECKPOINTS,
-)

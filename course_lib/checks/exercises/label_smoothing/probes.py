@@ -272,11 +272,3 @@ PREDICT_LOWEST = Prediction(
     hint="At its best the model gives exactly the targets. Put the same numbers in for q and for p.",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (
-    PREDICT_TARGET,
-    SMOOTH_TARGETS,
-    PREDICT_LOWEST,
-    LABEL_SMOOTHING_LOSS,
-    PREDICT_GAP,
-)

@@ -233,13 +233,3 @@ PREDICT_GUESSED = Prediction(
     hint="The model need not predict anything. Where does the answer stand?",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (
-    PADDING_MASK,
-    PREDICT_PAIRS,
-    CAUSAL_MASK,
-    PREDICT_ALLOWED,
-    DECODER_MASK,
-    SHIFT_TARGET,
-    PREDICT_GUESSED,
-)

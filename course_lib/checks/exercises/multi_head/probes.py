@@ -420,12 +420,3 @@ PREDICT_WEIGHTS = Prediction(
     hint="How many weights has one query, in one head? How many queries are there, and how many heads?",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (
-    PREDICT_FEATURE,
-    SPLIT_HEADS,
-    MERGE_HEADS,
-    PREDICT_PARAMETERS,
-    MULTI_HEAD_ATTENTION,
-    PREDICT_WEIGHTS,
-)

@@ -89,5 +89,3 @@ PREDICT_SILENT = Prediction(
     "differences.",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (PREDICT_BROADCAST, PREDICT_SILENT, PAIRWISE_DIFFERENCES)

@@ -350,12 +350,3 @@ PREDICT_LENGTH = Prediction(
     hint="Take one pair, a sine and a cosine of the same angle. What is the sum of their squares?",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (
-    PREDICT_ORDERS,
-    PREDICT_WAVE,
-    SINUSOIDS,
-    PREDICT_LENGTH,
-    TOKEN_EMBEDDING,
-    POSITIONAL_ENCODING,
-)

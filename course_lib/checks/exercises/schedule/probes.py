@@ -166,11 +166,3 @@ PREDICT_WARMUP = Prediction(
     hint="How many times is the scheduler stepped for each update of the weights?",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (
-    PREDICT_FIRST_MOVE,
-    PREDICT_PEAK,
-    LEARNING_RATE,
-    MAKE_SCHEDULER,
-    PREDICT_WARMUP,
-)

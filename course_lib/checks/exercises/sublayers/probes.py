@@ -498,12 +498,3 @@ PREDICT_STREAM = Prediction(
     hint="Variances of independent numbers add up: one from the start, and one more from each sublayer.",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (
-    PREDICT_NORMALISED,
-    LAYER_NORM,
-    PREDICT_NETWORK_SHARE,
-    FEED_FORWARD,
-    PREDICT_STREAM,
-    SUBLAYER_CONNECTION,
-)

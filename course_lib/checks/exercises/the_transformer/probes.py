@@ -744,14 +744,3 @@ PREDICT_RUNS = Prediction(
     hint="Each run of the decoder adds one token to every row of the batch.",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (
-    PREDICT_FEED_FORWARD,
-    ENCODER_LAYER,
-    DECODER_LAYER,
-    TRANSFORMER,
-    PREDICT_PARAMETERS,
-    TIE_EMBEDDINGS,
-    PREDICT_RUNS,
-    GREEDY_DECODE,
-)

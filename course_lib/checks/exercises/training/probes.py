@@ -107,5 +107,3 @@ PREDICT_WHOLE = Prediction(
     "Such chances multiply.",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (PREDICT_BATCH_LOSS, TRAIN_STEP, PREDICT_FIRST_LOSS, PREDICT_WHOLE)

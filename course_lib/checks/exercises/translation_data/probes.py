@@ -415,13 +415,3 @@ PREDICT_PADDING = Prediction(
     hint="The batch has as many places as its longest sentence has tokens, times the number of sentences.",
     misconceptions_file=MISCONCEPTIONS,
 )
-
-CATALOGUE = (
-    BUILD_VOCABULARY,
-    PREDICT_PAIR,
-    LEARN_MERGES,
-    PREDICT_SIZE,
-    PREDICT_PADDING,
-    TOKEN_BATCHES,
-    COLLATE,
-)

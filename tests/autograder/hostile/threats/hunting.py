@@ -162,14 +162,14 @@ look("the number of files", lambda: seen)
     ),
     Threat(
         "hunts-for-predictions",
-        "looks for the number that is asked for in the checks, the sources and the manifest",
+        "looks for the number that is asked for in the checks, the sources and course.toml",
         """\
 def from_catalogue():
     from course_lib.checks.exercises.registry import catalogue
     return catalogue()["predict_spread"].answer
 def from_lesson():
     from course_lib.checks.exercises.attention import probes as attention
-    return next(entry for entry in attention.CATALOGUE if entry.name == "predict_spread").answer
+    return attention.PREDICT_SPREAD.answer
 def from_files():
     import course_lib
     for root in (*course_lib.__path__, COURSE):
