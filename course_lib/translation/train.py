@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import describe_keys, load_config, provided_configs
+from course_lib.translation.configs.loader import describe_keys, load_config, provided_configs
 from course_lib.translation.student_code.code import EndedAloneError
 from course_lib.translation.student_code.parts import UNEQUAL, PartsChoice
 from course_lib.translation.training.distributed import (

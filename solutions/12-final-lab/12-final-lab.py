@@ -344,7 +344,7 @@ print(Path("my_run.yaml").read_text())
 # lesson 08's: the training loss is a smoothed one. In a run with dropout there is a second.) Why does the speed rise at
 # the beginning? (The first updates also pay for starting up.)
 #
-# **Change something:** `training.warmup=400`; `training.factor=4`; `model.dropout=0.3`.
+# **Change something:** `training.warmup_steps=400`; `training.lr_factor=4`; `model.dropout=0.3`.
 
 # %% tags=["see"]
 from course_lib.translation.training.watching import BackgroundRun, rows_so_far
@@ -352,7 +352,7 @@ from course_lib.translation.training.watching import BackgroundRun, rows_so_far
 small = BackgroundRun(
     "captions",
     "../runs/small",
-    "data.vocabulary_size=1000",
+    "data.vocab_size=1000",
     "model.layers=1",
     "model.d_model=64",
     "model.heads=2",
@@ -360,8 +360,8 @@ small = BackgroundRun(
     "model.dropout=0.0",
     "model.norm_first=true",
     "training.epochs=3",
-    "training.warmup=60",
-    "training.factor=1.0",
+    "training.warmup_steps=60",
+    "training.lr_factor=1.0",
     "training.log_every=10",
     "training.average_last=5",
     "training.average_every=10",
@@ -496,7 +496,7 @@ layers_and_heads(
 # %% tags=["see"]
 import time
 
-from course_lib.translation.configs.schema import load_config
+from course_lib.translation.configs.loader import load_config
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.errors import BadInputError
 from course_lib.translation.training.scoring import score
@@ -636,7 +636,7 @@ for name in ["metrics.jsonl", "translations.txt"]:
 #
 # <details><summary>Can a run begin with what another one has learned?</summary>
 #
-# Yes: `training.start_from=../runs/multi30k` takes over that run's weights and its vocabulary, and everything else begins
+# Yes: `training.init_from=../runs/multi30k` takes over that run's weights and its vocabulary, and everything else begins
 # anew. So a model goes on with other settings, or learns from much text first and then from a little of the kind that you
 # need. The sizes of the two models have to be the same.
 #

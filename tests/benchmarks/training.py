@@ -58,7 +58,7 @@ def config_of(model: dict[str, int], tokens_per_batch: int, batches_per_update: 
             "run_folder": "unused",
             "data": {
                 "corpus": "multi30k" if os.environ.get("COURSE_DATA") else "captions",
-                "vocabulary_size": VOCABULARY,
+                "vocab_size": VOCABULARY,
             },
             "model": {**model, "attention": attention},
             "training": training,
@@ -69,7 +69,7 @@ def config_of(model: dict[str, int], tokens_per_batch: int, batches_per_update: 
 def real_pairs(config: RunConfig) -> tuple[list[IdPair], Subwords]:
     """Read the corpus and learn its subwords."""
     text = load_corpus(config.data).train
-    subwords = Subwords.learn([*text.german, *text.english], config.data.vocabulary_size)
+    subwords = Subwords.learn([*text.german, *text.english], config.data.vocab_size)
     return list(zip(subwords.encode(text.german), subwords.encode(text.english), strict=True)), subwords
 
 

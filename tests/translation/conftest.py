@@ -7,7 +7,8 @@ import pytest
 import torch
 from phrases import write_corpus
 
-from course_lib.translation.configs.schema import RunConfig, load_config
+from course_lib.translation.configs.loader import load_config
+from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.decoding.translator import Translator, load_translator
 from course_lib.translation.training.distributed import Place
 from course_lib.translation.training.experiment import train
@@ -17,12 +18,12 @@ torch.set_num_threads(1)
 
 CONFIG = """
 run_folder: {run}
-data: {{corpus: folder, folder: {corpus}, vocabulary_size: 320, max_length: 40}}
+data: {{corpus: folder, folder: {corpus}, vocab_size: 320, max_length: 40}}
 model: {{layers: 1, d_model: 16, heads: 2, d_ff: 32, dropout: 0.1}}
 training:
-  {{epochs: 2, tokens_per_batch: 400, batches_per_update: 3, warmup: 20, device: cpu, threads: 1,
+  {{epochs: 2, tokens_per_batch: 400, batches_per_update: 3, warmup_steps: 20, device: cpu, threads: 1,
     precision: float32, log_every: 4, checkpoint_every: 3}}
-evaluation: {{tokens_per_batch: 1000, beam: 1}}
+evaluation: {{tokens_per_batch: 1000, beam_size: 1}}
 """
 
 
@@ -60,7 +61,7 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = place / "tiny.yaml"
     config.write_text(CONFIG.format(run=place / "run", corpus=place / "corpus"), "utf-8")
     overrides = ["training.epochs=3", "training.batches_per_update=1", "model.d_model=32"]
-    overrides += ["training.average_last=2", "evaluation.beam=3", "evaluation.bleu_every=0"]
+    overrides += ["training.average_last=2", "evaluation.beam_size=3", "evaluation.bleu_every=0"]
     train(load_config(str(config), overrides), Place(0, 1, 0, 1))
     return place / "run"
 

@@ -14,7 +14,7 @@ ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 
 def material(config: RunConfig) -> tuple[list[IdPair], Subwords]:
     train = load_corpus(config.data).train
-    subwords = Subwords.learn([*train.german, *train.english], config.data.vocabulary_size)
+    subwords = Subwords.learn([*train.german, *train.english], config.data.vocab_size)
     return list(zip(subwords.encode(train.german), subwords.encode(train.english), strict=True)), subwords
 
 

@@ -55,7 +55,7 @@ def test_a_full_disk_stops_no_training_and_spoils_no_checkpoint(
 ) -> None:
     """It fills up once there is a checkpoint, and room is made once the run has come to its end."""
     run, said = small_disk / "run", tmp_path / "said"
-    arguments = [str(config_file), "training.epochs=4", "evaluation.beam=1", "evaluation.bleu_every=0"]
+    arguments = [str(config_file), "training.epochs=4", "evaluation.beam_size=1", "evaluation.bleu_every=0"]
     (process,) = start_command(1, [*arguments, f"run_folder={run}"], output=said)
     deadline = time.monotonic() + SECONDS
     while not list(run.glob("checkpoints/*.pt")):
@@ -102,7 +102,7 @@ def test_rows_wait_for_room_and_lose_no_byte(small_disk: Path) -> None:
 def test_a_damaged_checkpoint_is_left_out_in_one_line(
     tiny_config: Callable[..., RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    greedy = ("evaluation.beam=1", "evaluation.bleu_every=0")
+    greedy = ("evaluation.beam_size=1", "evaluation.bleu_every=0")
     train(tiny_config(*greedy, "training.epochs=1"), ALONE)
     newest = max((tmp_path / "run" / "checkpoints").iterdir())
     damaged = bytearray(newest.read_bytes())
@@ -118,7 +118,7 @@ def test_a_damaged_checkpoint_is_left_out_in_one_line(
 
 
 def test_only_damaged_checkpoints_are_refused(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
-    train(tiny_config("training.epochs=1", "evaluation.beam=1"), ALONE)
+    train(tiny_config("training.epochs=1", "evaluation.beam_size=1"), ALONE)
     for path in (tmp_path / "run" / "checkpoints").iterdir():
         path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(BadInputError, match="expected a checkpoint that is whole, came 3 damaged"):

@@ -72,7 +72,9 @@ def test_every_epoch_has_the_same_sentences_split_in_its_own_way(
     tiny_config: Callable[..., RunConfig], tmp_path: Path, tokens: str
 ) -> None:
     both = tokens == "both directions"
-    kind = ("data.both_directions=true",) if both else (f"data.tokens={tokens}", "model.tied=false")
+    kind = (
+        ("data.both_directions=true",) if both else (f"data.tokenizer={tokens}", "model.tie_embeddings=false")
+    )
     config = tiny_config("data.bpe_dropout=0.2", "data.max_length=18", "data.too_long=drop", *kind)
     data = prepared(config, tmp_path)
     text = load_corpus(config.data).train
@@ -125,5 +127,5 @@ def test_training_goes_on_exactly_in_the_same_split(
 
 
 def test_words_have_no_merges_to_pass_over() -> None:
-    with pytest.raises(ValueError, match="bpe_dropout needs subwords"):
-        DataConfig(corpus="captions", tokens="words", bpe_dropout=0.1)
+    with pytest.raises(ValueError, match="bpe_dropout: needs subwords"):
+        DataConfig(corpus="captions", tokenizer="words", bpe_dropout=0.1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import load_config
+from course_lib.translation.configs.loader import load_config
 from course_lib.translation.training.checkpoints.checkpoint import (
     Checkpoints,
     load_checkpoint,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from course_lib.errors import BadInputError
 from course_lib.transformer import beam_search, greedy_decode, padding_mask
-from course_lib.translation.configs.schema import load_config
+from course_lib.translation.configs.loader import load_config
 from course_lib.translation.decoding import Ensemble, SearchSettings, ready, search
 from course_lib.translation.decoding.saved_settings import read_search
 from course_lib.translation.decoding.translator import Translator, load_translator
@@ -179,7 +179,7 @@ def test_others_that_do_not_fit_are_refused_by_name(
         load_translator(trained_folder, together_with=[tmp_path / "nowhere"])
     write_corpus(tmp_path / "corpus")
     for override, message in (
-        ("data.vocabulary_size=300", "expected a run with the same vocabulary, so that both mean the same"),
+        ("data.vocab_size=300", "expected a run with the same vocabulary, so that both mean the same"),
         ("data.max_length=30", "expected a model that reads 40 tokens, came one of 30"),
     ):
         folder = tmp_path / override

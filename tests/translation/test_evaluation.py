@@ -35,11 +35,11 @@ def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transform
     config = tiny_config(
         "training.precision=float64",
         "evaluation.tokens_per_batch=90",
-        "evaluation.beam=2",
+        "evaluation.beam_size=2",
         "model.dropout=0.5",
     )
     validation = load_corpus(config.data).validation
-    subwords = Subwords.learn([*validation.german, *validation.english], config.data.vocabulary_size)
+    subwords = Subwords.learn([*validation.german, *validation.english], config.data.vocab_size)
     torch.manual_seed(3)
     model = build_transformer(config.model, len(subwords), len(subwords)).double()
     for parameter in model.parameters():
@@ -149,8 +149,8 @@ def test_the_tuned_penalty_is_the_one_whose_translations_score_best(
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (["evaluation.beam=1"], SearchSettings()),
-        (["evaluation.beam=2", "evaluation.alpha=0.3"], SearchSettings(2, 0.3)),
+        (["evaluation.beam_size=1"], SearchSettings()),
+        (["evaluation.beam_size=2", "evaluation.alpha=0.3"], SearchSettings(2, 0.3)),
     ],
 )
 def test_the_config_says_how_to_search(

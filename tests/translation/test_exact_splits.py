@@ -58,8 +58,8 @@ def test_the_weights_do_not_depend_on_processes_and_micro_batches(
         tiny_config("training.precision=float64", *overrides)
         for overrides in (
             ("model.dropout=0.3",),
-            ("model.dropout=0.3", "model.tied=false", "model.norm_first=true"),
-            ("training.clip_norm=0.05", "training.label_smoothing=0.2"),
+            ("model.dropout=0.3", "model.tie_embeddings=false", "model.norm_first=true"),
+            ("training.max_grad_norm=0.05", "training.label_smoothing=0.2"),
             ("training.simcut_alpha=2", "training.simcut_p=0.3"),
         )
     ]
@@ -89,7 +89,7 @@ def test_the_cases_can_tell(tiny_config: Callable[..., RunConfig]) -> None:
     given = [
         (),
         ("model.dropout=0.3",),
-        ("training.clip_norm=0.05",),
+        ("training.max_grad_norm=0.05",),
         ("training.label_smoothing=0.2",),
         ("training.simcut_alpha=2",),
     ]

@@ -13,7 +13,7 @@ from real_processes import CONTEXT, SECONDS, in_processes, start_command
 from same_run import assert_same_run
 
 from course_lib.translation import train as train_command
-from course_lib.translation.configs.schema import load_config
+from course_lib.translation.configs.loader import load_config
 from course_lib.translation.training.distributed import Place, has_lost_another
 from course_lib.translation.training.evaluation import Evaluator
 from course_lib.translation.training.experiment import train
@@ -132,7 +132,7 @@ def test_one_of_two_processes_is_told_both_save_and_the_run_goes_on(
     config_file: Path, tmp_path: Path, number: int
 ) -> None:
     """No checkpoint falls due on the way: what there is was saved for the signal."""
-    arguments = [str(config_file), *LONG, "checkpoints.listen_every=2", "evaluation.beam=1"]
+    arguments = [str(config_file), *LONG, "checkpoints.stop_check_every=2", "evaluation.beam_size=1"]
     started = start_command(2, arguments)
     wait_for(tmp_path / "run" / "metrics.jsonl", 1)
     assert started[1].pid is not None

@@ -64,8 +64,8 @@ def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
 ) -> None:
     """One is killed, torchrun starts both again; then torchrun gets SIGUSR1; then the run is finished."""
     said = tmp_path / "said"
-    arguments = [str(config_file), "training.epochs=30", "evaluation.bleu_every=0", "evaluation.beam=1"]
-    arguments += ["checkpoints.listen_every=2"]
+    arguments = [str(config_file), "training.epochs=30", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
+    arguments += ["checkpoints.stop_check_every=2"]
     running = launch(said, "--standalone", "--max-restarts=1", *TRAIN, *arguments)
     wait_for_text(said, "step 4 ")
     os.kill(children(running.pid)[1], signal.SIGKILL)

@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.translation.configs.schema import load_config, provided_configs
+from course_lib.translation.configs.loader import load_config, provided_configs
 from course_lib.translation.train import main as train
 from course_lib.translation.translate import main as translate
 

@@ -13,7 +13,8 @@ from real_processes import in_processes
 from course_lib.errors import BadInputError
 from course_lib.student.parts.lessons import LESSONS
 from course_lib.transformer import Transformer
-from course_lib.translation.configs.schema import RunConfig, load_config
+from course_lib.translation.configs.loader import load_config
+from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.decoding.translator import load_translator
 from course_lib.translation.model.components import REFERENCE
 from course_lib.translation.student_code.code import EndedAloneError
@@ -29,7 +30,7 @@ from course_lib.translation.training.updates import Trainer
 from tests.student.parts.conftest import Student, stub
 
 CPU = torch.device("cpu")
-SHORT = ("training.epochs=1", "evaluation.beam=1", "evaluation.bleu_every=0")
+SHORT = ("training.epochs=1", "evaluation.beam_size=1", "evaluation.bleu_every=0")
 
 #: Right answers, and each with a habit that a run has to bear.
 WITH_HABITS = {
@@ -130,7 +131,7 @@ def test_any_split_gives_the_same_weights(
 
 
 @pytest.mark.parametrize(
-    "overrides", [("training.simcut_alpha=2", "training.clip_norm=0.5"), ("model.norm_first=true",)]
+    "overrides", [("training.simcut_alpha=2", "training.max_grad_norm=0.5"), ("model.norm_first=true",)]
 )
 def test_the_weights_are_those_of_the_reference(
     with_habits: Student, tiny_config: Callable[..., RunConfig], overrides: tuple[str, ...]
@@ -158,7 +159,7 @@ def test_a_run_is_trained_kept_and_translated_with(
 ) -> None:
     choice = PartsChoice(str(with_habits.folder))
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
-    beam = "evaluation.beam=3"
+    beam = "evaluation.beam_size=3"
     train(tiny_config(f"run_folder={straight}", beam), ALONE, choice=choice)
     said = capsys.readouterr().out
     assert "28 of the 30 parts are yours and used." in said
@@ -246,7 +247,7 @@ def test_unequal_and_broken_parts_are_refused_or_replaced(
     assert not (tmp_path / "run").exists()
 
     table = parts_of(
-        student, load_config(str(config_file), ["evaluation.beam=5"]), unequal="reference"
+        student, load_config(str(config_file), ["evaluation.beam_size=5"]), unequal="reference"
     ).table()
     assert "25 of the 30 parts are yours and used." in table
     assert re.search(r"split_heads +the reference's \(see \[1\]\)", table)
@@ -314,18 +315,18 @@ def test_parts_without_use_are_said_and_not_compared(
     student.write()
     config = tiny_config(
         "model.attention=fused",
-        "model.tied=false",
+        "model.tie_embeddings=false",
         "training.schedule=constant",
-        "training.peak_rate=1e-3",
-        "evaluation.beam=5",
+        "training.lr=1e-3",
+        "evaluation.beam_size=5",
     )
     own = parts_of(student, config)
     table = own.table()
     for name, why in (
         ("attention_scores", "model.attention is fused"),
         ("learning_rate", "training.schedule is constant"),
-        ("tie_embeddings", "model.tied is false"),
-        ("greedy_decode", "evaluation.beam is 5"),
+        ("tie_embeddings", "model.tie_embeddings is false"),
+        ("greedy_decode", "evaluation.beam_size is 5"),
     ):
         assert re.search(rf"{name} +yours \(not used: {why}\)", table)
         assert name not in own.used

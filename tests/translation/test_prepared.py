@@ -20,7 +20,7 @@ from course_lib.translation.training.distributed import Place, first_then_rest
 from course_lib.translation.training.experiment import train
 
 #: Scores that these tests don't look at.
-QUICK = ("evaluation.bleu_every=0", "evaluation.beam=1", "evaluation.alpha=0.0")
+QUICK = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "evaluation.alpha=0.0")
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 
 
@@ -33,7 +33,7 @@ class Bench:
         self.vocabulary = folder / "run" / "vocabulary.json"
 
     def config(self, **keys: object) -> DataConfig:
-        some = {"corpus": "folder", "folder": str(self.corpus), "vocabulary_size": 320, "max_length": 40}
+        some = {"corpus": "folder", "folder": str(self.corpus), "vocab_size": 320, "max_length": 40}
         return DataConfig.model_validate({**some, **keys})
 
     def prepare(self, learn: bool = True, **keys: object) -> PreparedData:
@@ -54,7 +54,7 @@ def lines(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("tokens", ["joint-bpe", "separate-bpe", "words"])
 def test_the_ids_are_those_of_the_sentences(bench: Bench, tokens: str) -> None:
-    data = bench.prepare(tokens=tokens, max_length=400)
+    data = bench.prepare(tokenizer=tokens, max_length=400)
     vocabularies = load_vocabularies(bench.vocabulary)
     assert vocabularies.fingerprint == data.vocabularies.fingerprint
     for name, pairs in {"train": data.train, "test": data.test.pairs}.items():
@@ -69,7 +69,7 @@ def test_the_ids_are_those_of_the_sentences(bench: Bench, tokens: str) -> None:
 def test_the_vocabulary_knows_nothing_of_validation_and_test(bench: Bench) -> None:
     for split in ("validation", "test"):
         write_split(bench.corpus, split, [("Quitten Quitten", "quinces quinces")] * 9)
-    data = bench.prepare(tokens="words", min_count=1)
+    data = bench.prepare(tokenizer="words", min_count=1)
     assert set(data.test.pairs[0][0]) == {data.vocabularies.unknown_id}
     train = lines(bench.corpus / "train.de") + lines(bench.corpus / "train.en")
     assert bench.prepare().vocabularies.fingerprint == Subwords.learn(train, 320).fingerprint
@@ -86,10 +86,10 @@ def test_long_pairs_are_dropped_and_counted(bench: Bench) -> None:
 
 def test_long_pairs_are_cut_and_counted(bench: Bench) -> None:
     whole = bench.prepare(max_length=400).train
-    data = bench.prepare(too_long="cut")
+    data = bench.prepare(too_long="truncate")
     assert list(data.train) == [(source[:38], target[:38]) for source, target in whole]
     long = (whole.lengths + 2).max(axis=1) > 40
-    assert data.notes[0] == f"cut {long.sum()} of 240 training pairs longer than 40 tokens"
+    assert data.notes[0] == f"truncated {long.sum()} of 240 training pairs longer than 40 tokens"
 
 
 def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
@@ -103,8 +103,8 @@ def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
         assert split.pairs.lengths.tolist()[:3] == [[38, 38], [0, 0], [split.pairs.lengths[2, 0], 0]]
         assert data.vocabularies.source.decode([split.pairs[4][0]]) == ["日本 ☃"]
     assert data.notes[1:] == [
-        "cut 1 of 5 validation pairs longer than 40 tokens; none is left out",
-        "cut 1 of 5 test pairs longer than 40 tokens; none is left out",
+        "truncated 1 of 5 validation pairs longer than 40 tokens; none is left out",
+        "truncated 1 of 5 test pairs longer than 40 tokens; none is left out",
     ]
 
 
@@ -189,8 +189,8 @@ def test_other_data_or_options_make_it_anew(bench: Bench) -> None:
     others: list[dict[str, object]] = [
         {"max_length": 30},
         {"too_long": "drop"},
-        {"vocabulary_size": 310},
-        {"tokens": "separate-bpe"},
+        {"vocab_size": 310},
+        {"tokenizer": "separate-bpe"},
     ]
     prints += [bench.prepare(**keys).fingerprint for keys in others]
     write_split(bench.corpus, "test", [("zwei Hunde", "two dogs")])
@@ -272,7 +272,9 @@ def test_a_run_does_not_go_on_with_another_corpus(
 def test_a_run_learns_with_two_vocabularies(
     tiny_config: Callable[..., RunConfig], corpus_folder: Path, tokens: str
 ) -> None:
-    config = tiny_config(f"data.tokens={tokens}", "model.tied=false", "training.epochs=4", *QUICK)
+    config = tiny_config(
+        f"data.tokenizer={tokens}", "model.tie_embeddings=false", "training.epochs=4", *QUICK
+    )
     write_split(corpus_folder, "train", phrase_pairs(240, seed=0) + [("Guten Tag", "hello")] * 9)
     result = train(config, ALONE)
     data = open_prepared(result.folder.data, result.folder.vocabulary)

@@ -11,7 +11,8 @@ import torch
 from real_processes import in_processes
 
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import RunConfig, load_config
+from course_lib.translation.configs.loader import load_config
+from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.training import experiment as run_file
 from course_lib.translation.training.checkpoints.checkpoint import Checkpoints, load_checkpoint
 from course_lib.translation.training.checkpoints.model_file import load_trained, trained_path
@@ -182,7 +183,7 @@ def test_the_vocabulary_of_another_run_is_refused(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
     run(tiny_config("training.epochs=1"))
-    run(tiny_config("training.epochs=1", "data.vocabulary_size=300", f"run_folder={tmp_path / 'other'}"))
+    run(tiny_config("training.epochs=1", "data.vocab_size=300", f"run_folder={tmp_path / 'other'}"))
     (tmp_path / "other" / "vocabulary.json").replace(tmp_path / "run" / "vocabulary.json")
     with pytest.raises(BadInputError, match=r"vocabulary\.json: expected the vocabulary of .*step-.*\.pt"):
         run(tiny_config("training.epochs=1"))
@@ -250,12 +251,12 @@ def test_training_ends_early_and_the_best_weights_translate(
 ) -> None:
     """At a rate that is far too large, the loss soon gets worse."""
     config = tiny_config(
-        "training.factor=30",
+        "training.lr_factor=30",
         "training.epochs=40",
         "selection.patience=2",
-        "evaluation.use=best",
+        "evaluation.weights=best",
         "evaluation.bleu_every=0",
-        "evaluation.beam=1",
+        "evaluation.beam_size=1",
     )
     run(config)
     losses = {
@@ -273,8 +274,8 @@ def test_training_ends_early_and_the_best_weights_translate(
 
 
 def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
-    quick = ("evaluation.bleu_every=0", "evaluation.beam=1", "training.epochs=3")
-    run(tiny_config(*quick, "training.average_last=2", "evaluation.use=averaged"))
+    quick = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "training.epochs=3")
+    run(tiny_config(*quick, "training.average_last=2", "evaluation.weights=averaged"))
     snapshots = sorted((tmp_path / "run" / "snapshots").iterdir())
     assert [path.name for path in snapshots] == ["step-00000014.pt", "step-00000021.pt"]
     first, second = (load_trained(path).weights for path in snapshots)
@@ -290,11 +291,11 @@ def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], 
 def test_an_earlier_run_s_snapshots_are_not_in_the_average(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    quick = ("evaluation.bleu_every=0", "evaluation.beam=1", "training.average_last=3")
-    run(tiny_config(*quick, "evaluation.use=averaged", "training.average_every=1", "training.epochs=1"))
+    quick = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "training.average_last=3")
+    run(tiny_config(*quick, "evaluation.weights=averaged", "training.average_every=1", "training.epochs=1"))
     # As a message of the lab's advises.
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    again = (*quick, "evaluation.use=averaged", "training.average_every=5", "training.epochs=2", "seed=9")
+    again = (*quick, "evaluation.weights=averaged", "training.average_every=5", "training.epochs=2", "seed=9")
     run(tiny_config(*again))
     run(tiny_config(*again, f"run_folder={tmp_path / 'fresh'}"))
     got, expected = (

@@ -11,7 +11,7 @@ from course_lib.translation.training.schedules import build_scheduler
 
 def rates(updates: int, **keys: object) -> list[float]:
     """The rates at which an optimiser makes its updates."""
-    config = TrainingConfig.model_validate({"epochs": 1, "warmup": 4, **keys})
+    config = TrainingConfig.model_validate({"epochs": 1, "warmup_steps": 4, **keys})
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 1.0)
     scheduler = build_scheduler(optimizer, config, 16, REFERENCE)
     found = []
@@ -23,7 +23,9 @@ def rates(updates: int, **keys: object) -> list[float]:
 
 
 def test_the_paper_s() -> None:
-    assert rates(9, factor=3.0) == pytest.approx([learning_rate(step, 16, 4, 3.0) for step in range(1, 10)])
+    assert rates(9, lr_factor=3.0) == pytest.approx(
+        [learning_rate(step, 16, 4, 3.0) for step in range(1, 10)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,13 +33,13 @@ def test_the_paper_s() -> None:
     [
         ({"schedule": "inverse-sqrt"}, {8: 0.5**0.5, 16: 0.5, 100: 0.2}),
         ({"schedule": "constant"}, {5: 1.0, 100: 1.0}),
-        ({"schedule": "linear", "schedule_updates": 24}, {9: 0.75, 14: 0.5, 24: 0.0, 30: 0.0}),
-        ({"schedule": "cosine", "schedule_updates": 24}, {14: 0.5, 24: 0.0, 30: 0.0}),
-        ({"schedule": "cosine", "schedule_updates": 16}, {7: (1 + 0.5**0.5) / 2}),
+        ({"schedule": "linear", "decay_steps": 24}, {9: 0.75, 14: 0.5, 24: 0.0, 30: 0.0}),
+        ({"schedule": "cosine", "decay_steps": 24}, {14: 0.5, 24: 0.0, 30: 0.0}),
+        ({"schedule": "cosine", "decay_steps": 16}, {7: (1 + 0.5**0.5) / 2}),
     ],
 )
 def test_the_others(keys: dict[str, object], shares: dict[int, float]) -> None:
-    found = rates(max(shares), peak_rate=0.01, **keys)
+    found = rates(max(shares), lr=0.01, **keys)
     assert found[:4] == pytest.approx([0.0025, 0.005, 0.0075, 0.01])
     for step, share in shares.items():
         assert found[step - 1] == pytest.approx(0.01 * share, abs=1e-12)

@@ -43,7 +43,7 @@ def test_going_on_from_its_state_is_as_if_it_had_not_stopped(losses: list[float]
 
 
 def test_bleu_is_better_when_larger() -> None:
-    selection = Selection(SelectionConfig(measure="bleu"))
+    selection = Selection(SelectionConfig(metric="bleu"))
     assert [selection.is_better({"bleu": bleu}, 1) for bleu in (1.0, 2.0, 2.0, 0.5)] == [
         True,
         True,
@@ -53,7 +53,7 @@ def test_bleu_is_better_when_larger() -> None:
 
 
 def test_what_is_no_measurement_counts_for_nothing_and_nan_is_never_best() -> None:
-    selection = Selection(SelectionConfig(measure="bleu", patience=1))
+    selection = Selection(SelectionConfig(metric="bleu", patience=1))
     assert not selection.is_better({"validation_loss": 1.0}, 1)
     assert not selection.is_over
     assert not selection.is_better({"bleu": math.nan}, 2)

@@ -63,7 +63,7 @@ def test_it_adds_alpha_times_the_divergence_and_only_in_training() -> None:
 
 
 def test_what_is_missing_differs_between_updates(tiny_config: Callable[..., RunConfig]) -> None:
-    config = tiny_config("training.factor=1e-12", "model.dropout=0", "training.simcut_alpha=3")
+    config = tiny_config("training.lr_factor=1e-12", "model.dropout=0", "training.simcut_alpha=3")
     trainer = new_trainer(config)
     batch = trainer.plan()[0]
     losses = set()

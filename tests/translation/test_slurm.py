@@ -52,8 +52,8 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
     slurm: Slurm, config_file: Path, tmp_path: Path, script: str, per_node: int
 ) -> None:
     log = tmp_path / "log"
-    arguments = [str(config_file), "training.epochs=25", "evaluation.bleu_every=0", "evaluation.beam=1"]
-    arguments += ["training.checkpoint_every=100000", "checkpoints.listen_every=2"]
+    arguments = [str(config_file), "training.epochs=25", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
+    arguments += ["training.checkpoint_every=100000", "checkpoints.stop_check_every=2"]
     job = submit(slurm, tmp_path, script, per_node, *arguments)
     wait_for_text(log, "step 4 ")
     # What SLURM does by itself two minutes before the end: a signal to every process of the job's steps.

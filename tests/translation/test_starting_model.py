@@ -22,7 +22,7 @@ from course_lib.translation.training.experiment import train
 from course_lib.translation.training.run_folder import RunFolder
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
-NO_STEP = "training.factor=1e-30"
+NO_STEP = "training.lr_factor=1e-30"
 #: What is no part of these tests is left out; the width is the first run's.
 PLAIN = ("evaluation.bleu_every=0", "model.d_model=32")
 
@@ -35,12 +35,12 @@ def first_run(trained_folder: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "first"
     shutil.copytree(trained_folder, folder)
     config = (folder / "config.yaml").read_text("utf-8")
-    (folder / "config.yaml").write_text(config.replace("use: last", "use: averaged"), "utf-8")
+    (folder / "config.yaml").write_text(config.replace("weights: last", "weights: averaged"), "utf-8")
     return folder
 
 
 def train_from(first: Path, tiny_config: Configs, *overrides: str) -> Path:
-    config = tiny_config(f"training.start_from={first}", *PLAIN, *overrides)
+    config = tiny_config(f"training.init_from={first}", *PLAIN, *overrides)
     train(config, ALONE)
     return Path(config.run_folder)
 
@@ -70,15 +70,15 @@ def test_it_keeps_the_others_vocabulary_whatever_there_is_to_learn_from(
     first_run: Path, tiny_config: Configs, tmp_path: Path
 ) -> None:
     write_split(tmp_path / "corpus", "train", phrase_pairs(60, seed=77))
-    folder = train_from(first_run, tiny_config, "training.epochs=1", "data.vocabulary_size=310")
+    folder = train_from(first_run, tiny_config, "training.epochs=1", "data.vocab_size=310")
     assert (folder / "vocabulary.json").read_bytes() == (first_run / "vocabulary.json").read_bytes()
     # What was prepared without a checkpoint is made anew with the vocabulary that is wanted now.
     shutil.rmtree(folder / "checkpoints")
-    train(tiny_config("training.epochs=1", "data.vocabulary_size=310", *PLAIN), ALONE)
+    train(tiny_config("training.epochs=1", "data.vocab_size=310", *PLAIN), ALONE)
     own = (folder / "vocabulary.json").read_bytes()
     assert own != (first_run / "vocabulary.json").read_bytes()
     shutil.rmtree(folder / "checkpoints")
-    train_from(first_run, tiny_config, "training.epochs=1", "data.vocabulary_size=310")
+    train_from(first_run, tiny_config, "training.epochs=1", "data.vocab_size=310")
     assert (folder / "vocabulary.json").read_bytes() == (first_run / "vocabulary.json").read_bytes()
 
 
@@ -112,7 +112,7 @@ def in_two_processes(place: Place, config: RunConfig) -> str:
 
 
 def test_two_processes_begin_alike(first_run: Path, tiny_config: Configs, tmp_path: Path) -> None:
-    exact = ("training.precision=float64", *PLAIN, f"training.start_from={first_run}")
+    exact = ("training.precision=float64", *PLAIN, f"training.init_from={first_run}")
     in_processes(2, in_two_processes, tiny_config(*exact, f"run_folder={tmp_path / 'two'}"))
     train(tiny_config(*exact, f"run_folder={tmp_path / 'one'}"), ALONE)
     one, two = (newest(tmp_path / name)["trainer"]["model"] for name in ("one", "two"))
@@ -133,7 +133,7 @@ def test_processes_with_different_models_to_begin_with_are_refused(
     weights = {**model.weights, "generator.bias": model.weights["generator.bias"] + 1e-3}
     save_trained(path, replace(model, weights=weights))
     # A cluster's machines may have it in different places; it has to be the same model.
-    configs = [tiny_config(f"training.start_from={run}", *PLAIN) for run in (first_run, other)]
+    configs = [tiny_config(f"training.init_from={run}", *PLAIN) for run in (first_run, other)]
     told, told_again = in_processes(2, with_another_model, *configs)
     assert told == told_again
     assert "expected the same config and data for all processes, but process 1 has the model to begin" in told
@@ -145,10 +145,10 @@ def test_a_model_of_another_shape_is_refused_by_name(
 ) -> None:
     told = refusal(tiny_config, first_run, "model.d_ff=64", "model.layers=2")
     assert told == (
-        f"training.start_from: {first_run}: expected its own model.layers 1, came 2; model.d_ff 32, came 64"
+        f"training.init_from: {first_run}: expected its own model.layers 1, came 2; model.d_ff 32, came 64"
     )
-    told = refusal(tiny_config, first_run, "data.tokens=separate-bpe", "model.tied=false")
-    assert "model.tied True, came False; data.tokens joint-bpe, came separate-bpe" in told
+    told = refusal(tiny_config, first_run, "data.tokenizer=separate-bpe", "model.tie_embeddings=false")
+    assert "model.tie_embeddings True, came False; data.tokenizer joint-bpe, came separate-bpe" in told
     assert not (tmp_path / "run").exists()
 
 
@@ -158,8 +158,8 @@ def test_a_folder_without_a_model_is_refused(tiny_config: Configs, tmp_path: Pat
         (tmp_path / "empty").mkdir()
     told = refusal(tiny_config, tmp_path / "empty")
     assert "its first epoch has to end before" in told if there else "but there is none" in told
-    assert told.startswith("training.start_from: ")
-    assert told.endswith("; train that run first, or give training.start_from=null")
+    assert told.startswith("training.init_from: ")
+    assert told.endswith("; train that run first, or give training.init_from=null")
     assert not (tmp_path / "run").exists()
 
 
@@ -179,9 +179,9 @@ def test_weights_by_other_names_are_refused_once(first_run: Path, tiny_config: C
     model = load_trained(path)
     weights = {name.replace("generator", "output"): weight for name, weight in model.weights.items()}
     save_trained(path, replace(model, weights=weights))
-    config = tiny_config(f"training.start_from={first_run}", *PLAIN)
+    config = tiny_config(f"training.init_from={first_run}", *PLAIN)
     first, second = in_processes(2, who_refused, config)
-    message = "training.start_from: expected weights by the names and of the sizes of this run's model"
+    message = "training.init_from: expected weights by the names and of the sizes of this run's model"
     assert first[1] == second[1]
     assert first[1].startswith(message)
     # Only the first process says it.

@@ -24,7 +24,7 @@ def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) 
     torch.manual_seed(config.seed)
     model = build_transformer(config.model, len(subwords), len(subwords)).double()
     optimizer = make_optimizer(model, config.training)
-    scheduler = make_scheduler(optimizer, config.model.d_model, config.training.warmup)
+    scheduler = make_scheduler(optimizer, config.model.d_model, config.training.warmup_steps)
     loss = LabelSmoothingLoss(len(subwords), subwords.pad_id, config.training.label_smoothing)
     for batches in trainer.plan()[:4]:
         micro_batches = [as_matrices([pairs[index] for index in batch], config) for batch in batches]
@@ -53,7 +53,7 @@ def test_a_trainer_goes_on_from_a_state_bit_by_bit(tiny_config: Callable[..., Ru
 
 
 def test_dropout_differs_between_updates_and_batches(tiny_config: Callable[..., RunConfig]) -> None:
-    config = tiny_config("training.factor=1e-12", "training.batches_per_update=1", "model.dropout=0.5")
+    config = tiny_config("training.lr_factor=1e-12", "training.batches_per_update=1", "model.dropout=0.5")
     trainer = new_trainer(config)
     batch = trainer.plan()[0][0]
     losses = []
@@ -64,7 +64,7 @@ def test_dropout_differs_between_updates_and_batches(tiny_config: Callable[..., 
 
 
 def test_the_rate_is_that_of_the_schedule(tiny_config: Callable[..., RunConfig]) -> None:
-    trainer = new_trainer(tiny_config("training.factor=2"))
+    trainer = new_trainer(tiny_config("training.lr_factor=2"))
     rates = [trainer.update(batches) for batches in trainer.plan()[:2]]
     assert rates == pytest.approx([2 * 16**-0.5 * step * 20**-1.5 for step in (1, 2)])
 

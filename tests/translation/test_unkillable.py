@@ -17,8 +17,8 @@ OVERRIDES = [
     "training.checkpoint_every=2",
     "training.average_last=3",
     "training.average_every=5",
-    "evaluation.use=averaged",
-    "evaluation.beam=1",
+    "evaluation.weights=averaged",
+    "evaluation.beam_size=1",
     "evaluation.bleu_every=2",
 ]
 

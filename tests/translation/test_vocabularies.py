@@ -6,7 +6,8 @@ import pytest
 from phrases import phrase_pairs
 
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import DataConfig, load_config
+from course_lib.translation.configs.loader import load_config
+from course_lib.translation.configs.schema import DataConfig
 from course_lib.translation.data.corpora.parallel_text import ParallelText
 from course_lib.translation.data.tokens.directed import DirectedSubwords
 from course_lib.translation.data.tokens.subwords import Subwords
@@ -25,7 +26,7 @@ KINDS = ("joint-bpe", "separate-bpe", "words")
 
 
 def learn(tokens: str, size: int = 330) -> Vocabularies:
-    config = {"corpus": "captions", "tokens": tokens, "vocabulary_size": size, "min_count": 1}
+    config = {"corpus": "captions", "tokenizer": tokens, "vocab_size": size, "min_count": 1}
     return learn_vocabularies(TRAIN, DataConfig.model_validate(config))
 
 
@@ -55,7 +56,7 @@ def test_joint_subwords_are_the_same_on_both_sides() -> None:
 
 
 def test_directed_subwords_say_into_which_language_and_come_back(tmp_path: Path) -> None:
-    config = DataConfig(corpus="captions", vocabulary_size=330, both_directions=True)
+    config = DataConfig(corpus="captions", vocab_size=330, both_directions=True)
     vocabularies = learn_vocabularies(TRAIN, config)
     assert isinstance(vocabularies, DirectedSubwords)
     vocabularies.save(tmp_path / "vocabulary.json")
@@ -73,8 +74,8 @@ def test_directed_subwords_say_into_which_language_and_come_back(tmp_path: Path)
 
 
 def test_two_vocabularies_cannot_serve_both_directions() -> None:
-    with pytest.raises(ValueError, match="both_directions needs one vocabulary for both languages"):
-        DataConfig(corpus="captions", tokens="separate-bpe", both_directions=True)
+    with pytest.raises(ValueError, match="both_directions: needs one vocabulary for both languages"):
+        DataConfig(corpus="captions", tokenizer="separate-bpe", both_directions=True)
 
 
 @pytest.mark.parametrize(("tokens", "kind"), [("separate-bpe", Subwords), ("words", Words)])
@@ -91,7 +92,7 @@ def test_separate_ones_know_their_own_language(tokens: str, kind: type) -> None:
 
 def test_sides_may_be_of_different_sizes() -> None:
     text = ParallelText(["eins zwei", "zwei"], ["one", "two"])
-    config = DataConfig(corpus="captions", tokens="words", min_count=2)
+    config = DataConfig(corpus="captions", tokenizer="words", min_count=2)
     vocabularies = learn_vocabularies(text, config)
     assert (len(vocabularies.source), len(vocabularies.target)) == (5, 4)
 
@@ -99,12 +100,13 @@ def test_sides_may_be_of_different_sizes() -> None:
 @pytest.mark.parametrize("tokens", ["separate-bpe", "words"])
 def test_two_vocabularies_cannot_be_tied(tokens: str) -> None:
     with pytest.raises(BadInputError) as refused:
-        load_config("captions", [f"data.tokens={tokens}"])
+        load_config("captions", [f"data.tokenizer={tokens}"])
     assert str(refused.value) == (
-        f"captions: model.tied needs one vocabulary for both languages, and data.tokens: {tokens} makes two; "
-        "set data.tokens to joint-bpe, or model.tied to false"
+        "captions: model.tie_embeddings: needs one vocabulary for both languages, but "
+        f"data.tokenizer={tokens} makes two; set data.tokenizer=joint-bpe or model.tie_embeddings=false"
     )
-    assert load_config("captions", [f"data.tokens={tokens}", "model.tied=false"]).data.tokens == tokens
+    config = load_config("captions", [f"data.tokenizer={tokens}", "model.tie_embeddings=false"])
+    assert config.data.tokenizer == tokens
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.student.parts.conftest import Student, stub
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 TRAIN = ["-m", "course_lib.translation.train"]
-SMALL = ["evaluation.beam=2", "evaluation.bleu_every=0", "training.batches_per_update=2"]
+SMALL = ["evaluation.beam_size=2", "evaluation.bleu_every=0", "training.batches_per_update=2"]
 
 
 def command(*arguments: str, given: str = "") -> str:

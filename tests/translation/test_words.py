@@ -98,11 +98,11 @@ from course_lib.translation.data.tokens.vocabularies import learn_vocabularies
 text = ParallelText(["eins"], ["one"])
 print(len(learn_vocabularies(text, DataConfig(corpus="captions")).source))
 try:
-    learn_vocabularies(text, DataConfig(corpus="captions", tokens="words"))
+    learn_vocabularies(text, DataConfig(corpus="captions", tokenizer="words"))
 except BadInputError as error:
     print(error)
 """
     lines = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     size, message = lines.splitlines()
     assert int(size) > 256
-    assert message.startswith("data.tokens: words needs spaCy, which is not installed here; install it")
+    assert message.startswith("data.tokenizer: words needs spaCy, which is not installed; install it")

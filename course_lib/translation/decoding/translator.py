@@ -202,7 +202,7 @@ def load_translator(
     if together_with:
         model = Ensemble([model, *(_member(RunFolder(Path(other)), run) for other in together_with)])
     alpha = PAPERS_ALPHA if config.evaluation.alpha == "auto" else config.evaluation.alpha
-    settings = read_search(folder.search) or SearchSettings(config.evaluation.beam, alpha)
+    settings = read_search(folder.search) or SearchSettings(config.evaluation.beam_size, alpha)
     return Translator(model.to(place), config, vocabularies, settings, place)
 
 

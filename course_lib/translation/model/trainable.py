@@ -38,7 +38,7 @@ def build_transformer(
     model = pieces.transformer(source_size, target_size, sizes)
     if config.inner_dropout is not None:
         _set_inner_dropout(model, config.inner_dropout)
-    return pieces.tie_embeddings(model) if config.tied else model
+    return pieces.tie_embeddings(model) if config.tie_embeddings else model
 
 
 def _set_inner_dropout(model: Any, rate: float) -> None:

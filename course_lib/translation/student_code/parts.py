@@ -151,7 +151,7 @@ def own_parts(choice: PartsChoice, config: RunConfig, place: Place, device: torc
         parts = parts.without({name: f"it is left out: {how}" for name, how in found.items()})
     if faults and choice.unequal == "refuse":
         raise_on_all(place, _refusal(faults))
-    notes = dict.fromkeys(parts_of_search(config.evaluation.beam), _WRITES) | unused
+    notes = dict.fromkeys(parts_of_search(config.evaluation.beam_size), _WRITES) | unused
     notes = {name: why for name, why in notes.items() if name in parts.yours}
     for source in parts.sources:
         if source.location in printed.cells and source.exercise in parts.yours:
@@ -213,15 +213,15 @@ def _of_use(parts: Parts, unused: dict[str, str]) -> Parts:
 
 def _unused(config: RunConfig) -> dict[str, str]:
     """Say of which parts a run makes no use, and why."""
-    beam = config.evaluation.beam
+    beam = config.evaluation.beam_size
     unused = {"average_checkpoints": _AVERAGED}
     for name in parts_of_search(2 if beam == 1 else 1):
-        unused[name] = f"not used: evaluation.beam is {beam}"
+        unused[name] = f"not used: evaluation.beam_size is {beam}"
     if config.model.attention == "fused":
         for name in LESSONS["01-attention"]:
             unused[name] = "not used: model.attention is fused"
-    if not config.model.tied:
-        unused["tie_embeddings"] = "not used: model.tied is false"
+    if not config.model.tie_embeddings:
+        unused["tie_embeddings"] = "not used: model.tie_embeddings is false"
     if config.training.schedule != "paper":
         for name in LESSONS["07-schedule"]:
             unused[name] = f"not used: training.schedule is {config.training.schedule}"

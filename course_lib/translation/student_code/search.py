@@ -29,7 +29,7 @@ def own_search(
     parts: Parts, config: RunConfig, vocabularies: Vocabularies, device: torch.device
 ) -> Decode | None:
     """Make a search of a student's parts; None where none of those that the config needs is theirs."""
-    if not set(parts_of_search(config.evaluation.beam)) & set(parts.yours):
+    if not set(parts_of_search(config.evaluation.beam_size)) & set(parts.yours):
         return None
     ids = vocabularies
 

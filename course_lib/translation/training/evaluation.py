@@ -93,12 +93,12 @@ class Evaluator:
     ) -> SearchSettings:
         """Give the config's way to search; where its length penalty is left open, the best for these."""
         alpha = self._config.alpha
-        if self._config.beam == 1:
+        if self._config.beam_size == 1:
             # With one translation there is nothing to choose from.
             return SearchSettings()
         if alpha == "auto":
-            alpha = self.tune(model, sentences, references, self._config.beam).alpha
-        return SearchSettings(self._config.beam, alpha)
+            alpha = self.tune(model, sentences, references, self._config.beam_size).alpha
+        return SearchSettings(self._config.beam_size, alpha)
 
     def _find(
         self,

@@ -11,7 +11,8 @@ import torch
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import RunConfig, TrainingConfig, documented_yaml, keys, value_text
+from course_lib.translation.configs.loader import documented_yaml, keys, value_text
+from course_lib.translation.configs.schema import RunConfig, TrainingConfig
 from course_lib.translation.data.tokens.prepared import PreparedData, open_prepared, prepare
 from course_lib.translation.data.tokens.vocabularies import load_vocabularies
 from course_lib.translation.model.components import REFERENCE
@@ -186,7 +187,7 @@ def _refuse_idle(config: TrainingConfig, place: Place) -> None:
 #: What may differ from process to process: where things are, and what computes.
 _OF_THE_MACHINE = {
     *("run_folder", "data.folder", "data.mirror", "data.cache"),
-    *("training.threads", "training.start_from"),
+    *("training.threads", "training.init_from"),
 }
 
 
@@ -269,5 +270,5 @@ def _opening(
 
 def _tokens(config: RunConfig, data: PreparedData) -> str:
     source, target = len(data.vocabularies.source), len(data.vocabularies.target)
-    kind = "words" if config.data.tokens == "words" else "subwords"
+    kind = "words" if config.data.tokenizer == "words" else "subwords"
     return f"{target:,} {kind}" if config.data.shares_vocabulary else f"{source:,} and {target:,} {kind}"

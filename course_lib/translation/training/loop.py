@@ -101,14 +101,14 @@ class Session:
                 self._validate()
         if trainer.epochs_done < self.config.training.epochs:
             self.display.say(
-                f"Training ends early: no better {self.config.selection.measure} in "
+                f"Training ends early: no better {self.config.selection.metric} in "
                 f"{self.config.selection.patience} measurements; the best was after update "
                 f"{self._selection.step}."
             )
 
     def test(self) -> tuple[Score, list[str]]:
         """Translate the test split with the weights that the config chooses; keep and score that."""
-        use, test = self.config.evaluation.use, self.data.test
+        use, test = self.config.evaluation.weights, self.data.test
         self._average()
         if use != "last":
             chosen = first_then_rest(self.place, lambda: self._load(use))
@@ -163,7 +163,7 @@ class Session:
                 break
             if trainer.step % training.checkpoint_every == 0:
                 self._save()
-            if self.place.world_size == 1 or trainer.step % self.config.checkpoints.listen_every == 0:
+            if self.place.world_size == 1 or trainer.step % self.config.checkpoints.stop_check_every == 0:
                 self._stop_if_asked()
         trainer.end_epoch()
         if not training.average_every:
@@ -260,7 +260,7 @@ class Session:
         if use == "best" and model.step != self._selection.step:
             raise BadInputError(
                 f"{path}: expected the weights after update {self._selection.step}, which were the best, "
-                f"came those after {model.step}; set evaluation.use to last, or start the run anew"
+                f"came those after {model.step}; set evaluation.weights to last, or start the run anew"
             )
         return model
 

@@ -14,23 +14,23 @@ def build_scheduler(
 ) -> LRScheduler:
     """Drive an optimiser, whose own rate is 1.0, by the schedule that the config names."""
     if config.schedule == "paper":
-        return pieces.make_scheduler(optimizer, d_model, config.warmup, config.factor)
+        return pieces.make_scheduler(optimizer, d_model, config.warmup_steps, config.lr_factor)
     # LambdaLR counts the updates done so far: 0 before the first.
     return LambdaLR(optimizer, lambda done: rate(config, done + 1))
 
 
 def rate(config: TrainingConfig, step: int) -> float:
     """Give the rate of update number `step`, the first being 1, for the schedules that have a peak."""
-    assert config.peak_rate is not None, "the config has checked it"
-    return config.peak_rate * min(step / config.warmup, _after_warmup(config, max(step, config.warmup)))
+    assert config.lr is not None, "the config has checked it"
+    return config.lr * min(step / config.warmup_steps, _after_warmup(config, max(step, config.warmup_steps)))
 
 
 def _after_warmup(config: TrainingConfig, step: int) -> float:
     """Give the share of the peak at a step from the end of the warm-up on, where it is 1."""
     if config.schedule == "inverse-sqrt":
-        return math.sqrt(config.warmup / step)
+        return math.sqrt(config.warmup_steps / step)
     if config.schedule == "constant":
         return 1.0
-    assert config.schedule_updates is not None, "the config has checked it"
-    done = min(1.0, (step - config.warmup) / (config.schedule_updates - config.warmup))
+    assert config.decay_steps is not None, "the config has checked it"
+    done = min(1.0, (step - config.warmup_steps) / (config.decay_steps - config.warmup_steps))
     return 1 - done if config.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2

@@ -130,9 +130,9 @@ class Trainer:
                 loss_sum = self._loss_sum(batch.source, batch.target, batch.places)
                 (loss_sum * scale).backward()
             self.window.add(loss_sum, batch)
-        if self._config.training.clip_norm is not None:
+        if self._config.training.max_grad_norm is not None:
             # Each process holds the gradients of all by now, so all find the same norm.
-            nn.utils.clip_grad_norm_(self.model.parameters(), self._config.training.clip_norm)
+            nn.utils.clip_grad_norm_(self.model.parameters(), self._config.training.max_grad_norm)
         rate = float(self._scheduler.get_last_lr()[0])
         self._optimizer.step()
         self._scheduler.step()
@@ -173,7 +173,7 @@ class Trainer:
             self.model.load_state_dict(weights)
         except RuntimeError:
             raise BadInputError(
-                "training.start_from: expected weights by the names and of the sizes of this run's model, "
+                "training.init_from: expected weights by the names and of the sizes of this run's model, "
                 "came others"
             ) from None
 

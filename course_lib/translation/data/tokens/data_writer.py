@@ -62,11 +62,11 @@ class DataWriter:
         if not any(self._stays):
             raise BadInputError(
                 f"no training pair is left: all {len(self._stays)} are longer than data.max_length "
-                f"{self._config.max_length}; raise it, or set data.too_long to cut"
+                f"{self._config.max_length}; raise it, or set data.too_long to truncate"
             )
         if self._long:
             counted = ", each counted in both directions" if self._config.both_directions else ""
-            self._note(f"{'dropped' if drop else 'cut'}", "training", counted)
+            self._note(f"{'dropped' if drop else 'truncated'}", "training", counted)
         if self._config.bpe_dropout:
             self._write_words(ways)
 
@@ -76,7 +76,7 @@ class DataWriter:
         content = {"german": text.german, "english": text.english}
         self._write_json(f"{name}.json", content)
         if self._long:
-            self._note("cut", name, "; none is left out")
+            self._note("truncated", name, "; none is left out")
 
     def finish(self, facts: dict[str, Any]) -> None:
         """Say that all is there, and of what it was made. Only now can it be opened."""

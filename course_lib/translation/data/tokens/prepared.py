@@ -30,8 +30,8 @@ LAYOUT = 2
 _LEARNT, _OF_THE_RUN = "learnt", "of the run"
 #: What shapes the ids, apart from the corpus.
 SHAPING = (
-    "tokens",
-    "vocabulary_size",
+    "tokenizer",
+    "vocab_size",
     "min_count",
     "max_length",
     "too_long",

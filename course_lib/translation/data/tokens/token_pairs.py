@@ -109,9 +109,9 @@ OFFSETS = "<i8"
 WORD_NUMBERS = "<u4"
 
 
-def smallest_type(vocabulary_size: int) -> str:
+def smallest_type(vocab_size: int) -> str:
     """Name the smallest numbers that hold the ids of a vocabulary."""
-    return "<u2" if vocabulary_size <= 2**16 else "<u4"
+    return "<u2" if vocab_size <= 2**16 else "<u4"
 
 
 def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dtype: str) -> None:

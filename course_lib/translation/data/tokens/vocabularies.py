@@ -96,13 +96,13 @@ def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
     """Learn the vocabularies that the config asks for. Give it the training split, and nothing else."""
     both = [*train.german, *train.english]
     if config.both_directions:
-        return DirectedSubwords(Subwords.learn(both, config.vocabulary_size, also=[TO_ENGLISH, TO_GERMAN]))
-    if config.tokens == "joint-bpe":
-        return Subwords.learn(both, config.vocabulary_size)
-    if config.tokens == "separate-bpe":
+        return DirectedSubwords(Subwords.learn(both, config.vocab_size, also=[TO_ENGLISH, TO_GERMAN]))
+    if config.tokenizer == "joint-bpe":
+        return Subwords.learn(both, config.vocab_size)
+    if config.tokenizer == "separate-bpe":
         return SeparateVocabularies(
-            Subwords.learn(train.german, config.vocabulary_size),
-            Subwords.learn(train.english, config.vocabulary_size),
+            Subwords.learn(train.german, config.vocab_size),
+            Subwords.learn(train.english, config.vocab_size),
         )
     return SeparateVocabularies(
         Words.learn(train.german, "de", config.min_count), Words.learn(train.english, "en", config.min_count)

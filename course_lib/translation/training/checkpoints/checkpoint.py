@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import RunConfig, differing_keys, value_text
+from course_lib.translation.configs.loader import differing_keys, value_text
+from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.training.checkpoints.checksummed_files import (
     DamagedFileError,
     read_sealed,

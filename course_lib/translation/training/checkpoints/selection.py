@@ -11,8 +11,8 @@ class Selection:
 
     def __init__(self, config: SelectionConfig) -> None:
         self._patience = config.patience
-        self._name = {"loss": "validation_loss", "bleu": "bleu"}[config.measure]
-        self._sign = {"loss": -1.0, "bleu": 1.0}[config.measure]
+        self._name = {"loss": "validation_loss", "bleu": "bleu"}[config.metric]
+        self._sign = {"loss": -1.0, "bleu": 1.0}[config.metric]
         self._best = -math.inf
         self._since = 0
         self.step = 0

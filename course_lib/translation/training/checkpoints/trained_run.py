@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import load_config
+from course_lib.translation.configs.loader import load_config
 from course_lib.translation.data.tokens.vocabularies import Vocabularies, load_vocabularies
 from course_lib.translation.training.checkpoints.model_file import (
     TrainedModel,
@@ -62,7 +62,7 @@ def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:
                 f"{folder.path}: expected the folder of a run with a trained model, came one without; "
                 "its first epoch has to end before it can translate"
             )
-        chosen = load_config(str(folder.config)).evaluation.use
+        chosen = load_config(str(folder.config)).evaluation.weights
         return trained_path(folder.path, chosen if chosen in there else there[0])
     for use in USES:
         if checkpoint == use:
