@@ -1,4 +1,4 @@
-"""Lesson 08: targets that are not quite sure, and the loss against them."""
+"""Lesson 08: smoothed targets, and the cross-entropy against them."""
 
 import math
 from pathlib import Path
@@ -21,61 +21,61 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 def _targets(candidate: Candidate, labels: Any, vocab: int, pad_id: int, smoothing: float) -> Reply:
-    """What dtype the targets have is free, as long as it is a floating one."""
+    """Call `smooth_targets` and convert its result to float64: any floating-point dtype is accepted."""
     return candidate.make(in_float64(candidate)).call(torch.tensor(labels), vocab, pad_id, smoothing)
 
 
-@probe("four labels and six classes: most goes to the label, and an equal share to every class")
+@probe("the label gets most of the probability and every class an equal share")
 def _targets_of_a_row(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [3, 1, 5, 2], 6, 0, 0.4)
 
 
-@probe("two sentences, the shorter one filled up with padding, whose rows are zeros")
+@probe("the rows of padding are zeros in a batch of two sentences")
 def _targets_of_a_batch(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [[4, 2, 3], [1, 0, 0]], 5, 0, 0.1)
 
 
-@probe("padding may have any number; here it is 4, and 0 is a word like others")
+@probe("padding may have any id: here it is 4, and 0 is an ordinary word")
 def _targets_with_other_padding(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [[0, 2, 4], [5, 0, 1]], 6, 4, 0.3)
 
 
-@probe("without smoothing the label has all of the probability")
+@probe("without smoothing, the label has all of the probability")
 def _targets_without_smoothing(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [2, 0, 1], 4, 0, 0.0)
 
 
-@probe("a smoothing of 1 leaves nothing that tells the label from other classes")
+@probe("with a smoothing of 1, the label has the same probability as every other class")
 def _targets_of_full_smoothing(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [2, 0, 3], 4, 0, 1.0)
 
 
-@probe("a vocabulary of two, one of which is padding")
+@probe("the result is correct for a vocabulary of two, one of which is padding")
 def _targets_of_two_classes(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [[1, 1, 0]], 2, 0, 0.2)
 
 
-@probe("as many sentences as positions as classes: each axis still means its own thing")
+@probe("the axes are not confused if sentences, positions and classes are equally many")
 def _targets_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [[1, 3, 2], [2, 0, 0], [3, 3, 0]], 3 + 1, 0, 0.2)
 
 
-@probe("labels with three axes")
+@probe("labels may have three axes")
 def _targets_of_three_axes(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [[[1, 2], [3, 0]], [[4, 4], [2, 1]]], 5, 0, 0.1)
 
 
-@probe("a single label, with no axis at all")
+@probe("a single label without any axis is enough")
 def _targets_of_one_label(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, 2, 5, 0, 0.1)
 
 
-@probe("nothing but padding")
+@probe("labels that are all padding give rows of zeros")
 def _targets_of_padding(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [[0, 0, 0]], 4, 0, 0.1)
 
 
-@probe("labels that nobody chose, with a vocabulary of 50")
+@probe("the targets are correct for random labels and a vocabulary of 50")
 def _targets_of_drawn_labels(candidate: Candidate, draw: Draw) -> Reply:
     labels = draw.integers(0, 50, 3, 7)
     return candidate.make(in_float64(candidate)).call(labels, 50, 7, 0.1)
@@ -102,7 +102,7 @@ SMOOTH_TARGETS = Exercise(
 # --- LabelSmoothingLoss -------------------------------------------------------------------------------------
 
 PADDED = torch.tensor([[3, 1, 4, 2], [2, 5, 0, 0], [1, 0, 0, 0]])
-"""Three sentences of 4, 2 and 1 words: so the mean of their means is not the mean over their words."""
+"""Three sentences of 4, 2 and 1 words, so that the mean of their means differs from the mean over words."""
 
 
 def _loss(candidate: Candidate, draw: Draw, labels: Tensor, vocab: int = 6, pad_id: int = 0) -> Reply:
@@ -110,59 +110,59 @@ def _loss(candidate: Candidate, draw: Draw, labels: Tensor, vocab: int = 6, pad_
     return candidate.build(vocab, pad_id, 0.2).call(logits, labels)
 
 
-@probe("two sentences without padding: the mean loss of their words")
+@probe("the loss is the mean over all words of two sentences without padding")
 def _loss_without_padding(candidate: Candidate, draw: Draw) -> Reply:
     return _loss(candidate, draw, torch.tensor([[3, 1, 4], [2, 5, 1]]))
 
 
-@probe("sentences of 4, 2 and 1 words, filled up with padding: the mean loss of the seven words")
+@probe("the loss is the mean over the 7 real words of padded sentences with 4, 2 and 1 words")
 def _loss_with_padding(candidate: Candidate, draw: Draw) -> Reply:
     return _loss(candidate, draw, PADDED)
 
 
-@probe("padding may have any number; here it is 5, and 0 is a word like others")
+@probe("padding may have any id: here it is 5, and 0 is an ordinary word")
 def _loss_with_other_padding(candidate: Candidate, draw: Draw) -> Reply:
     return _loss(candidate, draw, torch.tensor([[0, 2, 4, 0], [1, 0, 5, 5]]), pad_id=5)
 
 
-@probe("as many sentences as positions as classes: each axis still means its own thing")
+@probe("the axes are not confused if sentences, positions and classes are equally many")
 def _loss_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
     return _loss(
         candidate, draw, torch.tensor([[1, 3, 2, 1], [2, 1, 0, 0], [3, 3, 1, 0], [2, 0, 0, 0]]), vocab=4
     )
 
 
-@probe("the smoothing is 0.1 unless another is given")
+@probe("the smoothing is 0.1 by default")
 def _loss_by_default(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.build(6, 0).call(2 * draw.normal(3, 4, 6), PADDED)
 
 
-@probe("without smoothing it is the ordinary cross-entropy")
+@probe("without smoothing, the loss is the ordinary cross-entropy")
 def _loss_without_smoothing(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.build(6, 0, 0.0).call(2 * draw.normal(3, 4, 6), PADDED)
 
 
-@probe("a vocabulary of two, one of which is padding")
+@probe("the result is correct for a vocabulary of two, one of which is padding")
 def _loss_of_two_classes(candidate: Candidate, draw: Draw) -> Reply:
     return _loss(candidate, draw, torch.tensor([[1, 1, 0]]), vocab=2)
 
 
-@probe("logits of some thousands give a loss of some thousands, and no infinity")
+@probe("logits in the thousands give a finite loss")
 def _loss_of_large_logits(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.build(6, 0, 0.2).call(3000 * draw.normal(3, 4, 6), PADDED)
 
 
-@probe("float32 goes in and float32 comes out")
+@probe("float32 logits give a float32 loss")
 def _loss_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.build(6, 0, 0.2).call(draw.normal(3, 4, 6, dtype=torch.float32), PADDED)
 
 
-@probe("bfloat16 goes in and bfloat16 comes out")
+@probe("bfloat16 logits give a bfloat16 loss")
 def _loss_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.build(6, 0, 0.2).call(draw.normal(3, 4, 6, dtype=torch.bfloat16), PADDED)
 
 
-@probe("gradients reach the logits of the words, and those of padding get none")
+@probe("gradients reach the logits of words, and are zero at padding")
 def _loss_gradient(candidate: Candidate, draw: Draw) -> Any:
     toward = torch.ones((), dtype=torch.float64)
     reply = candidate.build(6, 0, 0.2).gradients(2 * draw.normal(3, 4, 6), PADDED, toward=toward)
@@ -172,13 +172,13 @@ def _loss_gradient(candidate: Candidate, draw: Draw) -> Any:
     return {"the gradient of the logits": "none" if arrived is None else arrived}
 
 
-@probe("pad_id can be read from it")
+@probe("the loss has an attribute pad_id")
 def _loss_keeps_pad_id(candidate: Candidate, draw: Draw) -> Reply:
     loss = candidate.build(6, 3, 0.2)
     return loss.make(number_in(loss)).call("pad_id")
 
 
-@probe("a deep copy, and one that has taken over its state dict, give the same loss")
+@probe("a deep copy, and a new loss with the same state dict, give the same result")
 def _loss_copied(candidate: Candidate, draw: Draw) -> Any:
     logits = 2 * draw.normal(3, 4, 6)
     loss, other = candidate.build(6, 0, 0.2), candidate.build(6, 0, 0.2)
@@ -192,7 +192,7 @@ def _loss_copied(candidate: Candidate, draw: Draw) -> Any:
     }
 
 
-@probe("each call counts for itself: with other labels, in evaluation mode, and of a copy made afterwards")
+@probe("calls do not affect each other: other labels, evaluation mode, and a later copy")
 def _loss_called_again(candidate: Candidate, draw: Draw) -> Any:
     loss = candidate.build(6, 0, 0.2)
     logits = 2 * draw.normal(3, 4, 6)
@@ -206,17 +206,17 @@ def _loss_called_again(candidate: Candidate, draw: Draw) -> Any:
     return told | {"the loss in evaluation mode": loss.call(logits, PADDED)}
 
 
-@probe("logits and labels that are views, with their numbers in another order in memory")
+@probe("logits and labels may be views with another memory order")
 def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
     logits = 2 * draw.normal(4, 3, 6)
     return candidate.build(6, 0, 0.2).call(logits.transpose(0, 1), PADDED.T.contiguous().T)
 
 
-@probe("the smoothing is done by your code")
+@probe("the smoothing is done by your own code")
 def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Any:
     loss = candidate.build(6, 0, 0.2)
     reply = loss.make(smoothing_by(loss)).call(draw.normal(3, 4, 6), PADDED)
-    return reply if isinstance(reply, Raised) else {"what smooths the labels": reply.value}
+    return reply if isinstance(reply, Raised) else {"the code that smooths the labels": reply.value}
 
 
 LABEL_SMOOTHING_LOSS = Exercise(
@@ -252,7 +252,7 @@ PREDICT_TARGET = Prediction(
     name="predict_target",
     answer=0.91,
     tolerance=0.003,
-    hint="The label gives up the smoothing, and then gets a share of it back, as every word does.",
+    hint="The label gives up the smoothing, and gets a share of it back, as every word does.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -260,8 +260,8 @@ PREDICT_GAP = Prediction(
     name="predict_gap",
     answer=math.log(91),
     tolerance=0.02,
-    hint="Divide one softmax by the other: the sum below the fraction drops out, and e to the power of the "
-    "gap is left.",
+    hint="Divide one probability by the other: the denominators of the softmax cancel, and e to the power of "
+    "the gap is left.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -269,6 +269,6 @@ PREDICT_LOWEST = Prediction(
     name="predict_lowest",
     answer=LOWEST,
     tolerance=0.02,
-    hint="At its best the model gives exactly the targets. Put the same numbers in for q and for p.",
+    hint="The best possible model predicts exactly the targets. Use the same numbers for q and for p.",
     misconceptions_file=MISCONCEPTIONS,
 )

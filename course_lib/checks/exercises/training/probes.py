@@ -36,13 +36,13 @@ def _micro_batch(draw: Draw, *lengths: tuple[int, int], pad_id: int = 0, first: 
     return side([source for source, _ in lengths]), side([target for _, target in lengths])
 
 
-@probe("one batch in one piece: two sentences, one of which has padding on both sides")
+@probe("one update is correct for a batch in one piece, with padding on both sides")
 def _one_piece(candidate: Candidate, draw: Draw) -> Reply:
     batch = (_micro_batch(draw, (4, 3), (2, 1)),)
     return candidate.make(training(_VOCAB)).call(candidate, (batch,))
 
 
-@probe("one batch in three pieces, with 4, 8 and 2 tokens to predict")
+@probe("one update is correct for a batch in three pieces, with 4, 8 and 2 labels")
 def _three_pieces(candidate: Candidate, draw: Draw) -> Reply:
     pieces = (
         _micro_batch(draw, (3, 3)),
@@ -52,7 +52,7 @@ def _three_pieces(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(training(_VOCAB)).call(candidate, (pieces,))
 
 
-@probe("two batches, one in two pieces, on a model that comes in evaluation mode and with old gradients")
+@probe("two updates are correct for a model that starts in evaluation mode with old gradients")
 def _two_calls(candidate: Candidate, draw: Draw) -> Reply:
     first, second = (
         (_micro_batch(draw, (2, 3)),),
@@ -62,7 +62,7 @@ def _two_calls(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(fixture).call(candidate, (first, second))
 
 
-@probe("padding is token 5 here, as the loss says, and token 0 is a word like any other")
+@probe("padding may have any id: here loss.pad_id is 5, and 0 is an ordinary word")
 def _other_padding(candidate: Candidate, draw: Draw) -> Reply:
     source, target = _micro_batch(draw, (4, 2), (2, 4), (1, 3), pad_id=5, first=6)
     source[:, 1] = target[:, 1] = 0
@@ -86,7 +86,7 @@ PREDICT_BATCH_LOSS = Prediction(
     name="predict_batch_loss",
     answer=2.5,
     tolerance=0.001,
-    hint="Add up the losses of all 40 tokens, micro-batch by micro-batch. Then divide by 40.",
+    hint="Add up the losses of all 40 tokens, micro-batch by micro-batch, and divide by 40.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -94,8 +94,8 @@ PREDICT_FIRST_LOSS = Prediction(
     name="predict_first_loss",
     answer=math.log(13),
     tolerance=0.01,
-    hint="Each of the 13 words gets the probability 1/13, so each term of the cross-entropy has the same "
-    "logarithm; and the targets sum to one.",
+    hint="Each of the 13 words has probability 1/13, so every term of the cross-entropy has the same "
+    "logarithm, and the targets sum to one.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -103,7 +103,7 @@ PREDICT_WHOLE = Prediction(
     name="predict_whole",
     answer=0.99**20,
     tolerance=0.005,
-    hint="All 20 have to be right: the first, then the second after a right first one, then the third ... "
-    "Such chances multiply.",
+    hint="All 20 must be correct: the first, then the second after a correct first, and so on. Such "
+    "probabilities multiply.",
     misconceptions_file=MISCONCEPTIONS,
 )

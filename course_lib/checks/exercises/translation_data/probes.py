@@ -1,4 +1,4 @@
-"""Lesson 10: numbers for words, merges for subwords, batches with little padding, and their tensors."""
+"""Lesson 10: vocabularies, byte-pair encoding, batches with little padding, and their tensors."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,11 +26,11 @@ def _told(
     if isinstance(reply, Raised):
         return reply
     result = reply.value["the result"]
-    facts = {"what comes back": kind, "what it was given": reply.value["what it was given"]}
+    facts = {"the type of the result": kind, "the arguments": reply.value["what it was given"]}
     if not is_so(result):
-        other = "a dict of other things" if isinstance(result, dict) else describe(result)
-        other = "a list of other things" if isinstance(result, tuple) else other
-        return facts | {"what comes back": other, "facts": {}}
+        other = "a different dict" if isinstance(result, dict) else describe(result)
+        other = "a different list" if isinstance(result, tuple) else other
+        return facts | {"the type of the result": other, "facts": {}}
     return facts | {"facts": tell(result)}
 
 
@@ -44,7 +44,7 @@ def _vocabulary(
 ) -> Any:
     words = tuple(tuple(sentence.split()) for sentence in sentences)
     reply = candidate.make(on_lists(candidate)).call(words, min_count, specials)
-    return _told(reply, "a dict of words and their numbers", _are_numbers, _order_and_numbers)
+    return _told(reply, "a dict from words to integers", _are_numbers, _order_and_numbers)
 
 
 def _are_numbers(vocabulary: Value) -> bool:
@@ -57,54 +57,54 @@ def _order_and_numbers(vocabulary: dict[str, int]) -> dict[str, Any]:
     return {"the words, in the order of their numbers,": " ".join(order), "the numbers": numbers}
 
 
-@probe("three short sentences: the specials come first, then the words, the frequent before the rare")
+@probe("the specials come first, then the words, with frequent ones before rare ones")
 def _vocabulary_by_hand(candidate: Candidate, draw: Draw) -> Any:
     sentences = ("kind sieht hund", "hund sieht hund", "ein kind sieht ein kind", "hund")
     return _vocabulary(candidate, sentences, 1)
 
 
-@probe("with a min_count of 2, words that stand there twice get numbers, and others none")
+@probe("with a min_count of 2, only words that occur at least twice get numbers")
 def _vocabulary_of_frequent_words(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, ("ein hund", "ein hund sieht ein kind", "kind und katze"), 2)
 
 
-@probe("words that are equally frequent stand in the order of their spelling")
+@probe("equally frequent words are sorted by spelling")
 def _vocabulary_with_ties(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, ("zug rad bus rad", "auto zug bus", "esel auto kind"), 1)
 
 
-@probe("a word counts as often as it stands there, also several times in one sentence")
+@probe("every occurrence of a word counts, including several in one sentence")
 def _vocabulary_counts_occurrences(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, ("und und und und", "ein hund", "ein kind", "ein hund"), 3, ("<unknown>",))
 
 
-@probe("«Der» and «der» are two words")
+@probe("'Der' and 'der' are two different words")
 def _vocabulary_keeps_capitals(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, ("Der hund der bellt der", "Der kleine hund hund hund"), 2)
 
 
-@probe("a text in which a special is spelled out: it keeps its one number")
+@probe("a special that occurs in the text keeps its number")
 def _vocabulary_with_special_in_text(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, ("ein <pad> ein <pad> ein <pad> <pad>", "hund und hund"), 1)
 
 
-@probe("other specials, in an order that is nobody's alphabet")
+@probe("other specials keep their order, which is not alphabetical")
 def _vocabulary_with_other_specials(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, ("ein hund", "ein kind"), 1, ("[unk]", "[eos]", "[bos]"))
 
 
-@probe("capitals, umlauts, commas and digits are spelled as they are; one sentence is empty; six specials")
+@probe("words keep their capitals, umlauts, commas and digits, and a sentence may be empty")
 def _vocabulary_as_spelled(candidate: Candidate, draw: Draw) -> Any:
     specials = (*SPECIALS, "<de>", "<en>")
     return _vocabulary(candidate, ("Zug apfel , über", "", "äpfel Apfel zug . 42 ½"), 1, specials)
 
 
-@probe("no sentences: only the specials are there")
+@probe("without any sentences, only the specials have numbers")
 def _vocabulary_of_nothing(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, (), 1)
 
 
-@probe("sentences that nobody chose, and a min_count of 3")
+@probe("the numbers are correct for random sentences and a min_count of 3")
 def _vocabulary_of_drawn_sentences(candidate: Candidate, draw: Draw) -> Any:
     words = [
         "am",
@@ -123,7 +123,7 @@ def _vocabulary_of_drawn_sentences(candidate: Candidate, draw: Draw) -> Any:
         "zug",
     ]
     chosen = (draw.normal(12, 6).abs() * len(words) / 2).long().clamp(max=len(words) - 1).tolist()
-    return _vocabulary(candidate, [" ".join(words[place] for place in row) for row in chosen], 3)
+    return _vocabulary(candidate, [" ".join(words[index] for index in row) for row in chosen], 3)
 
 
 BUILD_VOCABULARY = Exercise(
@@ -163,47 +163,47 @@ def _number_and_merges(merges: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     return {"the number of merges": len(merges), "the merges": named}
 
 
-@probe("four short words: the first three merges")
+@probe("the first three merges of four short words are correct")
 def _merges_by_hand(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"hund": 5, "hunde": 3, "bunt": 4, "hand": 2}, 3)
 
 
-@probe("of equally frequent pairs the smallest is merged")
+@probe("of equally frequent pairs, the smallest is merged")
 def _merges_with_ties(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"uns": 2, "rad": 2, "am": 2, "tee": 2}, 6)
 
 
-@probe("a pair that stands twice in a word counts twice, and is merged twice")
+@probe("a pair that occurs twice in a word counts twice and is merged twice")
 def _merges_twice_in_a_word(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"ananas": 3, "tee": 7, "strandsand": 2}, 9)
 
 
-@probe("«ei» + «s» is another pair than «i» + «s»")
+@probe("'ei' + 's' and 'i' + 's' are different pairs")
 def _merges_keep_symbols_whole(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"ei": 8, "eis": 4, "is": 6}, 4)
 
 
-@probe("capitals are other characters than small letters")
+@probe("capital and small letters are different characters")
 def _merges_keep_capitals(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"Rad": 3, "rad": 2, "Rat": 4}, 3)
 
 
-@probe("umlauts, dots and brackets are characters like others")
+@probe("umlauts, dots and brackets are ordinary characters")
 def _merges_any_characters(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"u.s": 6, "uxs": 1, "f(": 4, "für": 5}, 8)
 
 
-@probe("a pair that occurs only once is merged too, and the merges end where no pair is left")
+@probe("a pair that occurs only once is merged too, and merging ends when no pair is left")
 def _merges_until_none_is_left(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"rad": 1, "o": 7}, 10)
 
 
-@probe("no merges are asked for, and none come")
+@probe("a count of 0 gives no merges")
 def _merges_none(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"hund": 5}, 0)
 
 
-@probe("compounds, with counts that nobody chose: twenty merges")
+@probe("the first twenty merges of compounds with random counts are correct")
 def _merges_of_drawn_counts(candidate: Candidate, draw: Draw) -> Any:
     words = [
         "rad",
@@ -219,9 +219,6 @@ def _merges_of_drawn_counts(candidate: Candidate, draw: Draw) -> Any:
     ]
     counts = draw.integers(1, 30, len(words)).tolist()
     return _merges(candidate, dict(zip(words, counts, strict=True)), 20)
-
-
-"""The body of `learn_merges` as most people write it: it counts all pairs anew for each merge."""
 
 
 LEARN_MERGES = Exercise(
@@ -249,16 +246,16 @@ def _plan(candidate: Candidate, lengths: Sequence[int], max_tokens: int, packed:
 
 
 def _size_of_plan(plan: Sequence[Sequence[int]], lengths: Sequence[int]) -> tuple[int, int]:
-    """Give the places that a plan takes, padding included, and the number of its batches."""
+    """Return the number of positions of a plan, including padding, and the number of its batches."""
     return sum(max(lengths[index] for index in batch) * len(batch) for batch in plan), len(plan)
 
 
-@probe("five sentences and a budget of 10: each index once, and no batch over the budget")
+@probe("each index is in one batch, and no batch is over the budget of 10")
 def _plan_by_hand(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (5, 2, 9, 2, 4), 10)
 
 
-@probe("a sentence that needs the whole budget fits, by itself")
+@probe("a sentence that needs the whole budget is in a batch of its own")
 def _plan_of_exact_fit(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (7, 12, 3, 4, 3, 6, 2, 1), 12)
 
@@ -268,24 +265,24 @@ def _plan_of_one(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (3,), 12)
 
 
-@probe("sentences of one length: as many as the budget holds, and the rest")
+@probe("sentences of equal length fill the budget, and the last batch has the rest")
 def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (4,) * 11, 17)
 
 
-@probe("a sentence over the budget is refused by name, or stands alone")
+@probe("a sentence over the budget raises an error that names it, or is in a batch of its own")
 def _plan_of_too_long(candidate: Candidate, draw: Draw) -> Any:
     # The others fill a batch each, so that nothing but what is done with this one can be seen.
     return _plan(candidate, (*[40] * 12, 57, 40), 40)
 
 
-@probe("200 captions of 3 to 40 tokens, with a budget of 200: little padding")
+@probe("200 captions of 3 to 40 tokens have little padding with a budget of 200")
 def _plan_of_captions(candidate: Candidate, draw: Draw) -> Any:
     lengths = (15 + 8 * draw.normal(200)).clamp(3, 40).long().tolist()
     return _plan(candidate, lengths, 200, packed=True)
 
 
-@probe("120 sentences of 2 to 60 tokens, long ones as frequent as short ones, with a budget of 333")
+@probe("120 sentences of 2 to 60 tokens have little padding with a budget of 333")
 def _plan_of_even_lengths(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, draw.integers(2, 61, 120).tolist(), 333, packed=True)
 
@@ -334,12 +331,12 @@ def _pairs(sources: Sequence[int], targets: Sequence[int]) -> Pairs:
     return tuple(zip(both[: len(sources)], both[len(sources) :], strict=True))
 
 
-@probe("two pairs: each sentence stands between start and end, and each side has its own length")
+@probe("each sentence is between start and end, and each side has its own width")
 def _batch_of_two(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, _pairs((2, 4), (1, 2)), 10)
 
 
-@probe("three pairs with longer targets; the longest stand in the middle and at the end")
+@probe("the longest sentence sets the width of its side, wherever it is")
 def _batch_of_longer_targets(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, _pairs((1, 3, 2), (4, 2, 6)), 12)
 
@@ -349,27 +346,27 @@ def _batch_with_other_ids(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, _pairs((3, 1), (2, 5)), 10, ids=(7, 3, 5))
 
 
-@probe("a max_length of 6: sentences of 3, 4, 5, 6 and 9 words, of which the last three are cut")
+@probe("a max_length of 6 cuts sentences of 5, 6 and 9 words, but not those of 3 and 4")
 def _batch_that_is_cut(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, _pairs((3, 4, 5, 6, 9), (9, 2, 4, 5, 1)), 6)
 
 
-@probe("a single pair of one word each")
+@probe("a single pair of one word each makes a batch")
 def _batch_of_one(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, _pairs((1,), (1,)), 8)
 
 
-@probe("a max_length of 2 leaves the start and the end alone")
+@probe("a max_length of 2 leaves only the start and the end")
 def _batch_of_least_room(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, _pairs((1, 3), (4, 2)), 2)
 
 
-@probe("sentences without a word, and one that begins with the start's own id")
+@probe("empty sentences, and words with the id of the start, are handled like any others")
 def _batch_of_anything(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, (((), (START, 30)), ((20, 21, END), ())), 10)
 
 
-@probe("pairs of lengths that nobody chose")
+@probe("the batch is correct for pairs of random lengths")
 def _batch_of_drawn_lengths(candidate: Candidate, draw: Draw) -> Any:
     sources, targets = draw.integers(1, 9, 2, 4).tolist()
     return _batch(candidate, _pairs(sources, targets), 8)
@@ -396,7 +393,7 @@ PREDICT_PAIR = Prediction(
     name="predict_pair",
     answer=12.0,
     tolerance=0.005,
-    hint="Write down the pairs of each word, and each pair as often as the word occurs.",
+    hint="List the pairs of each word, and count each pair as often as the word occurs.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -404,7 +401,7 @@ PREDICT_SIZE = Prediction(
     name="predict_size",
     answer=8060.0,
     tolerance=0.0001,
-    hint="What can be a symbol? Everything that there was before the first merge, and what each merge adds.",
+    hint="Symbols are those that exist before the first merge, and those that each merge adds.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -412,6 +409,6 @@ PREDICT_PADDING = Prediction(
     name="predict_padding",
     answer=0.6,
     tolerance=0.005,
-    hint="The batch has as many places as its longest sentence has tokens, times the number of sentences.",
+    hint="The batch has as many positions as its longest sentence has tokens, times the number of sentences.",
     misconceptions_file=MISCONCEPTIONS,
 )
