@@ -1,31 +1,32 @@
-"""Stop code that does not come back by itself."""
+"""Interrupt code that takes too long."""
 
 import ctypes
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: How often the code is told to stop again, where it caught the first time. In seconds.
-_AGAIN = 0.05
+#: Seconds between repeated interrupts, for code that catches the first one.
+_REPEAT = 0.05
 
 
 class OutOfTime(BaseException):
-    """The time is up. It is no Exception, so that `except Exception` lets it through."""
+    """The time is up. Not an Exception, so that `except Exception` does not swallow it."""
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime inside the `with` when it takes longer.
+    """Raise OutOfTime inside the `with` if it takes longer. Limits can be nested: each of them holds.
 
-    In the main thread an alarm does it, which also wakes a sleeping call. Where there is none (another
-    thread, another system) the thread is told between two of its own instructions.
+    The main thread uses an alarm signal, which also interrupts a sleeping call. Other threads, and systems
+    without that signal, are interrupted between two bytecode instructions.
     """
     if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
         with _alarm(seconds):
             yield
     else:
-        with _watcher(seconds):
+        with _watchdog(seconds):
             yield
 
 
@@ -34,17 +35,24 @@ def _alarm(seconds: float) -> Iterator[None]:
     def stop(signal_number: int, frame: object) -> None:
         raise OutOfTime
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    started = time.monotonic()
+    outer_seconds, outer_interval = signal.getitimer(signal.ITIMER_REAL)
+    outer_handler = signal.signal(signal.SIGALRM, stop)
+    first = min(seconds, outer_seconds) if outer_seconds else seconds
+    signal.setitimer(signal.ITIMER_REAL, first, _REPEAT)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, outer_handler)
+        if outer_seconds:
+            # There is one timer for the whole process, so an outer limit continues with the time it has left.
+            left = outer_seconds - (time.monotonic() - started)
+            signal.setitimer(signal.ITIMER_REAL, max(left, 1e-6), outer_interval)
 
 
 @contextmanager
-def _watcher(seconds: float) -> Iterator[None]:
+def _watchdog(seconds: float) -> Iterator[None]:
     thread, done = threading.get_ident(), threading.Event()
 
     def watch() -> None:
@@ -52,12 +60,12 @@ def _watcher(seconds: float) -> Iterator[None]:
             return
         while not done.is_set():
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(OutOfTime))
-            done.wait(_AGAIN)
+            done.wait(_REPEAT)
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    watchdog = threading.Thread(target=watch, daemon=True)
+    watchdog.start()
     try:
         yield
     finally:
         done.set()
-        watcher.join()
+        watchdog.join()

@@ -23,7 +23,6 @@ SHOWN = (
     "charts",
     "checks/engine/__init__.py",
     "checks/engine/candidate.py",
-    "checks/engine/forbidden_calls.py",
     "checks/engine/local_backend.py",
     "checks/engine/reply.py",
     "checks/exercises/__init__.py",

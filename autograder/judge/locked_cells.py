@@ -17,7 +17,7 @@ from nbformat.v4 import new_output
 from traitlets.config import Config
 
 from autograder.reports.feedback import CHECK_ERROR
-from course_lib.checks.engine.findings import Finding, watching
+from course_lib.checks.engine.findings import Finding, record
 
 _NO_HISTORY = Config({"HistoryManager": {"enabled": False}})
 
@@ -66,7 +66,7 @@ def judge(source: str, names: Mapping[str, Any], trusted: Mapping[str, Any]) -> 
     own = {name: value for name, value in names.items() if not hasattr(builtins, name)}
     space = {"__name__": "__main__", **own, **trusted}
     outputs: list[NotebookNode] = []
-    with watching() as findings, warnings.catch_warnings(), capture_output(stderr=False) as captured:
+    with record() as findings, warnings.catch_warnings(), capture_output(stderr=False) as captured:
         warnings.simplefilter("ignore")  # what is written to stderr would cost all points
         with contextlib.redirect_stderr(io.StringIO()):
             try:

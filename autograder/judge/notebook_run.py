@@ -31,7 +31,7 @@ from autograder.sandbox.limits import Limits
 from autograder.sandbox.provisioner import PROVISIONER, Launch
 from course_lib.checks.engine.findings import Finding
 from course_lib.checks.exercises.final_lab.hand_in import handed_in
-from course_lib.checks.remote.client import Channel, students_names
+from course_lib.checks.remote.client import Channel, student_objects
 from course_lib.checks.remote.serialization import pack
 
 #: Where Python says that an object lies: another place in each run, so it is left out of what is kept.
@@ -209,7 +209,7 @@ class _Run:
         cell = self.job.cells[index]
         asked = kernel.client.execute(JUDGE, silent=True, store_history=False)
         channel = kernel.judge
-        names = students_names(channel, self.lesson.may_not_call, _FIRST_WORD)
+        names = student_objects(channel, self.lesson.may_not_call, _FIRST_WORD)
         if channel.dead:
             self.silent += 1
             says = f"the kernel did not answer the judge: {channel.dead}"

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -15,9 +14,6 @@ from course_lib.checks.engine import exercise as checks
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import Exercise, HandIn, Lesson, Prediction
 from course_lib.curriculum.course_file import HINTS, CourseError
-
-#: Letters that the call of a check may have in one line.
-WIDEST_CALL = 140
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
@@ -110,24 +106,24 @@ def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:
         grading["costs"] = entry.deductions
     if isinstance(entry, Exercise) and entry.may_not_call:
         options["may_not_call"] = entry.may_not_call
-    arguments = [f'"{entry.name}"', "globals()", *filter(None, [_keywords(options)])]
-    call = f"check({', '.join(arguments)})"
-    if len(call) > WIDEST_CALL:
-        call = "\n".join(["check(", *(f"    {argument}," for argument in arguments), ")"])
+    # nbgrader removes the hidden lines from what students get, and the rest is a call without grading.
     return "\n".join(
         [
-            "### BEGIN HIDDEN TESTS",
-            "from course_lib.checks import grading",
-            f"grading({_keywords(grading)})",
-            "### END HIDDEN TESTS",
-            call,
+            "check(",
+            f'    "{entry.name}",',
+            "    globals(),",
+            *(f"    {key}={_literal(value)}," for key, value in options.items()),
+            "    ### BEGIN HIDDEN TESTS",
+            f"    grading={_literal(grading)},",
+            "    ### END HIDDEN TESTS",
+            ")",
         ]
     )
 
 
-def _keywords(settings: Mapping[str, object]) -> str:
-    # JSON writes numbers, strings, lists and dicts as Python does, with the double quotes of our style.
-    return ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items())
+def _literal(value: object) -> str:
+    # JSON writes numbers, strings, lists and dicts as Python does, with double quotes.
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _hints(exercise: Exercise) -> str:

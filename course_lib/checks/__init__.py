@@ -1,6 +1,6 @@
-"""Checks that know the mistake: probes of a student's object, compared with the reference."""
+"""Checks that recognise mistakes: they probe a student's object and compare it with the reference."""
 
 from course_lib.checks.exercises.registry import catalogue
-from course_lib.checks.notebook import CheckError, check, grading
+from course_lib.checks.notebook import CheckError, check
 
-__all__ = ["CheckError", "catalogue", "check", "grading"]
+__all__ = ["CheckError", "catalogue", "check"]

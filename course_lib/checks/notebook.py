@@ -1,59 +1,51 @@
-"""What the check cells of a notebook call."""
+"""The function that a notebook's check cells call."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 from torch import Tensor
 
-from course_lib.checks.engine.candidate import Holder
+from course_lib.checks.engine import messages
+from course_lib.checks.engine.candidate import Backend
 from course_lib.checks.engine.comparison import Difference
-from course_lib.checks.engine.diagnosis import Verdict, examine
+from course_lib.checks.engine.diagnosis import Verdict, examine, examine_prediction
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.findings import Finding, Kind, note
-from course_lib.checks.engine.local_backend import LocalHolder
-from course_lib.checks.engine.messages import (
-    accepted,
-    failure,
-    not_handed_in,
-    not_there,
-    success,
-    wrong_prediction,
-)
+from course_lib.checks.engine.findings import Finding, Kind, emit
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception, WrongNumber
-from course_lib.checks.engine.prediction import answers
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME
 from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, look
 from course_lib.checks.exercises.registry import catalogue, find
 
+_PRACTICE_SEED = "practice"
+
 
 class CheckError(AssertionError):
-    """A check found something. In a notebook it shows as its message alone, without a traceback."""
+    """A failed check. A notebook shows its message without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """Say to IPython what to print in place of a traceback."""
+        """Tell IPython what to print instead of a traceback."""
         return str(self).split("\n")
 
 
-@dataclass(frozen=True)
-class Grading:
-    """How a check is to be graded."""
+class GradingOptions(TypedDict, total=False):
+    """How an instructor's copy of a check cell has a check graded."""
 
     points: float
+    """For a correct answer."""
     seed: int
+    """Draws other numbers than those that students see."""
     costs: Mapping[str, float]
+    """Points lost for a misconception, by name. Any other failure loses all of them."""
 
 
-_PRACTICE_SEED = "practice"
-_next_grading: list[Grading] = []
-
-
-def grading(*, points: float, seed: int, costs: Mapping[str, float] | None = None) -> None:
-    """Have the next check graded: with numbers of its own, and with partial credit.
-
-    A failure that consists only of misconceptions named in `costs` costs those points, any other all of them.
-    """
-    _next_grading[:] = [Grading(points, seed, costs or {})]
+@dataclass(frozen=True)
+class _Grading:
+    points: float
+    seed: int
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 def check(
@@ -62,65 +54,66 @@ def check(
     *,
     may_not_call: Sequence[str] = (),
     levels: Levels | None = None,
+    grading: GradingOptions | None = None,
 ) -> float | None:
-    """Check what a student wrote for the exercise or prediction of this name.
+    """Check a student's code for an exercise, or the answer to a prediction.
 
-    `names` is where to find it: in a notebook, `globals()`. Prints one line where it is right. Where it is
-    not, raises one short AssertionError that says which mistake it is, and shows a picture of what came out
-    beside what was expected. `may_not_call` names torch functions that would be the whole exercise. When
-    graded, gives the points that a mistake leaves, if any.
+    `names` holds it: in a notebook, `globals()`. Prints one line if it is correct. Otherwise raises a
+    CheckError whose message says what is wrong, and shows a picture of the result beside the expected one.
+    `may_not_call` names torch functions that would solve the whole exercise. For a file to submit, `levels`
+    says which score earns how many points, and the notebook's folder is searched instead of `names`.
 
-    For a file to hand in, `levels` says which score is worth how many points, and the file's folder is looked
-    at, not `names`.
+    With `grading`, which only an instructor's copy of a check cell contains, the check draws other numbers
+    and returns the points that a partly correct answer earns. None means all points, as nbgrader expects.
     """
-    graded = _next_grading.pop() if _next_grading else None
+    graded = _Grading(**grading) if grading is not None else None
     entry = find(name)
     if isinstance(entry, HandIn):
         return _check_hand_in(entry, levels or {}, graded)
     if name not in names:
-        note(Finding(name, "missing", points=0.0 if graded else None, most=graded.points if graded else None))
+        _emit(name, "missing", (), 0.0, graded)
         others = [other for other in names if not other.startswith("_") and other not in catalogue()]
-        raise CheckError(not_there(name, others))
+        raise CheckError(messages.missing(name, others))
     found = names[name]
-    holder = found if isinstance(found, Holder) else LocalHolder(found, tuple(may_not_call))
+    backend = found if isinstance(found, Backend) else LocalBackend(found, tuple(may_not_call))
     if isinstance(entry, Prediction):
-        return _check_prediction(entry, holder, graded)
-    return _check_exercise(entry, holder, graded)
+        return _check_prediction(entry, backend, graded)
+    return _check_exercise(entry, backend, graded)
 
 
-def _check_exercise(exercise: Exercise, holder: Holder, graded: Grading | None) -> float | None:
-    verdict = examine(exercise, holder, f"graded {graded.seed}" if graded else _PRACTICE_SEED)
-    points = _left(verdict.named, verdict, graded)
-    _note(exercise.name, _kind(verdict), verdict.named, points, graded, verdict.forbidden)
+def _check_exercise(exercise: Exercise, backend: Backend, graded: _Grading | None) -> float | None:
+    verdict = examine(exercise, backend, f"graded {graded.seed}" if graded else _PRACTICE_SEED)
+    points = 0.0 if verdict.forbidden else _points(verdict.named, graded)
+    _emit(exercise.name, _kind(verdict), verdict.named, points, graded, verdict.forbidden)
     if verdict.passed:
-        print(success(exercise.name, verdict.probes))
+        print(messages.success(exercise.name, verdict.probes))
         return None
     if verdict.difference is not None and not verdict.unwritten:
         _show(verdict.difference)
-    return _settle(failure(verdict), points)
+    return _finish(messages.failure(verdict), points)
 
 
-def _check_prediction(prediction: Prediction, holder: Holder, graded: Grading | None) -> float | None:
-    wrong = answers(prediction, holder)
+def _check_prediction(prediction: Prediction, backend: Backend, graded: _Grading | None) -> float | None:
+    wrong = examine_prediction(prediction, backend)
     named = (wrong,) if isinstance(wrong, WrongNumber) else ()
-    points = _left(named, None, graded)
-    _note(prediction.name, "right" if wrong is None else "wrong", named, points, graded)
+    points = _points(named, graded)
+    _emit(prediction.name, "right" if wrong is None else "wrong", named, points, graded)
     if wrong is None:
-        print(f"✓ {prediction.name}: right.")
+        print(messages.right_prediction(prediction.name))
         return None
-    return _settle(wrong_prediction(prediction.name, wrong), points)
+    return _finish(messages.wrong_prediction(prediction.name, wrong), points)
 
 
-def _check_hand_in(entry: HandIn, levels: Levels, graded: Grading | None) -> float | None:
+def _check_hand_in(entry: HandIn, levels: Levels, graded: _Grading | None) -> float | None:
     found = look(entry, levels)
     most = graded.points if graded else None
     points = found.share * most if most is not None else None
     kind: Kind = "right" if found.share == 1 else found.kind
     says = () if kind == "right" else (found.says.rstrip("."),)
-    note(Finding(entry.name, kind, says=says, points=points, most=most, look_at=found.look_at))
+    emit(Finding(entry.name, kind, says=says, points=points, most=most, look_at=found.look_at))
     if not found.share:
-        raise CheckError(not_handed_in(entry.name, found.says))
-    print(accepted(entry.name, found.says, whole=found.share == 1))
+        raise CheckError(messages.not_handed_in(entry.name, found.says))
+    print(messages.accepted(entry.name, found.says, whole=found.share == 1))
     return None if found.share == 1 else points
 
 
@@ -135,44 +128,39 @@ def _kind(verdict: Verdict) -> Kind:
     return stopped.get(verdict.stopped, "wrong")
 
 
-def _note(
+def _emit(
     name: str,
     kind: Kind,
     named: Sequence[Misconception | WrongNumber],
-    left: float,
-    graded: Grading | None,
+    points: float,
+    graded: _Grading | None,
     forbidden: tuple[str, ...] = (),
 ) -> None:
-    """Tell those who watch the checks what this one found."""
-    most = graded.points if graded else None
     says = tuple(
-        one.statement if isinstance(one, Misconception) else f"{one.value:g} is no uncommon answer"
+        one.statement if isinstance(one, Misconception) else f"{one.value:g} is a common wrong answer"
         for one in named
     )
-    points = most if kind == "right" else left if graded else None
-    note(Finding(name, kind, tuple(one.name for one in named), says, forbidden, points, most))
+    most = graded.points if graded else None
+    earned = most if kind == "right" or graded is None else points
+    emit(Finding(name, kind, tuple(one.name for one in named), says, forbidden, earned, most))
 
 
-def _settle(message: str, points: float) -> float:
-    if points <= 0:
-        raise CheckError(message)
-    print(f"{message}\n  {points:g} points are left for this.")
-    return points
-
-
-def _left(
-    named: Sequence[Misconception | WrongNumber], verdict: Verdict | None, graded: Grading | None
-) -> float:
-    """Say how many points a failure leaves."""
-    if graded is None or not named or (verdict is not None and verdict.forbidden):
-        return 0.0
-    if any(mistake.name not in graded.costs for mistake in named):
+def _points(named: Sequence[Misconception | WrongNumber], graded: _Grading | None) -> float:
+    """Return the points that a failure with these misconceptions still earns."""
+    if graded is None or not named or any(mistake.name not in graded.costs for mistake in named):
         return 0.0
     return float(graded.points - sum(graded.costs[mistake.name] for mistake in named))
 
 
+def _finish(message: str, points: float) -> float:
+    if points <= 0:
+        raise CheckError(message)
+    print(f"{message}\n  You earn {points:g} {'point' if points == 1 else 'points'} for this.")
+    return points
+
+
 def _show(difference: Difference) -> None:
-    """Draw what came out beside what was expected, where both are tables and something can draw them."""
+    """Draw the result beside the expected one if both are tables and a plotting library is installed."""
     found, expected = difference.found, difference.expected
     if found is None or expected is None or min(found.dim(), expected.dim()) < 2:
         return
@@ -182,24 +170,20 @@ def _show(difference: Difference) -> None:
         from IPython.display import SVG, display
 
         from course_lib.charts import as_svg, found_beside_expected
-    except ImportError:  # a cluster node has neither
+    except ImportError:  # Cluster nodes have neither.
         return
-    # Without a picture the words still say it; with an error of the picture's, nothing would.
+    # The message says the same, so a failure to draw must not hide it.
     with contextlib.suppress(Exception):
-        if found.shape == expected.shape:
-            # On the axes before the last two, the first table that differs.
-            place = difference.place[:-2]
-            chart = found_beside_expected(found[place], expected[place], title=_title(place))
-        else:
-            chart = found_beside_expected(_first_table(found), _first_table(expected), title=_title(()))
-        display(SVG(as_svg(chart)))
+        # If the shapes agree, draw the first table that differs, else the first.
+        same = found.shape == expected.shape
+        where = difference.position[:-2] if same else ()
+        tables = (found[where], expected[where]) if same else (_first_table(found), _first_table(expected))
+        display(SVG(as_svg(found_beside_expected(*tables, title=_title(where)))))
 
 
 def _first_table(tensor: Tensor) -> Tensor:
-    """Give the first table of a tensor with axes in front of it."""
     return tensor[(0,) * (tensor.dim() - 2)]
 
 
-def _title(place: tuple[int, ...]) -> str:
-    where = f", at {list(place)} of the axes in front" if place else ""
-    return f"What came out, beside what was expected{where}"
+def _title(where: tuple[int, ...]) -> str:
+    return f"Your result beside the expected one{f', at {list(where)} of the leading axes' if where else ''}"

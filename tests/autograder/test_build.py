@@ -49,10 +49,12 @@ def test_students_get_stubs_that_name_their_exercise(small: SmallCourse) -> None
         '    raise NotImplementedError("attention_scores is yours to write: lesson 01, exercise 1 of 1")'
     )
     assert cell_of(notebook, "check_attention_scores").source == (
-        'check("attention_scores", globals(), '
-        'may_not_call=["torch.nn.functional.scaled_dot_product_attention"])'
+        'check(\n    "attention_scores",\n    globals(),\n'
+        '    may_not_call=["torch.nn.functional.scaled_dot_product_attention"],\n)'
     )
-    assert cell_of(notebook, "check_predict_spread").source == 'check("predict_spread", globals())'
+    assert cell_of(notebook, "check_predict_spread").source == (
+        'check(\n    "predict_spread",\n    globals(),\n)'
+    )
     assert cell_of(notebook, "explain_root").source == "*Your answer here.*"
     assert cell_of(notebook, "hints_attention_scores").source.count("<details>") == 3
 
@@ -74,12 +76,14 @@ def test_the_solution_notebook_grades_with_hidden_numbers(small: SmallCourse) ->
     build(small.root)
     notebook = small.solution()
     assert cell_of(notebook, "check_attention_scores").source == (
-        "### BEGIN HIDDEN TESTS\n"
-        "from course_lib.checks import grading\n"
-        'grading(points=4, seed=5, costs={"not_scaled": 2.5})\n'
-        "### END HIDDEN TESTS\n"
-        'check("attention_scores", globals(), '
-        'may_not_call=["torch.nn.functional.scaled_dot_product_attention"])'
+        "check(\n"
+        '    "attention_scores",\n'
+        "    globals(),\n"
+        '    may_not_call=["torch.nn.functional.scaled_dot_product_attention"],\n'
+        "    ### BEGIN HIDDEN TESTS\n"
+        '    grading={"points": 4, "seed": 5, "costs": {"not_scaled": 2.5}},\n'
+        "    ### END HIDDEN TESTS\n"
+        ")"
     )
     assert "predict_spread = 8.0" in cell_of(notebook, "predict_spread").source
     assert "MARK SCHEME" in cell_of(notebook, "explain_root").source

@@ -133,17 +133,17 @@ def test_a_person_who_overrides_a_check_is_named_as_the_reason(graded: GradedCla
 def test_a_check_shows_no_hidden_test_and_no_traceback(graded: GradedClass) -> None:
     notebook = notebook_of(graded)
     check = notebook.cells[1]
-    check.source = "### BEGIN HIDDEN TESTS\ngrading(seed=7)\n### END HIDDEN TESTS\ncheck('scores')"
+    check.source = "check(\n'scores',\n### BEGIN HIDDEN TESTS\ngrading={'seed': 7},\n### END HIDDEN TESTS\n)"
     svg = '<svg role="img" aria-label="found &amp;quot;beside&quot; expected"></svg>'
     check.outputs += [
         new_output("display_data", data={"image/svg+xml": svg}),
         new_output("execute_result", data={"text/plain": "2.0"}),
         new_output(
-            "error", ename="KeyError", evalue="'x'", traceback=["File /opt/judge.py:3", "grading(seed=7)"]
+            "error", ename="KeyError", evalue="'x'", traceback=["File /opt/judge.py:3", "grading={'seed': 7}"]
         ),
     ]
     cleared = for_students(graded, notebook).cells[2]
-    assert cleared.source == "check('scores')"
+    assert cleared.source == "check(\n'scores',\n)"
     kinds = [output.output_type for output in cleared.outputs]
     assert kinds == ["display_data", "display_data", "display_data", "error"]
     assert cleared.outputs[-1].traceback == ["KeyError: 'x'"]

@@ -38,11 +38,14 @@ def test_its_cell_says_what_a_score_is_worth(asking: SmallCourse) -> None:
     assert cell.metadata.nbgrader.points == 8
     assert cell.metadata.nbgrader.locked
     assert cell.source.splitlines() == [
-        "### BEGIN HIDDEN TESTS",
-        "from course_lib.checks import grading",
-        "grading(points=8, seed=5)",
-        "### END HIDDEN TESTS",
-        'check("hand_in_translations", globals(), levels={"captions": [[30, 2], [86, 8]]})',
+        "check(",
+        '    "hand_in_translations",',
+        "    globals(),",
+        '    levels={"captions": [[30, 2], [86, 8]]},',
+        "    ### BEGIN HIDDEN TESTS",
+        '    grading={"points": 8, "seed": 5},',
+        "    ### END HIDDEN TESTS",
+        ")",
     ]
     assert unknown_names(curriculum) == []
 

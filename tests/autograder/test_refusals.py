@@ -87,7 +87,7 @@ def test_lines_for_instructors_in_the_text_are_refused(small: SmallCourse) -> No
     lines = [
         "- 2 points: says that variances add up.",
         "The variances of independent products add up.",
-        'grading(points=4, seed=5, costs={"not_scaled": 2.5})',
+        'grading={"points": 4, "seed": 5, "costs": {"not_scaled": 2.5}},',
         "predict_spread = 8.0",
         SOLUTION_LINE,
     ]

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from tests.checks.kill_matrix import exercises
 from tests.checks.unrelated import UNRELATED
 
@@ -25,7 +25,7 @@ def slowest(exercise: Exercise, candidates: Iterable[Callable[..., Any]]) -> flo
     for found in candidates:
         exercise.outcomes.clear()
         began = time.perf_counter()
-        examine(exercise, LocalHolder(found), "practice")
+        examine(exercise, LocalBackend(found), "practice")
         times.append(time.perf_counter() - began)
     return max(times)
 
@@ -33,7 +33,7 @@ def slowest(exercise: Exercise, candidates: Iterable[Callable[..., Any]]) -> flo
 def main() -> None:
     """Print a line for each exercise."""
     console = Console(highlight=False)
-    examine(exercises()[0], LocalHolder(exercises()[0].reference), "practice")  # what torch does but once
+    examine(exercises()[0], LocalBackend(exercises()[0].reference), "practice")  # what torch does but once
     table = Table(title=f"Seconds until a check answers; threads: {torch.get_num_threads()}")
     for column in ("exercise", "right", "known mistake", "unknown mistake"):
         table.add_column(column, justify="left" if column == "exercise" else "right")

@@ -36,7 +36,7 @@ def test_a_student_does_lesson_01(lab: str, page: Page, folder: Path) -> None:
     notebook = NotebookPage(page)
 
     notebook.run_all()
-    check = notebook.cell('check("attention_scores", globals())')
+    check = notebook.cell('check( "attention_scores"')
     expect(check).to_contain_text(
         "✗ attention_scores: the dot products are not divided by the square root of d."
     )
@@ -47,9 +47,9 @@ def test_a_student_does_lesson_01(lab: str, page: Page, folder: Path) -> None:
 
     notebook.rewrite(notebook.cell("def attention_scores"), exercise.source)
     notebook.run_all()
-    expect(check).to_contain_text("✓ attention_scores: right")
+    expect(check).to_contain_text("✓ attention_scores: correct")
     for name in ("attention_weights", "scaled_dot_product_attention"):
-        expect(notebook.cell(f'check("{name}", globals()')).to_contain_text(f"✓ {name}: right")
+        expect(notebook.cell(f'check( "{name}"')).to_contain_text(f"✓ {name}: correct")
     expect(notebook.charts()).to_have_count(8)
     for number in range(8):
         chart = notebook.charts().nth(number)

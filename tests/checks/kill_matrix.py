@@ -15,7 +15,7 @@ from typing import Any
 
 from course_lib.checks.engine.diagnosis import Verdict, combinable, examine, examine_version
 from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.exercises.registry import catalogue
 from tests.checks import variants
 
@@ -59,7 +59,7 @@ def summary(exercise: Exercise) -> Summary:
     rejecting = {probe.says for verdict in single.values() for probe in verdict.failures}
     lists = {
         "correct_but_rejected": [
-            one.__name__ for one in right if not examine(exercise, LocalHolder(one), SEED).passed
+            one.__name__ for one in right if not examine(exercise, LocalBackend(one), SEED).passed
         ],
         "not_rejected": [name for name, verdict in (single | paired).items() if verdict.passed],
         "not_named": [name for name, verdict in single.items() if _named(verdict) != name]

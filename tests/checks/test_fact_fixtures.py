@@ -4,13 +4,13 @@ import torch
 from torch import nn
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned
 from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
 
 
 def candidate(found: object) -> Candidate:
-    return Candidate(LocalHolder(found))
+    return Candidate(LocalBackend(found))
 
 
 def told(reply: object) -> object:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from course_lib.checks import check, grading
-from course_lib.checks.engine.findings import Finding, watching
+from course_lib.checks import check
+from course_lib.checks.engine.findings import Finding, record
 from course_lib.checks.exercises.final_lab.hand_in import (
     METRICS,
     MOST_BYTES,
@@ -203,10 +203,9 @@ def test_the_sentences_are_counted_right(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def checked(name: str, content: bytes, points: float | None) -> tuple[float | None, Finding]:
-    if points is not None:
-        grading(points=points, seed=1)
-    with handed_in({METRICS.file: content, TRANSLATIONS.file: content}), watching() as findings:
-        given = check(name, {}, levels=LEVELS)
+    grading = None if points is None else {"points": points, "seed": 1}
+    with handed_in({METRICS.file: content, TRANSLATIONS.file: content}), record() as findings:
+        given = check(name, {}, levels=LEVELS, grading=grading)
     return given, findings[0]
 
 

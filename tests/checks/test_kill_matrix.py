@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from tests.checks.kill_matrix import FILE, VARIANTS, exercises, kept, summary, written
 from tests.checks.totals import totals
 from tests.checks.unrelated import UNRELATED
@@ -37,7 +37,7 @@ def test_there_are_enough_mistakes_and_variants(exercise: Exercise) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_right_answers_pass(exercise: Exercise, seed: str) -> None:
     for found in (exercise.reference, *VARIANTS[exercise.name]):
-        verdict = examine(exercise, LocalHolder(found), seed)
+        verdict = examine(exercise, LocalBackend(found), seed)
         assert verdict.passed, (found.__name__, verdict.failures, verdict.difference)
 
 
@@ -45,7 +45,7 @@ def test_right_answers_pass(exercise: Exercise, seed: str) -> None:
 def test_each_mistake_is_named(exercise: Exercise) -> None:
     """With other numbers than the matrix's, and run as a student's own code is."""
     for mistake in exercise.misconceptions:
-        verdict = examine(exercise, LocalHolder(exercise.with_mistakes(mistake)), SEEDS[1])
+        verdict = examine(exercise, LocalBackend(exercise.with_mistakes(mistake)), SEEDS[1])
         assert [named.name for named in verdict.named] == [mistake.name]
 
 
@@ -54,7 +54,7 @@ def test_each_mistake_is_named(exercise: Exercise) -> None:
 def test_nobody_is_accused_falsely(exercise: Exercise, seed: str) -> None:
     assert len(UNRELATED[exercise.name]) >= 6
     for found in UNRELATED[exercise.name]:
-        verdict = examine(exercise, LocalHolder(found), seed)
+        verdict = examine(exercise, LocalBackend(found), seed)
         assert not verdict.passed
         assert verdict.named == (), verdict.difference
 

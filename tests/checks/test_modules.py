@@ -8,7 +8,7 @@ import torch
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import combinable, examine
 from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.probe import Draw, probe
 from course_lib.checks.engine.reply import Reply
 from course_lib.transformer import LayerNorm
@@ -46,7 +46,7 @@ EXERCISE = Exercise(
 
 
 def test_the_reference_passes() -> None:
-    assert examine(EXERCISE, LocalHolder(LayerNorm), "seed").passed
+    assert examine(EXERCISE, LocalBackend(LayerNorm), "seed").passed
 
 
 def test_torch_passes_under_the_contracts_names() -> None:
@@ -60,12 +60,12 @@ def test_torch_passes_under_the_contracts_names() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.nn.functional.layer_norm(x, x.shape[-1:], self.scale, self.shift, self.eps)
 
-    assert examine(EXERCISE, LocalHolder(Renamed), "seed").passed
+    assert examine(EXERCISE, LocalBackend(Renamed), "seed").passed
 
 
 def test_mistakes_and_pairs_are_named() -> None:
     for mistakes in [*((one,) for one in EXERCISE.misconceptions), *combinable(EXERCISE)]:
-        verdict = examine(EXERCISE, LocalHolder(EXERCISE.with_mistakes(*mistakes)), "seed")
+        verdict = examine(EXERCISE, LocalBackend(EXERCISE.with_mistakes(*mistakes)), "seed")
         assert verdict.named == mistakes
 
 
@@ -78,6 +78,6 @@ def test_a_class_with_other_names_is_told_so() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x
 
-    verdict = examine(EXERCISE, LocalHolder(Other), "seed")
+    verdict = examine(EXERCISE, LocalBackend(Other), "seed")
     assert not verdict.passed
     assert verdict.named == ()

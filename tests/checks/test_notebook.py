@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from course_lib.checks import CheckError, check, grading
+from course_lib.checks import CheckError, check
 from course_lib.checks.engine.candidate import Request
 from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.transformer import attention_scores, attention_weights, scaled_dot_product_attention
@@ -33,10 +33,15 @@ def message(name: str, found: object, **keywords: object) -> str:
     return str(caught.value)
 
 
+def graded(found: object, costs: dict[str, float], **keywords: object) -> float | None:
+    options = {"points": 4, "seed": 1, "costs": costs}
+    return check("attention_scores", {"attention_scores": found}, grading=options, **keywords)  # type: ignore[arg-type]
+
+
 def test_right_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert check("attention_scores", {"attention_scores": attention_scores}) is None
     written = capsys.readouterr()
-    assert re.fullmatch(r"✓ attention_scores: right, in all \d+ things that were tried\.\n", written.out)
+    assert re.fullmatch(r"✓ attention_scores: correct: all \d+ tests passed\.\n", written.out)
     assert written.err == ""
 
 
@@ -60,9 +65,9 @@ def test_two_mistakes_are_both_named() -> None:
 
 def test_an_unknown_mistake_gets_facts_and_a_next_step() -> None:
     told = message("attention_scores", lambda query, key: attention_scores(query, key) + 1)
-    assert told.startswith("✗ attention_scores: something does not hold yet.")
+    assert told.startswith("✗ attention_scores: incorrect.")
     assert "15 of its 15 numbers differ." in told
-    assert "Open the next hint" in told
+    assert "open the next hint" in told
 
 
 @pytest.mark.parametrize(
@@ -85,7 +90,7 @@ def test_what_is_not_there_is_no_name_error() -> None:
     with pytest.raises(CheckError) as caught:
         check("attention_scores", {"attention_weight": attention_scores, "EncoderLayer": object})
     told = str(caught.value)
-    assert told.startswith("✗ attention_scores: there is nothing of this name.\n  Next: run the cell")
+    assert told.startswith("✗ attention_scores: nothing of this name is defined.\n  Next: run the cell")
     assert len(told.splitlines()) == 3
 
 
@@ -93,7 +98,7 @@ def test_what_was_renamed_is_found() -> None:
     with pytest.raises(CheckError) as caught:
         check("attention_scores", {"attention_score": attention_scores, "_attention_scores": 0})
     told = str(caught.value).replace("\n    ", " ")
-    assert "There is `attention_score`: if that is yours, give it the name `attention_scores` back" in told
+    assert "There is `attention_score`. If that is your answer, rename it to `attention_scores`." in told
 
 
 def test_a_loop_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +147,7 @@ def test_the_built_in_that_is_the_exercise_is_refused() -> None:
         return scaled_dot_product_attention(query, key, value, mask, dropout)
 
     told = message("scaled_dot_product_attention", fused, may_not_call=[FUSED])
-    assert f"by calling {FUSED}, which is the whole exercise" in told.replace("\n    ", " ")
+    assert f"it comes from {FUSED}, which solves the whole exercise" in told.replace("\n    ", " ")
     check("scaled_dot_product_attention", {"scaled_dot_product_attention": fused})
 
 
@@ -163,17 +168,17 @@ class TestPredictions:
     @pytest.mark.parametrize("right", [8, 8.0, 8.2, torch.tensor(8.0), math.sqrt(64)])
     def test_right(self, right: object, capsys: pytest.CaptureFixture[str]) -> None:
         assert check("predict_spread", {"predict_spread": right}) is None
-        assert capsys.readouterr().out == "✓ predict_spread: right.\n"
+        assert capsys.readouterr().out == "✓ predict_spread: correct.\n"
 
     @pytest.mark.parametrize(
         ("wrong", "says"),
         [
-            (64, "64 is a common answer, but not it.\n  Why: That is the variance."),
-            (5.5, "5.5 is not it. Each of the 64 products"),
-            (None, "It is still None"),
-            ("8", "A number was expected, found '8'"),
-            (True, "A number was expected, found True"),
-            (float("nan"), "nan is not it"),
+            (64, "64 is a common wrong answer.\n  Why: That is the variance."),
+            (5.5, "5.5 is incorrect. Each of the 64 products"),
+            (None, "The answer is still None"),
+            ("8", "Expected a number, got '8'"),
+            (True, "Expected a number, got True"),
+            (float("nan"), "nan is incorrect"),
         ],
     )
     def test_wrong(self, wrong: object, says: str) -> None:
@@ -189,36 +194,25 @@ class TestGrading:
             return attention_scores(query, key)
 
         check("attention_scores", {"attention_scores": spy})
-        grading(points=4, seed=1)
-        check("attention_scores", {"attention_scores": spy})
+        check("attention_scores", {"attention_scores": spy}, grading={"points": 4, "seed": 1})
         assert not seen[0].equal(seen[len(seen) // 2])
 
     def test_a_mistake_with_a_cost_leaves_the_rest(self, capsys: pytest.CaptureFixture[str]) -> None:
-        grading(points=4, seed=1, costs={"not_scaled": 1.5})
-        assert (
-            check("attention_scores", {"attention_scores": mistaken("attention_scores", "not_scaled")}) == 2.5
-        )
-        assert "2.5 points are left for this." in capsys.readouterr().out
+        assert graded(mistaken("attention_scores", "not_scaled"), {"not_scaled": 1.5}) == 2.5
+        assert "You earn 2.5 points for this." in capsys.readouterr().out
 
     def test_costs_of_two_mistakes_add_up(self) -> None:
-        grading(points=4, seed=1, costs={"not_scaled": 1, "roles_swapped": 2})
-        assert (
-            check(
-                "attention_scores",
-                {"attention_scores": mistaken("attention_scores", "not_scaled", "roles_swapped")},
-            )
-            == 1
-        )
+        both = mistaken("attention_scores", "not_scaled", "roles_swapped")
+        assert graded(both, {"not_scaled": 1, "roles_swapped": 2}) == 1
 
     @pytest.mark.parametrize("costs", [{"not_scaled": 4}, {"not_scaled": 1}, {}])
     def test_nothing_is_left_otherwise(self, costs: dict[str, float]) -> None:
         names = ("not_scaled",) if costs.get("not_scaled") == 4 else ("not_scaled", "roles_swapped")
-        grading(points=4, seed=1, costs=costs)
-        message("attention_scores", mistaken("attention_scores", *names))
+        with pytest.raises(CheckError):
+            graded(mistaken("attention_scores", *names), costs)
 
-    def test_it_holds_for_one_check_only(self) -> None:
-        grading(points=4, seed=1, costs={"not_scaled": 1})
-        check("attention_scores", {"attention_scores": attention_scores})
+    def test_a_graded_check_does_not_grade_the_next_one(self) -> None:
+        assert graded(attention_scores, {"not_scaled": 1}) is None
         message("attention_scores", mistaken("attention_scores", "not_scaled"))
 
     def test_a_forbidden_call_leaves_nothing(self) -> None:
@@ -226,8 +220,8 @@ class TestGrading:
             torch.nn.functional.softmax(query, -1)
             return query @ key.transpose(-2, -1)
 
-        grading(points=4, seed=1, costs={"not_scaled": 1})
-        message("attention_scores", both, may_not_call=["torch.nn.functional.softmax"])
+        with pytest.raises(CheckError):
+            graded(both, {"not_scaled": 1}, may_not_call=["torch.nn.functional.softmax"])
 
 
 @pytest.mark.parametrize(
@@ -297,15 +291,15 @@ def test_an_interrupt_while_a_check_compares_spoils_no_later_check(
     expected = message("shift_target", unknown)
     untouched.outcomes.clear()
     requests = itertools.count(1)
-    ask = LocalHolder.ask
+    ask = LocalBackend.ask
 
-    def impatient(holder: LocalHolder, request: Request) -> Reply:
+    def impatient(holder: LocalBackend, request: Request) -> Reply:
         if next(requests) == interrupted:
             raise KeyboardInterrupt
         return ask(holder, request)
 
     with monkeypatch.context() as sitting:
-        sitting.setattr(LocalHolder, "ask", impatient)
+        sitting.setattr(LocalBackend, "ask", impatient)
         with pytest.raises(KeyboardInterrupt):
             check("shift_target", {"shift_target": unknown})
     assert message("shift_target", unknown) == expected
@@ -313,12 +307,12 @@ def test_an_interrupt_while_a_check_compares_spoils_no_later_check(
 
 
 def test_a_machine_that_slept_spoils_no_later_check(untouched: Exercise) -> None:
-    def late(holder: LocalHolder, request: Request) -> Reply:
+    def late(holder: LocalBackend, request: Request) -> Reply:
         holder.stopped = Raised(OUT_OF_TIME, "it did not come back within 10 seconds")
         return holder.stopped
 
     with pytest.MonkeyPatch.context() as sleeping:
-        sleeping.setattr(LocalHolder, "ask", late)
+        sleeping.setattr(LocalBackend, "ask", late)
         with contextlib.suppress(CheckError):
             check("shift_target", {"shift_target": untouched.reference})
     check("shift_target", {"shift_target": untouched.reference})

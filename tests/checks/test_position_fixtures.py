@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned
 from course_lib.checks.exercises.fixtures.devices import left_behind
 from course_lib.checks.exercises.fixtures.positions import fits, past_max_length, saves, start_of
@@ -13,7 +13,7 @@ from course_lib.transformer import PositionalEncoding, sinusoids
 
 
 def candidate(found: object) -> Candidate:
-    return Candidate(LocalHolder(found))
+    return Candidate(LocalBackend(found))
 
 
 def told(reply: object) -> object:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.processes import WaitsForeverError, dealt, in_threads, together
 from course_lib.transformer.data_parallel import global_token_mean, shard
@@ -18,7 +18,7 @@ SUMS, COUNTS = (torch.tensor(6.0), torch.tensor(4.0)), (torch.tensor(3), torch.t
 
 
 def asked(found: object, *arguments: Any, **settings: Any) -> Reply:
-    candidate = Candidate(LocalHolder(found))
+    candidate = Candidate(LocalBackend(found))
     return candidate.make(together(**settings)).call(candidate, *(arguments or (SUMS, COUNTS)))
 
 
@@ -148,7 +148,7 @@ def test_what_an_answer_leaves_behind_is_told() -> None:
 
 @pytest.mark.parametrize(("batches", "changed"), [((1, 2, 3), "nothing"), ((), "nothing")])
 def test_shards_are_told_process_by_process(batches: tuple[int, ...], changed: str) -> None:
-    candidate = Candidate(LocalHolder(shard))
+    candidate = Candidate(LocalBackend(shard))
     reply = candidate.make(dealt(2)).call(candidate, batches)
     assert isinstance(reply, Returned)
     assert reply.value["what process 0 of 2 gets"] == batches[::2]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, Returned
 from course_lib.checks.exercises.fixtures.sentences import batching, on_lists
 from course_lib.transformer.batching import token_batches
@@ -17,13 +17,13 @@ ALONE = tuple((place,) for place in range(150))
 
 
 def told(found: Callable[..., Any], *arguments: Any) -> Any:
-    student = Candidate(LocalHolder(found))
+    student = Candidate(LocalBackend(found))
     reply = student.make(on_lists(student)).call(*arguments)
     return reply.value if isinstance(reply, Returned) else reply
 
 
 def facts(found: Callable[..., Any], lengths: tuple[int, ...] = LENGTHS, budget: int = 200) -> Any:
-    student = Candidate(LocalHolder(found))
+    student = Candidate(LocalBackend(found))
     plan = token_batches(lengths, budget) if len(lengths) >= 100 else []
     size = sum(max(lengths[index] for index in batch) * len(batch) for batch in plan), len(plan)
     reply = student.make(batching(student, packed=size if plan else None)).call(lengths, budget)

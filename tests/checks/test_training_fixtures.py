@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.results import in_float64, number_in, smoothing_by, with_batch_axis
 from course_lib.checks.exercises.fixtures.updates import updates
@@ -15,7 +15,7 @@ from course_lib.transformer import LabelSmoothingLoss, learning_rate, make_sched
 
 
 def candidate(found: object) -> Candidate:
-    return Candidate(LocalHolder(found))
+    return Candidate(LocalBackend(found))
 
 
 def value_of(reply: Reply) -> object:

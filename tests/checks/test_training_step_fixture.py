@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned
 from course_lib.checks.exercises.fixtures.training import training
 from course_lib.transformer import train_step
@@ -15,7 +15,7 @@ BATCH = ((torch.tensor([[1, 3, 2, 0], [1, 4, 5, 2]]), torch.tensor([[1, 5, 2], [
 
 
 def told(train: object, *batches: Any, **settings: Any) -> dict[str, Any]:
-    found = Candidate(LocalHolder(train))
+    found = Candidate(LocalBackend(train))
     reply = found.make(training(7, **settings)).call(found, batches or (BATCH,))
     assert isinstance(reply, Returned), reply
     return dict(reply.value)
@@ -77,7 +77,7 @@ def test_a_change_of_the_tokens_is_seen() -> None:
 
 
 def test_float_of_the_loss_gives_no_warning() -> None:
-    found = Candidate(LocalHolder(lambda *_: float(torch.ones((), requires_grad=True))))
+    found = Candidate(LocalBackend(lambda *_: float(torch.ones((), requires_grad=True))))
     reply = found.make(training(7)).call(found, (BATCH,))
     assert isinstance(reply, Returned)
     assert reply.warnings == ()

@@ -1,7 +1,7 @@
 """What a check may do with a student's object, and nothing else.
 
-A probe works on a `Candidate`. Each thing that it does is one plain `Request` to the `Holder` of the object,
-and one plain `Reply` back. So the object can live in this process (`LocalHolder`) or in another, and a check
+A probe works on a `Candidate`. Each thing that it does is one plain `Request` to the `Backend` of the object,
+and one plain `Reply` back. So the object can live in this process (`LocalBackend`) or in another, and a check
 can't tell.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from course_lib.checks.engine.reply import Handle, Reply, Returned
 
 #: The object that is checked.
-STUDENTS_OWN = Handle(0)
+STUDENT_OBJECT = Handle(0)
 
 Action = Literal["call", "gradients", "build", "make", "copy", "load", "weights", "train", "modes", "number"]
 
@@ -45,7 +45,7 @@ class Request:
 
 
 @runtime_checkable
-class Holder(Protocol):
+class Backend(Protocol):
     """Whoever holds the student's objects and does with them what a check asks."""
 
     def ask(self, request: Request) -> Reply:
@@ -60,7 +60,7 @@ class Holder(Protocol):
 class Candidate:
     """A student's function, class, instance or number, at arm's length."""
 
-    def __init__(self, holder: Holder, handle: Handle = STUDENTS_OWN) -> None:
+    def __init__(self, holder: Backend, handle: Handle = STUDENT_OBJECT) -> None:
         self._holder = holder
         self.handle = handle
 

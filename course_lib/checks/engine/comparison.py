@@ -25,7 +25,7 @@ class Difference:
     found: Tensor | None = None
     expected: Tensor | None = None
     """The tensors that differ, where a picture of them would help."""
-    place: tuple[int, ...] = ()
+    position: tuple[int, ...] = ()
     """Where in them the first number stands that differs; empty where their shapes do."""
 
 
@@ -70,7 +70,7 @@ class Comparison:
         if expected.changed != found.changed:
             which = " and ".join(f"argument {position + 1}" for position in found.changed) or "no argument"
             return Difference(
-                f"It changed {which} in place. Whoever called it still needs what was in there."
+                f"It changed {which} in place. Make a new tensor: the caller still needs the old values."
             )
         if expected.warnings != found.warnings:
             return Difference(f"It gave a warning: {found.warnings[0] if found.warnings else 'none'}")
@@ -124,11 +124,11 @@ class Comparison:
         count = int(wrong.sum())
         if count == 0:
             return None
-        place = tuple(int(axis) for axis in wrong.nonzero()[0])
-        at = f" to hold, at {list(place)}," if place else " to be"
-        facts = f"Expected {name}{at} {_number(expected[place])}, found {_number(found[place])}."
-        share = f" {count} of its {wrong.numel()} numbers differ." if place else ""
-        return Difference(facts + share, found, expected, place)
+        position = tuple(int(axis) for axis in wrong.nonzero()[0])
+        at = f" to hold, at {list(position)}," if position else " to be"
+        facts = f"Expected {name}{at} {_number(expected[position])}, found {_number(found[position])}."
+        share = f" {count} of its {wrong.numel()} numbers differ." if position else ""
+        return Difference(facts + share, found, expected, position)
 
     def _close(self, expected: Tensor, found: Tensor) -> Tensor:
         if not expected.is_floating_point():

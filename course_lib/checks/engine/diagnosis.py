@@ -1,5 +1,6 @@
 """Check an exercise: run the probes, compare with the reference, find the mistakes that explain it."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,11 +9,11 @@ from typing import Any
 
 import torch
 
-from course_lib.checks.engine.candidate import Candidate, Holder, Request
-from course_lib.checks.engine.comparison import Comparison, Difference
-from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.engine.local_backend import LocalHolder, as_torch_starts
-from course_lib.checks.engine.misconceptions import Misconception, PatchError
+from course_lib.checks.engine.candidate import Backend, Candidate, Request
+from course_lib.checks.engine.comparison import Comparison, Difference, describe
+from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.local_backend import LocalBackend, as_torch_starts
+from course_lib.checks.engine.misconceptions import Misconception, PatchError, WrongNumber
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Raised, Reply, Returned
 from course_lib.student.stubs import UNWRITTEN
@@ -67,9 +68,9 @@ def _undisturbed() -> Iterator[None]:
 
 
 @_undisturbed()
-def examine(exercise: Exercise, holder: Holder, seed: str) -> Verdict:
-    """Run every probe of an exercise on what the holder holds, and say how it did."""
-    return _verdict(exercise, [_outcome(probe, holder, seed) for probe in exercise.probes], seed)
+def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
+    """Run every probe of an exercise on what the backend holds, and say how it did."""
+    return _verdict(exercise, [_outcome(probe, backend, seed) for probe in exercise.probes], seed)
 
 
 @_undisturbed()
@@ -98,6 +99,26 @@ def _verdict(exercise: Exercise, found: Sequence[Outcome], seed: str) -> Verdict
     kinds = {reply.kind for reply in replies if isinstance(reply, Raised)}
     stopped = next((kind for kind in (KERNEL_DIED, OUT_OF_TIME) if kind in kinds), "")
     return Verdict(exercise.name, count, tuple(differences), first, named, tuple(used), stopped=stopped)
+
+
+def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber | str | None:
+    """Return None for a correct answer, a known wrong one as such, or a sentence about any other."""
+    reply = Candidate(backend).number()
+    if isinstance(reply, Raised):
+        return f"Expected a number, but reading it raised {reply.kind}: {reply.message}"
+    number = reply.value
+    if number is None:
+        return "The answer is still None. Replace None by your number."
+    if not isinstance(number, float):
+        return f"Expected a number, got {describe(number)}."
+
+    def near(goal: float) -> bool:
+        return math.isclose(number, goal, rel_tol=prediction.tolerance)
+
+    if near(prediction.answer):
+        return None
+    known = next((wrong for wrong in prediction.misconceptions if near(wrong.value)), None)
+    return known or f"{number:g} is incorrect. {prediction.hint}"
 
 
 def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconception]]:
@@ -148,19 +169,19 @@ class _Known:
     """The outcomes of one of the course's own versions, each found out once, when it is first asked for."""
 
     def __init__(self, exercise: Exercise, version: Any, seed: str) -> None:
-        self._holder, self._probes, self._seed = LocalHolder(version), exercise.probes, seed
+        self._backend, self._probes, self._seed = LocalBackend(version), exercise.probes, seed
         self._there: list[Outcome] = []
 
     @property
     def stopped(self) -> bool:
         """Whether it did not come back in time."""
-        return self._holder.stopped is not None
+        return self._backend.stopped is not None
 
     def __iter__(self) -> Iterator[Outcome]:
         # No generator is kept: the student's interrupt would end it for good.
         for number, probe in enumerate(self._probes):
             if number == len(self._there):
-                self._there.append(_outcome(probe, self._holder, self._seed))
+                self._there.append(_outcome(probe, self._backend, self._seed))
             yield self._there[number]
 
 
@@ -177,19 +198,19 @@ def _alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
     )
 
 
-def _outcome(probe: Probe, holder: Holder, seed: str) -> Outcome:
-    recorder = _Recorder(holder)
+def _outcome(probe: Probe, backend: Backend, seed: str) -> Outcome:
+    recorder = _Recorder(backend)
     return Outcome(probe.run(Candidate(recorder), seed), tuple(recorder.replies))
 
 
 class _Recorder:
-    """A holder that passes everything on to another, and keeps what it replied."""
+    """A backend that passes everything on to another, and keeps what it replied."""
 
-    def __init__(self, holder: Holder) -> None:
-        self._holder = holder
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self.replies: list[Reply] = []
 
     def ask(self, request: Request) -> Reply:
-        reply = self._holder.ask(request)
+        reply = self._backend.ask(request)
         self.replies.append(reply)
         return reply

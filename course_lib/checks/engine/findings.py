@@ -1,7 +1,8 @@
-"""What checks have found, as data: for a grader who counts mistakes. A student reads it in words."""
+"""The findings of checks as data, for a grader that counts mistakes. Students read messages instead."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,38 +11,39 @@ Kind = Literal["right", "wrong", "unwritten", "forbidden", "out-of-time", "kerne
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found out about one exercise or prediction."""
+    """The outcome of one check of one exercise, prediction or submitted file."""
 
     name: str
     verdict: Kind
     misconceptions: tuple[str, ...] = ()
-    """The names of the known mistakes that explain it."""
+    """The names of the known misconceptions that explain it."""
     says: tuple[str, ...] = ()
-    """What each of them is, as a clause that follows the exercise's name."""
+    """The statement of each of them, as a clause that follows the exercise's name."""
     forbidden: tuple[str, ...] = ()
-    """The functions that were called although the exercise rules them out."""
+    """The functions that were called although the exercise does not allow them."""
     points: float | None = None
-    """The points that are left, where the check was graded."""
+    """The points earned, if the check was graded."""
     most: float | None = None
+    """The points that a correct answer earns, if the check was graded."""
     look_at: str = ""
-    """What a person should look at, in words, where there is such a thing."""
+    """What a person should look at, in words; empty if there is nothing."""
 
 
-_watchers: list[list[Finding]] = []
+_recorders: ContextVar[tuple[list[Finding], ...]] = ContextVar("recorders", default=())
 
 
 @contextmanager
-def watching() -> Iterator[list[Finding]]:
-    """Collect what the checks inside the `with` find."""
+def record() -> Iterator[list[Finding]]:
+    """Collect the findings of all checks inside the `with`. Recorders can be nested; each gets everything."""
     findings: list[Finding] = []
-    _watchers.append(findings)
+    token = _recorders.set((*_recorders.get(), findings))
     try:
         yield findings
     finally:
-        _watchers.remove(findings)
+        _recorders.reset(token)
 
 
-def note(finding: Finding) -> None:
-    """Tell those who watch."""
-    for findings in _watchers:
+def emit(finding: Finding) -> None:
+    """Report a finding to all active recorders."""
+    for findings in _recorders.get():
         findings.append(finding)

@@ -3,17 +3,17 @@
 import copy
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from course_lib.checks.engine.candidate import Fixture, Request
-from course_lib.checks.engine.forbidden_calls import Watch
 from course_lib.checks.engine.reply import OUT_OF_TIME, Handle, Raised, Reply, Returned, plain
-from course_lib.checks.exercises.fixtures import realise
+from course_lib.checks.exercises.fixtures import build_fixture
 from course_lib.time_limit import OutOfTime, time_limit
 
 #: How long a student's code may take for one request. Right answers take milliseconds.
@@ -23,8 +23,36 @@ SECONDS = 10.0
 LONGEST_MESSAGE, MOST_WARNINGS = 10_000, 100
 
 
-class LocalHolder:
-    """Implements `Holder`. The replies say which of the functions in `may_not_call` were called.
+class CallRecorder(TorchFunctionMode):
+    """Record which of some torch functions are called, for built-ins that would solve a whole exercise.
+
+    Names are full ones, such as `torch.nn.functional.scaled_dot_product_attention`. The operator of the same
+    last name in `torch.ops` counts as well. Unlike reading the source, recording calls also finds those
+    behind `getattr` or another name.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__()
+        self._by_last_part = {name.rpartition(".")[2]: name for name in names}
+        self.seen: list[str] = []
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Record the function if it is one of them, and run it."""
+        # An overload in torch.ops is called "name.overload".
+        name = self._by_last_part.get(getattr(func, "__name__", "").partition(".")[0])
+        if name is not None and name not in self.seen:
+            self.seen.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+class LocalBackend:
+    """Implements `Backend`. The replies say which of the functions in `may_not_call` were called.
 
     What is raised besides exceptions and SystemExit goes through, as the student's own interrupt must; with
     `catches=BaseException`, where nobody sits, that comes back as well.
@@ -54,10 +82,10 @@ class LocalHolder:
                 with torch.random.fork_rng(devices=[]):  # Some fixtures draw their first weights.
                     given = tuple(self._given(argument) for argument in request.arguments)
                     keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
-                with self._surroundings() as (caught, watch):
+                with self._surroundings() as (caught, calls):
                     value = _ACTIONS[request.action](found, request, given, keywords)
                 if request.action not in MAKING:
-                    return self._returned(value, request, given, caught, watch)
+                    return self._returned(value, request, given, caught, calls)
         except self._caught as error:
             raised = _raised(error)
             if isinstance(error, OutOfTime):
@@ -71,7 +99,7 @@ class LocalHolder:
         request: Request,
         given: "Given",
         caught: list[warnings.WarningMessage],
-        watch: Watch,
+        calls: CallRecorder,
     ) -> Returned:
         changed = tuple(
             position
@@ -79,20 +107,20 @@ class LocalHolder:
             if isinstance(before, Tensor) and not _same(before, after)
         )
         warned = tuple(str(warning.message)[:LONGEST_MESSAGE] for warning in caught[:MOST_WARNINGS])
-        return Returned(plain(value, self._objects), changed, warned, tuple(watch.seen))
+        return Returned(plain(value, self._objects), changed, warned, tuple(calls.seen))
 
     @contextmanager
-    def _surroundings(self) -> Iterator[tuple[list[warnings.WarningMessage], Watch]]:
-        watch = Watch(self._may_not_call)
+    def _surroundings(self) -> Iterator[tuple[list[warnings.WarningMessage], CallRecorder]]:
+        calls = CallRecorder(self._may_not_call)
         with (
             warnings.catch_warnings(record=True) as caught,
             torch.random.fork_rng(devices=[]),
-            watch if self._may_not_call else nullcontext(),  # Watching every call takes time.
+            calls if self._may_not_call else nullcontext(),  # Watching every call takes time.
         ):
             warnings.simplefilter("always")
             # torch.manual_seed would also note down who called, which takes longer than most probes.
             torch.default_generator.manual_seed(0)
-            yield caught, watch
+            yield caught, calls
 
     def _kept(self, made: object) -> Returned:
         self._objects.append(made)
@@ -103,7 +131,7 @@ class LocalHolder:
             return argument.clone()
         if isinstance(argument, Fixture):
             settings = {name: self._given(value) for name, value in argument.settings.items()}
-            return realise(Fixture(argument.name, settings))
+            return build_fixture(Fixture(argument.name, settings))
         if isinstance(argument, Handle):
             made = self._objects[argument.number]
             if isinstance(made, Raised):

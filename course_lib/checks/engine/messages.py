@@ -1,4 +1,4 @@
-"""What a student reads: a verdict in words, short enough for one screen."""
+"""The messages of checks: a verdict in words, short enough for one screen."""
 
 import textwrap
 from collections.abc import Iterable
@@ -11,66 +11,71 @@ _WIDTH = 100
 
 
 def success(name: str, probes: int) -> str:
-    """Say that all is well."""
-    return f"✓ {name}: right, in all {probes} things that were tried."
+    """Return the message for a correct answer to an exercise."""
+    return f"✓ {name}: correct: all {probes} tests passed."
 
 
 def failure(verdict: Verdict) -> str:
-    """Say what went wrong, where, why, and what to do next."""
+    """Return the message for a failed exercise: what is wrong, where it shows, why, and what to read."""
     name = verdict.exercise
     if verdict.unwritten:
         return f"○ {verdict.unwritten}"
     if not verdict.failures:
         used = " and ".join(verdict.forbidden)
         return _lines(
-            f"✗ {name}: it gives the right answer, but by calling {used}, which is the whole exercise.",
-            "Next: build it from smaller parts; the hints above say which.",
+            f"✗ {name}: the result is correct, but it comes from {used}, which solves the whole exercise.",
+            "Next: build it from smaller parts. The hints above say which.",
         )
     assert verdict.difference is not None
-    tried = f"Tried: {verdict.failures[0].says}."
+    test = f"Test: {verdict.failures[0].says}."
     if verdict.named:
         return _lines(
             f"✗ {name}: {'; and '.join(mistake.statement for mistake in verdict.named)}.",
-            tried,
+            test,
             verdict.difference.facts,
             *(f"Why: {mistake.hint}" for mistake in verdict.named),
             f"Read: {'; '.join(dict.fromkeys(mistake.source for mistake in verdict.named))}.",
         )
     return _lines(
-        f"✗ {name}: something does not hold yet.",
-        tried,
+        f"✗ {name}: incorrect.",
+        test,
         verdict.difference.facts,
-        "Next: this is none of the mistakes that the check knows by name. Open the next hint above, or try "
-        "the function on an example small enough to work out by hand.",
+        "Next: the check doesn't recognise this mistake. Compare the values with a calculation by hand, or "
+        "open the next hint above.",
     )
 
 
-def not_there(name: str, names: Iterable[str]) -> str:
-    """Say that nothing has the name of the exercise, and which of the other names may be meant for it."""
+def missing(name: str, names: Iterable[str]) -> str:
+    """Return the message for an exercise that is not defined, with the name that may be meant for it."""
     near = get_close_matches(name, names, n=1, cutoff=0.8)
-    renamed = [f"There is `{near[0]}`: if that is yours, give it the name `{name}` back."] if near else []
+    renamed = [f"There is `{near[0]}`. If that is your answer, rename it to `{name}`."] if near else []
     return _lines(
-        f"✗ {name}: there is nothing of this name.",
+        f"✗ {name}: nothing of this name is defined.",
         *renamed,
-        f"Next: run the cell above that defines `{name}`; where it shows an error, mend that first. Where "
-        "the cell is missing, get the notebook anew and copy your code into it.",
+        f"Next: run the cell above that defines `{name}`. If that cell shows an error, fix it first. If the "
+        "cell is missing, get a new copy of the notebook and copy your code into it.",
     )
+
+
+def right_prediction(name: str) -> str:
+    """Return the message for a correct prediction."""
+    return f"✓ {name}: correct."
 
 
 def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
-    """Say what speaks against a prediction, without giving the answer away."""
+    """Return the message for a wrong prediction, which does not give the answer away."""
     if isinstance(wrong, WrongNumber):
-        return _lines(f"✗ {name}: {wrong.value:g} is a common answer, but not it.", f"Why: {wrong.hint}")
+        return _lines(f"✗ {name}: {wrong.value:g} is a common wrong answer.", f"Why: {wrong.hint}")
     return _lines(f"✗ {name}: {wrong}")
 
 
 def accepted(name: str, says: str, whole: bool) -> str:
-    """Say what a file that was handed in is worth."""
+    """Return the message for a submitted file that earns all its points, or some of them."""
     return _lines(f"{'✓' if whole else '◐'} {name}: {says}")
 
 
 def not_handed_in(name: str, says: str) -> str:
-    """Say what is missing, or wrong with a file."""
+    """Return the message for a file that is missing or invalid."""
     return _lines(f"✗ {name}: {says}")
 
 

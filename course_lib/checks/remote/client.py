@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from course_lib.checks.engine.candidate import STUDENTS_OWN, Action, Request
+from course_lib.checks.engine.candidate import STUDENT_OBJECT, Action, Request
 from course_lib.checks.engine.local_backend import MAKING, SECONDS
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Handle, Raised, Reply, Returned
-from course_lib.checks.remote.serialization import WireError, pack, unpack_reply, unpack_value
+from course_lib.checks.remote.serialization import SerializationError, pack, unpack_reply, unpack_value
 from course_lib.checks.remote.server import LONGEST_NAME, MOST_NAMES
 from course_lib.checks.remote.transport import Channel, ChannelClosed, ChannelOverrun, ChannelTimeout
 
@@ -19,9 +19,9 @@ __all__ = [
     "ChannelClosed",
     "ChannelOverrun",
     "ChannelTimeout",
-    "RemoteHolder",
+    "RemoteObject",
     "StudentError",
-    "students_names",
+    "student_objects",
 ]
 
 #: How long to wait for an answer. The other side stops the student's code by itself, a little earlier.
@@ -34,8 +34,8 @@ class StudentError(Exception):
     """A student's code raised something; the message is its kind and what it said."""
 
 
-class RemoteHolder:
-    """Implements `Holder` for the object of one name, for one check.
+class RemoteObject:
+    """Implements `Backend` for the object of one name, for one check.
 
     Where the channel dies, every answer is a `Raised` from then on, and `channel.dead` says why.
     """
@@ -62,15 +62,15 @@ class RemoteHolder:
             # Nor is what did not come back in time waited for again.
             self._stopped = reply
         # No probe works on what is not there: any handle will do, since all of them give the reason.
-        return Returned(STUDENTS_OWN) if making else self._stopped
+        return Returned(STUDENT_OBJECT) if making else self._stopped
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call it, and give what comes back. Raises StudentError for what it raises."""
-        return self._value(Request("call", STUDENTS_OWN, arguments, keywords))
+        return self._value(Request("call", STUDENT_OBJECT, arguments, keywords))
 
     def value(self) -> Any:
         """Give the object itself, where it is a plain value. Numbers of all kinds become floats."""
-        return self._value(Request("number", STUDENTS_OWN))
+        return self._value(Request("number", STUDENT_OBJECT))
 
     def _value(self, request: Request) -> Any:
         reply = self.ask(request)
@@ -94,16 +94,16 @@ class RemoteHolder:
             reply = unpack_reply(data, self._count + making)
             if isinstance(reply, Returned):
                 _refuse_unfitting(request, reply, Handle(self._count))
-        except WireError as error:
+        except SerializationError as error:
             self._stopped = _ended(self.channel, error)
             return self._stopped
         self._count += making
         return reply
 
 
-def students_names(
+def student_objects(
     channel: Channel, may_not_call: Mapping[str, Sequence[str]] | None = None, patience: float = PATIENCE
-) -> dict[str, RemoteHolder]:
+) -> dict[str, RemoteObject]:
     """Give a holder for each name that the student's code defined; none where the channel is dead.
 
     `may_not_call` says for the name of an exercise which functions it rules out.
@@ -115,11 +115,11 @@ def students_names(
     try:
         names = unpack_value(data, handles=0)
         if not isinstance(names, tuple) or len(names) > MOST_NAMES or not all(map(_is_name, names)):
-            raise WireError("a tuple of names was expected")
-    except WireError as error:
+            raise SerializationError("a tuple of names was expected")
+    except SerializationError as error:
         _ended(channel, error)
         return {}
-    return {name: RemoteHolder(channel, name, forbidden.get(name, ()), patience) for name in names}
+    return {name: RemoteObject(channel, name, forbidden.get(name, ()), patience) for name in names}
 
 
 def exchange(channel: Channel, message: bytes, patience: float = PATIENCE) -> bytes | Raised:
@@ -154,7 +154,7 @@ def _refuse_unfitting(request: Request, reply: Returned, made: Handle) -> None:
     }
     fits = value == made if action in MAKING else expected.get(action, True)
     if not fits or any(place >= len(request.arguments) for place in reply.changed):
-        raise WireError(f"what came back is no answer to {action!r}")
+        raise SerializationError(f"what came back is no answer to {action!r}")
 
 
 def _are_gradients(value: Any) -> bool:

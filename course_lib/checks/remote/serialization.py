@@ -19,7 +19,7 @@ from course_lib.checks.engine.candidate import Action, Fixture, Request
 from course_lib.checks.engine.reply import MOST_BYTES, Handle, Opaque, Raised, Reply, Returned
 
 
-class WireError(ValueError):
+class SerializationError(ValueError):
     """A message is too large, or is not what it has to be."""
 
 
@@ -73,30 +73,30 @@ _LENGTH_BYTES = 4
 def pack(message: object, limits: Limits = USUAL) -> bytes:
     """Write a request, a reply, or any plain value, such as a dict that says what is wanted.
 
-    Tensors lose their graph and lie in one piece. A tensor that is not on the CPU, or of a dtype for
-    quantising and the like, crosses as `Opaque`. Raises WireError for what is no plain value or too large.
+    Tensors are detached and contiguous. A tensor on another device than the CPU, or of an unusual dtype, is
+    sent as `Opaque`. Raises SerializationError for a value that is not plain, or too large.
     """
     writer = _Writer(limits)
     content = writer.write(message, 0)
     header = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
     if len(header) > limits.header:
-        raise WireError(f"a message may have {limits.header} bytes besides tensors, and has {len(header)}")
+        raise SerializationError(f"the header has {len(header)} bytes, more than {limits.header}")
     return b"".join((len(header).to_bytes(_LENGTH_BYTES, "big"), header, *writer.tensors))
 
 
 def unpack(data: bytes, limits: Limits = USUAL) -> Any:
-    """Read what `pack` wrote. Raises WireError where it is not of that form or too large."""
+    """Read what `pack` wrote. Raises SerializationError where it is not of that form or too large."""
     return _Reader(data, limits, requests=True).message()
 
 
 def unpack_reply(data: bytes, handles: int, limits: Limits = USUAL) -> Reply:
     """Read a reply of a process that is not trusted, which holds objects with the numbers below `handles`.
 
-    Raises WireError for anything else than a reply of plain values within the limits.
+    Raises SerializationError for anything else than a reply of plain values within the limits.
     """
     reply = unpack_value(data, handles, limits)
     if not isinstance(reply, Returned | Raised):
-        raise WireError(f"a reply was expected, and a {type(reply).__name__} came")
+        raise SerializationError(f"a reply was expected, and a {type(reply).__name__} came")
     return reply
 
 
@@ -117,9 +117,9 @@ class _Writer:
     def write(self, value: Any, depth: int) -> Any:
         self._entries += 1
         if self._entries > self._limits.entries:
-            raise WireError(f"a message may hold {self._limits.entries} values, and holds more")
+            raise SerializationError(f"the message holds more than {self._limits.entries} values")
         if depth > self._limits.depth:
-            raise WireError(f"values may lie {self._limits.depth} deep in each other, and lie deeper")
+            raise SerializationError(f"values are nested more than {self._limits.depth} deep")
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -159,21 +159,21 @@ class _Writer:
                 return ["returned", *each((inside, changed, warnings, forbidden))]
             case Raised(kind, message, line):
                 return ["raised", *each((kind, message, line))]
-        raise WireError(f"only plain values can cross, and this is of type {type(value).__name__}")
+        raise SerializationError(f"only plain values can cross, and this is of type {type(value).__name__}")
 
     def _text(self, text: str) -> str:
         if len(text) > self._limits.letters:
-            raise WireError(f"a string may have {self._limits.letters} letters, and has {len(text)}")
+            raise SerializationError(f"a string may have {self._limits.letters} letters, and has {len(text)}")
         return text
 
     def _tensor(self, tensor: Tensor) -> list[Any]:
         if tensor.device.type != "cpu" or tensor.dtype not in _NAMES or tensor.layout != torch.strided:
             return ["opaque", f"Tensor of dtype {tensor.dtype} on the device {tensor.device}"]
         if tensor.dim() > self._limits.axes:
-            raise WireError(f"a tensor may have {self._limits.axes} axes, and has {tensor.dim()}")
+            raise SerializationError(f"a tensor may have {self._limits.axes} axes, and has {tensor.dim()}")
         self._room -= tensor.numel() * tensor.dtype.itemsize
         if self._room < 0:
-            raise WireError(f"a message may have {self._limits.total} bytes of tensors, and has more")
+            raise SerializationError(f"tensors have more than {self._limits.total} bytes")
         plain = tensor.detach().as_subclass(Tensor).resolve_conj().resolve_neg()
         # A copy, since a single number may keep a stride of its own, and could not be seen as bytes then.
         row = plain.reshape(-1).clone(memory_format=torch.contiguous_format)
@@ -210,11 +210,11 @@ class _Reader:
 
     def message(self) -> Any:
         if len(self._data) > self._limits.total + self._limits.header + _LENGTH_BYTES:
-            raise WireError(f"the message has {len(self._data)} bytes, more than are allowed")
+            raise SerializationError(f"the message has {len(self._data)} bytes, more than are allowed")
         length = int.from_bytes(self._data[:_LENGTH_BYTES], "big")
         self._at = _LENGTH_BYTES + length
         if self._at > len(self._data) or length > self._limits.header:
-            raise WireError(f"the message claims a header of {length} bytes, more than it has or may have")
+            raise SerializationError(f"the message claims too long a header, of {length} bytes")
         try:
             content = json.loads(
                 bytes(self._data[_LENGTH_BYTES : self._at]).decode(),
@@ -222,32 +222,32 @@ class _Reader:
                 parse_float=_finite,
                 parse_constant=_no_constant,
             )
-        except WireError:
+        except SerializationError:
             raise
         except (ValueError, RecursionError) as error:
-            raise WireError(f"the header is no JSON: {str(error)[:100]}") from None
+            raise SerializationError(f"the header is no JSON: {str(error)[:100]}") from None
         whole = {"returned": self._returned, "raised": self._raised}
         if isinstance(content, list) and content and content[0] in tuple(whole):
             value = whole[content[0]](content[1:])
         else:
             value = self._read(content, 0)
         if self._at != len(self._data):
-            raise WireError(f"{len(self._data) - self._at} bytes are left over after the last tensor")
+            raise SerializationError(f"{len(self._data) - self._at} bytes follow the last tensor")
         return value
 
     def _read(self, content: Any, depth: int) -> Any:
         self._entries += 1
         if self._entries > self._limits.entries or depth > self._limits.depth:
-            raise WireError("the message holds more values, or deeper ones, than are allowed")
+            raise SerializationError("the message holds more values, or deeper ones, than are allowed")
         if content is None or isinstance(content, bool | int | float):
             return content
         if isinstance(content, str):
             return self._text(content)
         if not isinstance(content, list) or not content or not isinstance(content[0], str):
-            raise WireError("a value is of no known form")
+            raise SerializationError("a value is of no known form")
         read = self._kinds.get(content[0])
         if read is None:
-            raise WireError(f"a value claims to be a {content[0][:40]!r}, which is not expected here")
+            raise SerializationError(f"unexpected kind of value: {content[0][:40]!r}")
         return read(content[1:], depth + 1)
 
     def _each(self, items: list[Any], depth: int) -> list[Any]:
@@ -255,68 +255,68 @@ class _Reader:
 
     def _text(self, content: Any) -> str:
         if not isinstance(content, str) or len(content) > self._limits.letters:
-            raise WireError(f"a string of at most {self._limits.letters} letters was expected")
+            raise SerializationError(f"a string of at most {self._limits.letters} letters was expected")
         # Half of a surrogate pair could not be printed.
         return content.encode("utf-8", "replace").decode()
 
     def _only_text(self, items: list[Any]) -> str:
         if len(items) != 1:
-            raise WireError(f"one string was expected, and {len(items)} items came")
+            raise SerializationError(f"one string was expected, and {len(items)} items came")
         return self._text(items[0])
 
     def _texts(self, content: Any) -> tuple[str, ...]:
         texts = self._read(content, 1)
         if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
-            raise WireError("a tuple of strings was expected")
+            raise SerializationError("a tuple of strings was expected")
         return texts
 
     def _whole(self, digits: str) -> int:
         if len(digits.removeprefix("-")) > self._limits.digits:
-            raise WireError(f"a whole number may have {self._limits.digits} digits, and has {len(digits)}")
+            raise SerializationError(f"an integer has {len(digits)} digits, more than {self._limits.digits}")
         return int(digits)
 
     def _unusual_float(self, items: list[Any], depth: int) -> float:
         if items not in (["nan"], ["inf"], ["-inf"]):
-            raise WireError("one of nan, inf and -inf was expected")
+            raise SerializationError("one of nan, inf and -inf was expected")
         return float(items[0])
 
     def _dict(self, items: list[Any], depth: int) -> dict[Any, Any]:
         parts = self._each(items, depth)
         keys, values = parts[::2], parts[1::2]
         if self._handles is not None and not all(isinstance(key, str) for key in keys):
-            raise WireError("the keys of a dict must be strings")
+            raise SerializationError("the keys of a dict must be strings")
         try:
             read = dict(zip(keys, values, strict=True))
         except (TypeError, ValueError):
-            raise WireError("a dict must hold a value for each key, and keys that can be looked up") from None
+            raise SerializationError("a dict needs hashable keys, each with a value") from None
         if len(read) != len(keys):
-            raise WireError("a dict holds a key twice")
+            raise SerializationError("a dict holds a key twice")
         return read
 
     def _dtype(self, items: list[Any], depth: int) -> torch.dtype:
         name = self._only_text(items)
         if name not in _DTYPES:
-            raise WireError(f"no dtype that may cross is called {name[:40]!r}")
+            raise SerializationError(f"no dtype that may cross is called {name[:40]!r}")
         return _DTYPES[name]
 
     def _handle(self, items: list[Any], depth: int) -> Handle:
         if len(items) != 1 or type(items[0]) is not int or items[0] < 0:
-            raise WireError("the number of a handle must be a whole number from 0")
+            raise SerializationError("the number of a handle must be a whole number from 0")
         if self._handles is not None and items[0] >= self._handles:
-            raise WireError(f"there are {self._handles} objects, and a handle has the number {items[0]}")
+            raise SerializationError(f"handle {items[0]} is not among {self._handles} objects")
         return Handle(items[0])
 
     def _tensor(self, items: list[Any], depth: int) -> Tensor:
         dtype = self._dtype(items[:1], depth)
         shape = items[1:]
         if len(shape) > self._limits.axes or not all(type(size) is int and size >= 0 for size in shape):
-            raise WireError(f"a shape is at most {self._limits.axes} whole numbers from 0")
+            raise SerializationError(f"a shape is at most {self._limits.axes} whole numbers from 0")
         # An axis of length 0 hides how large the others claim to be.
         if any(size > self._limits.total for size in shape):
-            raise WireError("a tensor claims an axis that is longer than a message may be")
+            raise SerializationError("a tensor claims an axis that is longer than a message may be")
         end = self._at + math.prod(shape) * dtype.itemsize
         if end > len(self._data):
-            raise WireError(
+            raise SerializationError(
                 f"a tensor claims {end - self._at} bytes, and {len(self._data) - self._at} are left"
             )
         inside = bytearray(self._data[self._at : end])
@@ -325,42 +325,42 @@ class _Reader:
             try:
                 return torch.empty(shape, dtype=dtype)
             except RuntimeError:
-                raise WireError("a tensor of no numbers claims axes that are too long") from None
+                raise SerializationError("a tensor of no numbers claims axes that are too long") from None
         if dtype == torch.bool and max(inside) > 1:
-            raise WireError("a truth value must be 0 or 1")
+            raise SerializationError("a truth value must be 0 or 1")
         return torch.frombuffer(inside, dtype=dtype).reshape(shape)
 
     def _request(self, items: list[Any], depth: int) -> Request:
         if len(items) != len(Request.__dataclass_fields__) or items[0] not in get_args(Action):
-            raise WireError("a request must have all its parts, and an action that is known")
+            raise SerializationError("a request must have all its parts, and an action that is known")
         return Request(*self._each(items, depth))
 
     def _returned(self, items: list[Any]) -> Returned:
         if len(items) != len(Returned.__dataclass_fields__):
-            raise WireError("a reply must have all its parts")
+            raise SerializationError("a reply must have all its parts")
         changed = self._read(items[1], 1)
         if not isinstance(changed, tuple) or not all(type(place) is int and place >= 0 for place in changed):
-            raise WireError("the arguments that were changed must be whole numbers from 0")
+            raise SerializationError("the arguments that were changed must be whole numbers from 0")
         return Returned(self._read(items[0], 1), changed, self._texts(items[2]), self._texts(items[3]))
 
     def _raised(self, items: list[Any]) -> Raised:
         if len(items) != len(Raised.__dataclass_fields__):
-            raise WireError("an exception must have all its parts")
+            raise SerializationError("an exception must have all its parts")
         return Raised(*map(self._text, items))
 
 
 def _bounded(number: int, limits: Limits) -> int:
     if number.bit_length() > limits.digits * math.log2(10):
-        raise WireError(f"a whole number may have {limits.digits} digits, and has more")
+        raise SerializationError(f"a whole number may have {limits.digits} digits, and has more")
     return number
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise WireError(f"a number is too large to be a float: {digits[:40]}")
+        raise SerializationError(f"a number is too large to be a float: {digits[:40]}")
     return number
 
 
 def _no_constant(name: str) -> Any:
-    raise WireError(f"{name} is no JSON")
+    raise SerializationError(f"{name} is no JSON")

@@ -8,9 +8,9 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, Reply
-from course_lib.checks.remote.serialization import WireError, pack, unpack
+from course_lib.checks.remote.serialization import SerializationError, pack, unpack
 from course_lib.checks.remote.transport import Channel, ChannelClosed
 
 #: Names that are told at most, and letters of each.
@@ -23,7 +23,7 @@ def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
     Whatever a student's code raises comes back as `Raised`, also KeyboardInterrupt and SystemExit.
     """
     channel = Channel(connection)
-    holders: dict[str, tuple[int, LocalHolder]] = {}
+    holders: dict[str, tuple[int, LocalBackend]] = {}
     while True:
         try:
             message = unpack(channel.receive())
@@ -43,7 +43,7 @@ def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
 def _packed(answer: object) -> bytes:
     try:
         return pack(answer)
-    except WireError as error:
+    except SerializationError as error:
         return pack(Raised("ValueError", f"what came back cannot be looked at: {error}"))
 
 
@@ -58,12 +58,12 @@ def _names(names: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _asked(
-    message: Mapping[str, Any], names: Mapping[str, object], holders: dict[str, tuple[int, LocalHolder]]
+    message: Mapping[str, Any], names: Mapping[str, object], holders: dict[str, tuple[int, LocalBackend]]
 ) -> Reply:
     name, check = message["name"], message["check"]
     if name not in names:
         return Raised("NameError", f"name {name!r} is not defined")
     # Each check begins with a holder of its own, which knows nothing of what was made before.
     if name not in holders or holders[name][0] != check:
-        holders[name] = check, LocalHolder(names[name], message["may_not_call"], catches=BaseException)
+        holders[name] = check, LocalBackend(names[name], message["may_not_call"], catches=BaseException)
     return holders[name][1].ask(message["request"])

@@ -86,12 +86,11 @@ def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Le
     assert {Path(path).stem for path in told} == {
         "__init__",
         "candidate",
-        "transport",
-        "forbidden_calls",
         "local_backend",
         "reply",
-        "server",
         "serialization",
+        "server",
+        "transport",
     }
     assert not [path for path in view if "/progress/" in path]
     assert b"misconception" not in b"".join(view.values()).lower()

@@ -6,28 +6,31 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from autograder.judge.locked_cells import imports_of, judge
-from course_lib.checks import check, grading
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks import check
+from course_lib.checks.engine.local_backend import LocalBackend
 
-TRUSTED = {"check": check, "grading": grading}
+TRUSTED = {"check": check}
+COSTS = '{"points": 4, "seed": 1, "costs": {"not_scaled": 1.5}}'
 RIGHT = "lambda query, key: query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5"
 UNSCALED = "lambda query, key: query @ key.transpose(-2, -1)"
 
 
 def judged(source: str, **written: str):
-    return judge(source, {name: LocalHolder(eval(code)) for name, code in written.items()}, TRUSTED)
+    return judge(source, {name: LocalBackend(eval(code)) for name, code in written.items()}, TRUSTED)
 
 
 def test_a_right_answer_leaves_a_line_and_a_finding() -> None:
-    done = judged('grading(points=4, seed=1)\ncheck("attention_scores", globals())', attention_scores=RIGHT)
+    done = judged(
+        'check("attention_scores", globals(), grading={"points": 4, "seed": 1})', attention_scores=RIGHT
+    )
     assert [output.output_type for output in done.outputs] == ["stream"]
-    assert done.outputs[0].text.startswith("✓ attention_scores: right")
+    assert done.outputs[0].text.startswith("✓ attention_scores: correct")
     [finding] = done.findings
     assert (finding.verdict, finding.points, finding.most) == ("right", 4, 4)
 
 
 def test_a_slip_leaves_points_as_the_last_result() -> None:
-    source = 'grading(points=4, seed=1, costs={"not_scaled": 1.5})\ncheck("attention_scores", globals())'
+    source = f'check("attention_scores", globals(), grading={COSTS})'
     done = judged(source, attention_scores=UNSCALED)
     assert [output.output_type for output in done.outputs] == ["display_data", "stream", "execute_result"]
     assert "image/svg+xml" in done.outputs[0].data
@@ -37,9 +40,9 @@ def test_a_slip_leaves_points_as_the_last_result() -> None:
 
 
 def test_a_failure_is_an_error_of_one_short_message() -> None:
-    done = judged('grading(points=4, seed=1)\ncheck("attention_scores", globals())', other=RIGHT)
+    done = judged('check("attention_scores", globals(), grading={"points": 4, "seed": 1})', other=RIGHT)
     assert done.outputs[-1].output_type == "error"
-    assert done.outputs[-1].evalue.startswith("✗ attention_scores: there is nothing of this name.")
+    assert done.outputs[-1].evalue.startswith("✗ attention_scores: nothing of this name is defined.")
     assert [finding.verdict for finding in done.findings] == ["missing"]
 
 

@@ -16,9 +16,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are
 RIGHT = "def attention_scores(q, k):\n    return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5"
 CHECK = """\
 # judged
-from course_lib.checks import check, grading
-grading(points=4, seed=3)
-check("attention_scores", globals())
+from course_lib.checks import check
+check("attention_scores", globals(), grading={"points": 4, "seed": 3})
 """
 
 
@@ -59,7 +58,7 @@ def test_cells_share_names_and_outputs_are_kept(desk: Desk) -> None:
     assert first == ""
     assert shown == "20\n | {'text/plain': '21'}"
     assert failed == "division by zero"
-    assert judged.startswith("✓ attention_scores: right")
+    assert judged.startswith("✓ attention_scores: correct")
     assert result.findings["cell-4"]["points"] == 4
     assert result.violations == []
     assert result.counts == [1, 2, 3, 4, 5]
@@ -93,7 +92,7 @@ def test_after_a_cell_that_ends_the_kernel_the_rest_goes_on(
 ) -> None:
     result = desk.run("x = 3", fatal, "print(x)", RIGHT, CHECK, cell_seconds=cell_seconds)
     assert said(result)[2] == "3\n"
-    assert said(result)[4].startswith("✓ attention_scores: right")
+    assert said(result)[4].startswith("✓ attention_scores: correct")
 
 
 def test_a_cell_that_ended_the_kernel_says_so(desk: Desk) -> None:
@@ -107,7 +106,7 @@ def test_a_judged_function_that_does_not_come_back_costs_its_own_points_only(des
     result = desk.run(stubborn, CHECK, RIGHT, CHECK)
     assert "KernelDied" in said(result)[1]
     assert result.findings["cell-1"]["verdict"] == "kernel-died"
-    assert said(result)[3].startswith("✓ attention_scores: right")
+    assert said(result)[3].startswith("✓ attention_scores: correct")
 
 
 def test_an_instructors_own_assertions_call_the_students_code(desk: Desk) -> None:

@@ -17,7 +17,7 @@ from autograder.release.build import COURSE
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises.registry import catalogue
-from course_lib.checks.remote.client import Channel, RemoteHolder, students_names
+from course_lib.checks.remote.client import Channel, RemoteObject, student_objects
 from course_lib.checks.remote.serialization import pack
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import LESSONS, load_curriculum
@@ -80,7 +80,7 @@ def kernel(lesson: Lesson, folder: Path) -> Iterator[Channel]:
 @pytest.mark.parametrize("lesson", CURRICULUM.lessons, ids=lambda lesson: lesson.name)
 def test_a_lesson_is_judged_over_the_wire_as_it_is_at_home(lesson: Lesson, tmp_path: Path) -> None:
     with kernel(lesson, tmp_path) as channel:
-        names = students_names(channel, patience=60.0)
+        names = student_objects(channel, patience=60.0)
         assert {one.name for one in exercises(lesson)} <= names.keys()
         for exercise in exercises(lesson):
             right = examine(exercise, names[exercise.name], SEED)
@@ -90,7 +90,7 @@ def test_a_lesson_is_judged_over_the_wire_as_it_is_at_home(lesson: Lesson, tmp_p
             blank = examine(exercise, names[f"{exercise.name}_stub"], SEED)
             assert exercise.name in blank.unwritten
         if lesson.name == "01-attention":
-            watched = RemoteHolder(channel, "attention_scores", may_not_call=["torch.Tensor.transpose"])
+            watched = RemoteObject(channel, "attention_scores", may_not_call=["torch.Tensor.transpose"])
             verdict = examine(exercises(lesson)[0], watched, SEED)
             assert verdict.forbidden == ("torch.Tensor.transpose",)
         assert not channel.dead

@@ -16,7 +16,7 @@ import torch
 from course_lib.checks.engine.candidate import Candidate, Fixture, Request
 from course_lib.checks.engine.reply import OUT_OF_TIME, Handle, Opaque, Raised, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply
-from course_lib.checks.remote.client import KERNEL_DIED, Channel, RemoteHolder, StudentError, students_names
+from course_lib.checks.remote.client import KERNEL_DIED, Channel, RemoteObject, StudentError, student_objects
 from course_lib.checks.remote.serialization import pack
 from course_lib.checks.remote.server import serve
 from course_lib.checks.remote.transport import ChannelClosed, ChannelOverrun, ChannelTimeout
@@ -80,7 +80,7 @@ def raises(error: BaseException) -> Callable[..., Any]:
 
 def test_a_class_is_worked_with_as_at_home() -> None:
     with serving(Scale=Scale) as channel:
-        candidate = Candidate(RemoteHolder(channel, "Scale"))
+        candidate = Candidate(RemoteObject(channel, "Scale"))
         layer, failed = candidate.build(2), candidate.build(0)
         assert layer.load({"scale": torch.tensor([3.0, 4.0])}) == Returned(None)
         copied = layer.copy()
@@ -98,14 +98,14 @@ def test_a_class_is_worked_with_as_at_home() -> None:
 
 def test_fixtures_are_made_over_there() -> None:
     with serving(apply=lambda f, x: f(x)) as channel:
-        reply = Candidate(RemoteHolder(channel, "apply")).call(multiply(torch.tensor(3.0)), torch.ones(2))
+        reply = Candidate(RemoteObject(channel, "apply")).call(multiply(torch.tensor(3.0)), torch.ones(2))
         assert isinstance(reply, Returned)
         assert reply.value.tolist() == [3.0, 3.0]
 
 
 def test_a_locked_cell_can_simply_call_it() -> None:
     with serving(add=lambda a, b=1: a + b, fail=raises(KeyError("x")), number=torch.tensor(3.0)) as channel:
-        names = students_names(channel)
+        names = student_objects(channel)
         assert names["add"](2) == 3
         assert names["add"](2, b=5) == 7
         assert names["number"].value() == 3.0
@@ -118,26 +118,26 @@ def test_names_are_those_that_a_student_defined() -> None:
         serve(there, {"f": 1, "_hidden": 2, "x" * 101: 3, 4: 5, "größe": 6})  # type: ignore[dict-item]
 
     with forked(others) as channel:
-        assert set(students_names(channel)) == {"f", "größe"}
+        assert set(student_objects(channel)) == {"f", "größe"}
 
 
 def test_ten_thousand_names_are_told_at_most() -> None:
     with serving(**{f"n{number}": number for number in range(12_000)}) as channel:
-        assert len(students_names(channel)) == 10_000
+        assert len(student_objects(channel)) == 10_000
 
 
 def test_each_check_begins_anew() -> None:
     with serving(Scale=Scale) as channel:
-        first = Candidate(RemoteHolder(channel, "Scale"))
+        first = Candidate(RemoteObject(channel, "Scale"))
         assert [first.build(1).handle, first.build(1).handle] == [Handle(1), Handle(2)]
-        assert Candidate(RemoteHolder(channel, "Scale")).build(1).handle == Handle(1)
+        assert Candidate(RemoteObject(channel, "Scale")).build(1).handle == Handle(1)
 
 
 def test_a_name_that_is_gone_is_said_so() -> None:
     with serving() as channel:
-        reply = Candidate(RemoteHolder(channel, "attention")).call(1)
+        reply = Candidate(RemoteObject(channel, "attention")).call(1)
         assert reply == Raised("NameError", "name 'attention' is not defined")
-        built = Candidate(RemoteHolder(channel, "attention")).build(1)
+        built = Candidate(RemoteObject(channel, "attention")).build(1)
         assert built.call(1) == reply
 
 
@@ -210,22 +210,22 @@ ORDINARY_TROUBLE: dict[str, tuple[object, Raised | Returned]] = {
 def test_ordinary_trouble_comes_back_as_data(trouble: str) -> None:
     found, expected = ORDINARY_TROUBLE[trouble]
     with serving(found=found, well=lambda: 1) as channel:
-        reply = RemoteHolder(channel, "found").ask(Request("call", Handle(0)))
+        reply = RemoteObject(channel, "found").ask(Request("call", Handle(0)))
         if isinstance(expected, Raised):
             assert isinstance(reply, Raised)
             assert reply.kind == expected.kind
             assert reply.message.startswith(expected.message)
         else:
             assert reply == expected
-        built = Candidate(RemoteHolder(channel, "found")).build()
+        built = Candidate(RemoteObject(channel, "found")).build()
         assert isinstance(built.call(), Raised | Returned)
-        assert RemoteHolder(channel, "well").ask(Request("call", Handle(0))) == Returned(1)
+        assert RemoteObject(channel, "well").ask(Request("call", Handle(0))) == Returned(1)
         assert not channel.dead
 
 
 def test_a_number_that_interrupts_is_no_end() -> None:
     with serving(found=Odd()) as channel:
-        reply = RemoteHolder(channel, "found").ask(Request("number", Handle(0)))
+        reply = RemoteObject(channel, "found").ask(Request("number", Handle(0)))
         assert isinstance(reply, Raised)
         assert reply.kind == "KeyboardInterrupt"
         assert not channel.dead
@@ -233,22 +233,22 @@ def test_a_number_that_interrupts_is_no_end() -> None:
 
 def test_a_program_that_ends_answers_nothing_more() -> None:
     with serving(leave=lambda: os._exit(0), well=lambda: 1) as channel:
-        holder = RemoteHolder(channel, "leave")
+        holder = RemoteObject(channel, "leave")
         for _ in range(2):
             reply = holder.ask(Request("call", Handle(0)))
             assert isinstance(reply, Raised)
             assert reply.kind == KERNEL_DIED
-        other = Candidate(RemoteHolder(channel, "well"))
+        other = Candidate(RemoteObject(channel, "well"))
         reply = other.build(1).copy().make(Fixture("linear")).call()
         assert isinstance(reply, Raised)
         assert reply.kind == KERNEL_DIED
         assert channel.dead
-        assert students_names(channel) == {}
+        assert student_objects(channel) == {}
 
 
 def test_a_program_that_does_not_answer_is_not_waited_for_again() -> None:
     with forked(lambda there: time.sleep(60)) as channel:
-        candidate = Candidate(RemoteHolder(channel, "f", patience=0.3))
+        candidate = Candidate(RemoteObject(channel, "f", patience=0.3))
         assert candidate.call(1) == Raised(OUT_OF_TIME, "it did not come back within 0.3 seconds")
         assert candidate.build(1).call(1) == Raised(OUT_OF_TIME, "it did not come back within 0.3 seconds")
         assert channel.dead
@@ -264,7 +264,7 @@ def test_what_did_not_come_back_once_is_not_asked_for_again() -> None:
         time.sleep(60)
 
     with forked(answer_once) as channel:
-        candidate = Candidate(RemoteHolder(channel, "f", patience=20))
+        candidate = Candidate(RemoteObject(channel, "f", patience=20))
         assert [candidate.call(1) for _ in range(5)] == [late] * 5
         assert not channel.dead
 
@@ -272,7 +272,7 @@ def test_what_did_not_come_back_once_is_not_asked_for_again() -> None:
 def test_a_program_that_reads_nothing_is_not_waited_for() -> None:
     with forked(lambda there: time.sleep(60)) as channel:
         large = torch.zeros(2**22)
-        reply = Candidate(RemoteHolder(channel, "f", patience=0.3)).call(large)
+        reply = Candidate(RemoteObject(channel, "f", patience=0.3)).call(large)
         assert isinstance(reply, Raised)
         assert reply.kind == OUT_OF_TIME
 
@@ -296,7 +296,7 @@ NO_ANSWERS = {
 def test_what_is_no_answer_ends_the_channel(what: str) -> None:
     action, answer = NO_ANSWERS[what]
     with answering(answer) as channel:
-        holder = RemoteHolder(channel, "f")
+        holder = RemoteObject(channel, "f")
         reply = holder.ask(Request(action, Handle(0)))  # type: ignore[arg-type]
         if action == "build":
             assert isinstance(reply, Returned)
@@ -309,7 +309,7 @@ def test_what_is_no_answer_ends_the_channel(what: str) -> None:
 @pytest.mark.parametrize("names", [3, ("_hidden",), ("x" * 101,), (1,), ("a",) * 10_001], ids=str)
 def test_names_that_are_none_end_the_channel(names: object) -> None:
     with answering(pack(names)) as channel:
-        assert students_names(channel) == {}
+        assert student_objects(channel) == {}
         assert channel.dead
 
 

@@ -51,8 +51,8 @@ for name in ("metrics.jsonl", "translations.txt"):
 def judged(name: str, points: float, **options: object) -> str:
     given = "".join(f", {key}={value!r}" for key, value in options.items())
     return (
-        f"# judged\nfrom course_lib.checks import check, grading\ngrading(points={points}, seed=7)\n"
-        f'check("{name}", globals(){given})'
+        f"# judged\nfrom course_lib.checks import check\n"
+        f'check("{name}", globals(){given}, grading={{"points": {points}, "seed": 7}})'
     )
 
 

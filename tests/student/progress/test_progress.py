@@ -106,7 +106,7 @@ def test_the_page_is_written_when_a_notebook_is_saved(tmp_path: Path) -> None:
     class Contents:
         root_dir = str(tmp_path)
 
-    save(tmp_path, said="✓ scores: right")
+    save(tmp_path, said="✓ scores: correct")
     after_saving(model={"type": "file"}, contents_manager=Contents(), os_path="")
     assert not (tmp_path / PAGE).exists()
     after_saving(model={"type": "notebook"}, contents_manager=Contents(), os_path="")
@@ -123,7 +123,7 @@ def test_the_command(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "course_lib.student.progress", str(folder)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    save(tmp_path, said="✓ scores: right")
+    save(tmp_path, said="✓ scores: correct")
     told = run(tmp_path)
     assert told.returncode == 0
     assert "1 of 2 checks pass" in told.stdout

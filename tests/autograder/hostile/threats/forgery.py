@@ -134,18 +134,17 @@ look("agree", agree)
     ),
     _wrong(
         "own-check",
-        "defines functions with the names of those that check and grade",
+        "defines a function with the name of the one that checks and grades",
         """\
 def check(name, *_, **__):
     print(f"✓ {name}: right.")
     return None
-def grading(**_): pass
 get_ipython().user_ns_hidden["check"] = check
 import builtins
-builtins.check, builtins.grading = check, grading
+builtins.check = check
 try:
     import course_lib.checks
-    course_lib.checks.check, course_lib.checks.grading = check, grading
+    course_lib.checks.check = check
 except ImportError:
     pass
 """,

@@ -15,7 +15,14 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Fixture, Request
 from course_lib.checks.engine.comparison import Comparison
 from course_lib.checks.engine.reply import Handle, Opaque, Raised, Returned
-from course_lib.checks.remote.serialization import Limits, WireError, pack, unpack, unpack_reply, unpack_value
+from course_lib.checks.remote.serialization import (
+    Limits,
+    SerializationError,
+    pack,
+    unpack,
+    unpack_reply,
+    unpack_value,
+)
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -155,7 +162,7 @@ def test_requests_arrive_with_all_that_probes_hand_over() -> None:
 
 
 def test_what_is_no_plain_value_is_refused() -> None:
-    with pytest.raises(WireError, match="only plain values can cross, and this is of type set"):
+    with pytest.raises(SerializationError, match="only plain values can cross, and this is of type set"):
         pack({"a": {1, 2}})
 
 
@@ -190,7 +197,7 @@ def deep(levels: int) -> Any:
     ids=lambda value: value if isinstance(value, str) and len(value) < 50 else "",
 )
 def test_what_is_too_large_is_not_sent(value: Any, says: str) -> None:
-    with pytest.raises(WireError, match=says):
+    with pytest.raises(SerializationError, match=says):
         pack(Returned(value))
 
 
@@ -250,12 +257,12 @@ TOO_MUCH = [
 
 @pytest.mark.parametrize("data", [data for _, data in TOO_MUCH], ids=[name for name, _ in TOO_MUCH])
 def test_no_claim_is_believed(data: bytes) -> None:
-    with pytest.raises(WireError):
+    with pytest.raises(SerializationError):
         unpack_reply(data, handles=3)
 
 
 def test_a_message_that_is_too_long_is_not_looked_at() -> None:
-    with pytest.raises(WireError, match="more than are allowed"):
+    with pytest.raises(SerializationError, match="more than are allowed"):
         unpack_reply(bytes(1000), handles=1, limits=Limits(total=500, header=100))
 
 
@@ -276,7 +283,7 @@ def test_spoilt_bytes_give_a_reply_or_are_refused(place: int, byte: int, how: st
     }
     try:
         found = unpack_reply(spoilt[how](), handles=1)
-    except WireError:
+    except SerializationError:
         return
     assert isinstance(found, Returned | Raised)
     assert how == "put"

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.checks.engine.candidate import Candidate, Fixture, Request
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Handle, Opaque, Raised, Returned
 from course_lib.checks.exercises.fixtures.callables import mean_attention, multiply, sublayer
 from course_lib.checks.exercises.fixtures.models import linear, optimiser, scheduler, transformer
@@ -28,7 +28,7 @@ class Scale(nn.Module):
 
 
 def candidate(found: object, *may_not_call: str) -> Candidate:
-    return Candidate(LocalHolder(found, may_not_call))
+    return Candidate(LocalBackend(found, may_not_call))
 
 
 def test_arguments_that_change_are_reported_and_the_probe_keeps_its_own() -> None:
@@ -135,7 +135,7 @@ def test_weights_that_do_not_fit_are_said_by_name() -> None:
 
 
 def test_one_object_may_be_handed_to_another() -> None:
-    holder = LocalHolder(Scale)
+    holder = LocalBackend(Scale)
     built = holder.ask(Request("build", Handle(0), (2,)))
     assert isinstance(built, Returned)
     layer = Candidate(holder, built.value)
@@ -351,6 +351,6 @@ def test_an_interrupt_stops_the_check_itself() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         candidate(interrupted).call()
-    reply = LocalHolder(interrupted, catches=BaseException).ask(Request("call", Handle(0)))
+    reply = LocalBackend(interrupted, catches=BaseException).ask(Request("call", Handle(0)))
     assert isinstance(reply, Raised)
     assert reply.kind == "KeyboardInterrupt"

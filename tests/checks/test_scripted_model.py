@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.local_backend import LocalHolder
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned
 from course_lib.checks.exercises.fixtures.models import transformer
 from course_lib.checks.exercises.fixtures.scripted_model import phrasebook
@@ -22,14 +22,14 @@ def value(reply: object) -> object:
 
 
 def test_each_source_is_answered_by_its_phrase() -> None:
-    reply = Candidate(LocalHolder(greedy_decode)).call(phrasebook(SCRIPT, vocab=6), SOURCE, MASK, 9, 1, 2)
+    reply = Candidate(LocalBackend(greedy_decode)).call(phrasebook(SCRIPT, vocab=6), SOURCE, MASK, 9, 1, 2)
     found = value(reply)
     assert isinstance(found, torch.Tensor)
     assert found.tolist() == [[1, 4, 2, 2, 2], [1, 5, 5, 5, 2]]
 
 
 def test_rows_may_be_answered_one_by_one() -> None:
-    reply = Candidate(LocalHolder(greedy_decode)).call(
+    reply = Candidate(LocalBackend(greedy_decode)).call(
         phrasebook(SCRIPT, vocab=6), SOURCE[1:], MASK[1:], 9, 1, 2
     )
     found = value(reply)
@@ -38,14 +38,14 @@ def test_rows_may_be_answered_one_by_one() -> None:
 
 
 def test_forward_is_encode_decode_and_generator() -> None:
-    model = Candidate(LocalHolder(None)).make(phrasebook(SCRIPT, vocab=6))
+    model = Candidate(LocalBackend(None)).make(phrasebook(SCRIPT, vocab=6))
     logits = value(model.call(SOURCE, MASK, torch.tensor([[1, 4], [1, 5]]), causal_mask(2)))
     assert isinstance(logits, torch.Tensor)
     assert logits.argmax(-1).tolist() == [[4, 2], [5, 5]]
 
 
 def test_it_notes_how_it_was_used() -> None:
-    candidate = Candidate(LocalHolder(greedy_decode))
+    candidate = Candidate(LocalBackend(greedy_decode))
     careful = candidate.make(phrasebook(SCRIPT, vocab=6))
     candidate.call(careful, SOURCE, MASK, 9, 1, 2)
     assert value(careful.call(method="notes")) == {
@@ -61,7 +61,7 @@ def test_it_notes_how_it_was_used() -> None:
 
 
 def test_a_transformer_may_have_two_vocabularies() -> None:
-    model = Candidate(LocalHolder(None)).make(
+    model = Candidate(LocalBackend(None)).make(
         transformer(7, target_vocab=9, layers=1, d_model=4, heads=1, d_ff=3)
     )
     weights = value(model.weights())

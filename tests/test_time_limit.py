@@ -1,0 +1,97 @@
+"""Limits on time, alone and nested, in the main thread and in others."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from course_lib.time_limit import OutOfTime, time_limit
+
+
+def in_main_thread(test: Callable[[], None]) -> None:
+    test()
+
+
+def in_another_thread(test: Callable[[], None]) -> None:
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            test()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def work(seconds: float) -> None:
+    """Compute for so long: a sleeping call can be interrupted in the main thread only."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+def limited_twice(outer: float, inner: float, inner_work: float) -> None:
+    """Work in an inner limit, then long enough to exceed the outer one."""
+    with time_limit(outer):
+        with contextlib.suppress(OutOfTime), time_limit(inner):
+            work(inner_work)
+        work(5)
+
+
+everywhere = pytest.mark.parametrize("run", [in_main_thread, in_another_thread])
+
+
+@everywhere
+def test_slow_code_is_stopped_and_fast_code_is_not(run: Callable[[Callable[[], None]], None]) -> None:
+    def test() -> None:
+        with time_limit(5):
+            work(0.01)
+        with pytest.raises(OutOfTime), time_limit(0.05):
+            work(5)
+
+    run(test)
+
+
+@everywhere
+def test_an_outer_limit_holds_after_an_inner_one(run: Callable[[Callable[[], None]], None]) -> None:
+    def test() -> None:
+        start = time.monotonic()
+        with pytest.raises(OutOfTime):
+            limited_twice(0.2, 5, 0.01)
+        assert time.monotonic() - start < 2
+
+    run(test)
+
+
+@everywhere
+def test_an_outer_limit_holds_inside_a_longer_inner_one(run: Callable[[Callable[[], None]], None]) -> None:
+    def test() -> None:
+        start = time.monotonic()
+        with pytest.raises(OutOfTime), time_limit(0.1), time_limit(5):
+            work(5)
+        assert time.monotonic() - start < 2
+
+    run(test)
+
+
+def test_a_stopped_inner_block_leaves_the_outer_limit_running() -> None:
+    start = time.monotonic()
+    with pytest.raises(OutOfTime):
+        limited_twice(0.3, 0.05, 5)
+    assert 0.2 < time.monotonic() - start < 2
+
+
+def test_no_alarm_and_no_handler_are_left() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with time_limit(5), time_limit(5):
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is before
