@@ -1,48 +1,35 @@
-"""The pictures of the course, drawn with altair.
+"""The charts of the course, drawn with altair.
 
-A lesson calls `show_offline()` once and then draws. Charts take plain data: tensors, arrays, lists and
-tables; they know nothing of lessons or checks.
+A lesson calls `show_offline()` once and then draws. Charts take plain data (tensors, arrays, lists, tables)
+and know nothing of lessons or checks. There is one module for each lesson, besides `theme`, `marks` and
+`inputs`, which all share.
 """
 
-from course_lib.charts.aligned_shapes import aligned_shapes
 from course_lib.charts.architecture import architecture_map
-from course_lib.charts.attention import attention_heatmap
-from course_lib.charts.batch import batch_tables
-from course_lib.charts.beam import beam_tree
-from course_lib.charts.broadcast_tables import broadcast_tables
-from course_lib.charts.calibration import calibration_curves
-from course_lib.charts.clocks import clock_hands
+from course_lib.charts.attention import attention_heatmap, attention_over_sentence, mask_effect
 from course_lib.charts.comparison import found_beside_expected
-from course_lib.charts.confidence import loss_by_confidence
-from course_lib.charts.costs import layer_costs
-from course_lib.charts.decoding import decoding_steps
-from course_lib.charts.fields import number_field
-from course_lib.charts.head_costs import cost_of_heads
-from course_lib.charts.layers_and_heads import layers_and_heads
-from course_lib.charts.leak_probe import leak_probe
-from course_lib.charts.learning import learning_curve
-from course_lib.charts.lengths import length_histograms
+from course_lib.charts.decoding import beam_tree
+from course_lib.charts.final_lab import layers_and_heads, run_progress
+from course_lib.charts.label_smoothing import calibration_curves, loss_by_confidence, target_distributions
 from course_lib.charts.lines import named_lines
 from course_lib.charts.live import followed, watched
-from course_lib.charts.mask_panels import mask_panels
-from course_lib.charts.masking import mask_effect
-from course_lib.charts.merging import merge_steps
-from course_lib.charts.normalising import normalisation_effect
-from course_lib.charts.padding import padded_share
-from course_lib.charts.parameters import parameters_by_part
-from course_lib.charts.pieces import sentence_pieces
-from course_lib.charts.run_progress import run_progress
-from course_lib.charts.saturation import softmax_saturation
-from course_lib.charts.schedules import schedule_curves
-from course_lib.charts.sentence import attention_over_sentence
-from course_lib.charts.shapes import shape_flow
-from course_lib.charts.smoothing import target_distributions
-from course_lib.charts.splitting import features_in_heads
-from course_lib.charts.spread import score_spread
-from course_lib.charts.temperature import softmax_temperature
+from course_lib.charts.masks import leak_probe, mask_panels
+from course_lib.charts.multi_head import cost_of_heads, features_in_heads
+from course_lib.charts.orientation import aligned_shapes, broadcast_tables
+from course_lib.charts.positional_encoding import clock_hands, number_field, position_waves
+from course_lib.charts.schedule import schedule_curves
+from course_lib.charts.softmax import score_spread, softmax_saturation, softmax_temperature
+from course_lib.charts.sublayers import layer_costs, normalisation_effect
+from course_lib.charts.the_transformer import decoding_steps, parameters_by_part, shape_flow
 from course_lib.charts.theme import Picture, as_svg, show_offline
-from course_lib.charts.token_counts import token_counts
-from course_lib.charts.waves import position_waves
+from course_lib.charts.training import learning_curve, token_counts
+from course_lib.charts.translation_data import (
+    batch_tables,
+    length_histograms,
+    merge_steps,
+    padded_share,
+    sentence_pieces,
+)
 from course_lib.curriculum import exercises_through
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Attention weights: who looks at whom."""
+"""The charts of attention weights: heat maps, a sentence to click on, the effect of a mask."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,31 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.arrays import Floats, Numbers, as_words, from_tensor, mask_from_tensor
-from course_lib.charts.cells import WEIGHT_SHADES, Grid, cell_size, exact, hundredths, notes_on
-from course_lib.charts.theme import WIDTH, Picture, panel_title
-
-PANEL_GAP = 14
-LABEL_ROOM = 150
-"""Pixels kept free for the words beside the rows and for the legend."""
+from course_lib.charts.inputs import (
+    Booleans,
+    Floats,
+    Numbers,
+    as_words,
+    from_tensor,
+    mask_from_tensor,
+    weights_from_tensor,
+)
+from course_lib.charts.marks import (
+    WEIGHT_SHADES,
+    Cell,
+    Grid,
+    Shades,
+    beside_rows,
+    cell_size,
+    exact,
+    fixed_x,
+    fixed_y,
+    hundredths,
+    notes_on,
+    short,
+    tips,
+)
+from course_lib.charts.theme import AMOUNTS, CATEGORIES, INK, QUIET_INK, WIDTH, Picture, ink_on
 
 
 def attention_heatmap(
@@ -22,14 +40,14 @@ def attention_heatmap(
     *,
     mask: Numbers | None = None,
     panels: Sequence[str] | None = None,
-    title: str = "Which words does each word look at?",
+    title: str = "Which words does each word attend to?",
 ) -> Picture:
-    """Attention weights as cells: a row for each query, a column for each key.
+    """Draw attention weights as cells: a row for each query, a column for each key.
 
-    `weights` is (Q, K), or (P, Q, K) for P matrices side by side, such as the heads of one layer, whose
-    names are `panels`. `mask` is boolean, True for "may look", and stretches to the weights; masked cells
-    are crossed out, and one that got weight all the same is marked. Cells say their weight where there is
-    room. Raises ValueError when shapes, words or panels do not fit.
+    `weights` is (Q, K), or (P, Q, K) for P matrices side by side, such as the heads of a layer, which are
+    named by `panels`. `mask` is boolean, True for "may attend", and broadcasts to the weights. Masked cells
+    are crossed out, and marked if their weight isn't zero. Raises ValueError if shapes, words or panels do
+    not fit.
     """
     matrices = from_tensor(weights, "weights", (2, 3))
     allowed = None if mask is None else mask_from_tensor(mask, matrices.shape)
@@ -44,44 +62,276 @@ def attention_heatmap(
     numbers = [str(number) for number in range(1, count + 1)]
     names = numbers if panels is None else as_words(panels, count, "panels")
 
-    across = min(count, 4)
-    room = WIDTH - LABEL_ROOM - PANEL_GAP * (across - 1)
+    across, gap = min(count, 4), 14
+    room = WIDTH - 150 - gap * (across - 1)
     grid = Grid(rows, columns, cell_size(key_count * across, room), ("query", "key", "weight"))
     masks = [None] * count if allowed is None else list(allowed)
-    tables = [
-        grid.table(matrix, WEIGHT_SHADES, one_mask, hundredths)
+    cells = [
+        grid.numbers(matrix, WEIGHT_SHADES, one_mask, hundredths)
         for matrix, one_mask in zip(matrices, masks, strict=True)
     ]
     grids = [
         grid.draw(
-            table, ramp=WEIGHT_SHADES, row_labels=number % across == 0, column_labels=number < across
-        ).properties(title=panel_title(names[number]) if count > 1 else "")
-        for number, table in enumerate(tables)
+            matrix_cells,
+            title=names[number] if count > 1 else "",
+            ramp=WEIGHT_SHADES,
+            row_labels=number % across == 0,
+            column_labels=number < across,
+        )
+        for number, matrix_cells in enumerate(cells)
     ]
-    return alt.concat(*grids, columns=across, spacing=PANEL_GAP).properties(
-        title=alt.Title(title, subtitle=[_about_rows(matrices), *notes_on(pd.concat(tables))]),
-        description=f"{title} {_strongest(matrices, rows, columns, names)}",
+    notes = notes_on(cell for matrix_cells in cells for cell in matrix_cells)
+    told = [
+        (f"Panel {name}: " if count > 1 else "") + ", ".join(strongest(matrix, rows, columns))
+        for matrix, name in zip(matrices, names, strict=True)
+    ]
+    return alt.concat(*grids, columns=across, spacing=gap).properties(
+        title=alt.Title(title, subtitle=[_about_rows(matrices), *notes]),
+        description=f"{title} Each query's largest weight: {'; '.join(told)}.",
     )
 
 
 def _about_rows(matrices: Floats) -> str:
-    """What holds for the rows of these very weights; a claim that a broken result disproves is not made."""
+    """Say what the rows of these weights sum to, since those of a wrong result may not sum to 1."""
     sums = matrices.sum(axis=-1)
     ones, zeros = np.isclose(sums, 1, atol=0.01), (matrices == 0).all(axis=-1)
     if ones.all():
         return "Each row is a query, and its weights sum to 1."
     if (ones | zeros).all():
-        return "Each row is a query. Its weights sum to 1, or to 0 where it may look at nothing."
+        return "Each row is a query. Its weights sum to 1, or to 0 if every key is masked."
     return "Each row is a query. Not every row sums to 1."
 
 
-def _strongest(matrices: Floats, rows: list[str], columns: list[str], names: list[str]) -> str:
-    """The heat map in words: where each query looks most."""
-    told = []
-    for matrix, name in zip(matrices, names, strict=True):
-        pairs = [
-            f"{row} to {columns[int(np.argmax(weights))]} ({exact(round(float(weights.max()), 2))})"
-            for row, weights in zip(rows, np.nan_to_num(matrix), strict=True)
-        ]
-        told.append((f"Panel {name}: " if len(names) > 1 else "") + ", ".join(pairs))
-    return "Each query's largest weight: " + "; ".join(told) + "."
+def strongest(weights: Floats, rows: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Describe the largest weight of each query in words."""
+    return [
+        f"{row} to {columns[int(np.argmax(line))]} ({exact(round(float(line.max()), 2))})"
+        for row, line in zip(rows, np.nan_to_num(weights), strict=True)
+    ]
+
+
+def mask_cells(allowed: Booleans) -> list[Cell]:
+    """Return the cells of a mask: a tick on blue where a key is allowed, else a cross on grey."""
+    open_cell = Cell(AMOUNTS[1], "✓", "may attend")
+    closed = Grid([""], [""], 1).numbers(np.zeros((1, 1)), WEIGHT_SHADES, np.zeros((1, 1), bool))[0]
+    return [open_cell if may else closed for may in allowed.ravel()]
+
+
+def mask_effect(
+    scores: Numbers,
+    mask: Numbers,
+    weights: Numbers,
+    *,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    title: str = "A mask removes keys from the softmax",
+) -> Picture:
+    """Draw three panels of one (Q, K) attention: the scores, the mask, and the weights with their row sums.
+
+    `mask` is boolean, True for "may attend", and broadcasts to (Q, K). Among the weights masked cells are
+    crossed out; those that are not zero, or hold no number, are marked. `queries` and `keys` are words, by
+    default numbers. Raises ValueError if the shapes do not fit.
+    """
+    score_matrix = from_tensor(scores, "scores", (2,))
+    weight_matrix = from_tensor(weights, "weights", (2,))
+    if score_matrix.shape != weight_matrix.shape:
+        raise ValueError(
+            f"weights: expected the shape of the scores, {score_matrix.shape}, got {weight_matrix.shape}."
+        )
+    allowed = mask_from_tensor(mask, score_matrix.shape)
+    rows, columns = (
+        as_words([str(number) for number in range(count)] if words is None else words, count, name)
+        for words, count, name in zip((queries, keys), score_matrix.shape, ("queries", "keys"), strict=True)
+    )
+    cell = cell_size(3 * len(columns), WIDTH - 250)
+    score_grid, mask_grid, weight_grid = (
+        Grid(rows, columns, cell, ("query", "key", name)) for name in ("score", "mask", "weight")
+    )
+    shades = Shades.spanning(score_matrix)
+    score_cells = score_grid.numbers(score_matrix, shades)
+    weight_cells = weight_grid.numbers(weight_matrix, WEIGHT_SHADES, allowed, hundredths)
+    sums = [_sum_in_words(*row) for row in zip(weight_matrix, allowed, strict=True)]
+    panels: list[alt.Chart | alt.LayerChart] = [
+        score_grid.draw(score_cells, title="1. scores"),
+        mask_grid.draw(mask_cells(allowed), title="2. mask", row_labels=False),
+        weight_grid.draw(weight_cells, title="3. weights", row_labels=False),
+        beside_rows(sums, cell, title="row sums", width=116),
+    ]
+    lines = ["Each row is a query. A tick: it may attend to this key. ×: it must not."]
+    if not score_grid.has_room:
+        lines.append(
+            f"Scores: brown is below zero, blue above, up to {short(shades.high)}. Weights: darker is more."
+        )
+    lines += notes_on(one for one in (*score_cells, *weight_cells) if one.kind != "masked")
+    told = [
+        f"{row} may attend to {int(keys.sum())} of {len(keys)} keys, its weights sum to {total:.4g}"
+        for row, keys, total in zip(rows, allowed, weight_matrix.sum(axis=-1).tolist(), strict=True)
+    ]
+    return alt.hconcat(*panels, spacing=16).properties(
+        title=alt.Title(title, subtitle=lines), description=f"{title}. {'; '.join(told)}."
+    )
+
+
+def _sum_in_words(weights: Floats, allowed: Booleans) -> str:
+    total = float(weights.sum())
+    if not allowed.any():
+        return "0  (all masked)" if total == 0 else f"! {hundredths(total)}, all masked"
+    return hundredths(total) if abs(total - 1) < 0.01 else f"! {hundredths(total)}, not 1"
+
+
+ACROSS = WIDTH - 60
+"""The width of a sentence in pixels; the axis of the bars is to its left."""
+
+BOX, FAN, BARS = 28, 84, 110
+"""The heights in pixels of a row of words, of the lines between them, and of the bars."""
+
+CHOSEN = CATEGORIES[1]
+
+
+def attention_over_sentence(
+    weights: Numbers,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    start: int = 0,
+    title: str = "Which words does this word attend to?",
+) -> Picture:
+    """Draw the weights of one query over the keys; a click on a word, or the list below, chooses the query.
+
+    `weights` is (Q, K). Lines lead from the chosen query to the keys, thicker for more weight; each key
+    darkens with its weight, and a bar below shows it. `start` is the query chosen first. Everything is
+    computed in the browser. Raises ValueError if shapes do not fit, a weight isn't between 0 and 1, or
+    `start` isn't the index of a query.
+    """
+    matrix = weights_from_tensor(weights, (2,))
+    rows, columns = as_words(queries, matrix.shape[0], "queries"), as_words(keys, matrix.shape[1], "keys")
+    if not 0 <= start < len(rows):
+        raise ValueError(f"start: expected a query from 0 to {len(rows) - 1}, got {start}.")
+    numbered = [f"{number + 1}. {word}" for number, word in enumerate(rows)]
+    choice = alt.selection_point(
+        name="chosen_query",
+        fields=["query"],
+        value=[{"query": start}],
+        bind=alt.binding_select(options=list(range(len(rows))), labels=numbered, name="Query: "),
+        on="click",
+        clear=False,
+        toggle=False,
+        empty=False,
+    )
+    looks = _looks(matrix, rows, columns, choice)
+    row_names = pd.DataFrame({"name": ["query", "keys"], "y": [0.5 * BOX, 1.5 * BOX + FAN]})
+    names = (
+        alt.Chart(row_names)
+        .mark_text(align="right", color=QUIET_INK)
+        .encode(x=alt.value(-6), y=fixed_y("y", 2 * BOX + FAN, 0), text="name:N")
+    )
+    words = alt.layer(*_lines_to_keys(looks, columns), *_query_boxes(rows, choice), names)
+    picture = alt.vconcat(
+        words.properties(width=ACROSS, height=2 * BOX + FAN), _bars(looks, len(columns)), spacing=6
+    )
+    subtitle = "Click a word in the upper row. Thicker lines and darker words: more weight."
+    return picture.properties(
+        title=alt.Title(title, subtitle=subtitle),
+        description=f"{title} Largest weights: {', '.join(strongest(matrix, rows, columns))}. "
+        "The list below chooses the query.",
+    )
+
+
+def _looks(matrix: Floats, rows: list[str], columns: list[str], choice: alt.Parameter) -> alt.Chart:
+    """Return a chart with one table row for each key of the chosen query."""
+    table = pd.DataFrame(
+        {
+            "query": q,
+            "query word": row,
+            "key word": column,
+            "weight": (weight := float(matrix[q, k])),
+            "shown": hundredths(weight),
+            "told": exact(weight),
+            "fill": (fill := WEIGHT_SHADES.colour(weight)),
+            "ink": ink_on(fill),
+            "from": (q + 0.5) / len(rows),
+            "to": (k + 0.5) / len(columns),
+            "left": (k + 0.04) / len(columns),
+            "right": (k + 0.96) / len(columns),
+        }
+        for q, row in enumerate(rows)
+        for k, column in enumerate(columns)
+    )
+    fields = ("query word:N", "query"), ("key word:N", "key"), ("told:N", "weight")
+    return alt.Chart(table).transform_filter(choice).encode(tooltip=tips(*fields))
+
+
+def _lines_to_keys(looks: alt.Chart, columns: list[str]) -> list[alt.Chart]:
+    """Draw the keys in boxes, and a line from the chosen query to each key that has some weight."""
+    thickness = alt.Scale(domain=[0, 1], range=[0.5, 14])
+    lines = looks.transform_filter("datum.weight >= 0.005").mark_rule(
+        color=CHOSEN, strokeCap="round", opacity=0.55, aria=False
+    )
+    box = looks.mark_rect(cornerRadius=4, stroke=QUIET_INK, strokeWidth=0.6, aria=False)
+    text = looks.mark_text(fontSize=_font_size(columns), aria=False)
+    return [
+        lines.encode(
+            x=fixed_x("from", 0, 1),
+            x2="to:Q",
+            y=alt.value(BOX),
+            y2=alt.value(BOX + FAN),
+            strokeWidth=alt.StrokeWidth("weight:Q", scale=thickness, legend=None),
+        ),
+        box.encode(
+            x=fixed_x("left", 0, 1),
+            x2="right:Q",
+            y=alt.value(BOX + FAN),
+            y2=alt.value(2 * BOX + FAN),
+            color=alt.Color("fill:N", scale=None),
+        ),
+        text.encode(
+            x=fixed_x("to", 0, 1),
+            y=alt.value(1.5 * BOX + FAN),
+            text="key word:N",
+            color=alt.Color("ink:N", scale=None),
+        ),
+    ]
+
+
+def _query_boxes(rows: list[str], choice: alt.Parameter) -> list[alt.Chart]:
+    """Draw the queries, to click on; the chosen one is filled and bold."""
+    index = np.arange(len(rows))
+    frame = pd.DataFrame({"query": index, "query word": rows, "from": (index + 0.5) / len(rows)})
+    frame["left"], frame["right"] = (index + 0.04) / len(rows), (index + 0.96) / len(rows)
+    base = alt.Chart(frame).encode(tooltip=tips(("query word:N", "click to choose")))
+    box = base.mark_rect(cornerRadius=4, strokeWidth=1, cursor="pointer").encode(
+        x=fixed_x("left", 0, 1),
+        x2="right:Q",
+        y=alt.value(0),
+        y2=alt.value(BOX),
+        color=alt.condition(choice, alt.value(CHOSEN), alt.value("white")),
+        stroke=alt.condition(choice, alt.value(CHOSEN), alt.value(QUIET_INK)),
+    )
+    texts = [
+        base.transform_filter(shown)
+        .mark_text(
+            fontSize=_font_size(rows),
+            fontWeight="bold" if shown is choice else "normal",
+            color=ink_on(CHOSEN) if shown is choice else INK,
+            cursor="pointer",
+            aria=False,
+        )
+        .encode(x=fixed_x("from", 0, 1), y=alt.value(0.5 * BOX), text="query word:N")
+        for shown in (~choice, choice)
+    ]
+    return [box.add_params(choice), *texts]
+
+
+def _bars(looks: alt.Chart, count: int) -> alt.LayerChart:
+    """Draw a bar for each key, under its word, with its weight written above."""
+    axis = alt.Axis(title="weight", values=[0, 0.5, 1], format="~g")
+    base = looks.encode(x=fixed_x("to", 0, 1), y=fixed_y("weight", 0, 1.12, axis))
+    bars = base.mark_bar(color=CHOSEN, width=min(40, 0.6 * ACROSS / count))
+    numbers = base.mark_text(dy=-8, fontSize=min(12, int(0.38 * ACROSS / count)), aria=False)
+    return alt.LayerChart(layer=[bars, numbers.encode(text="shown:N")], width=ACROSS, height=BARS)
+
+
+def _font_size(words: list[str]) -> int:
+    """Return the largest size, up to 13, at which every word fits its box."""
+    room = 0.9 * ACROSS / len(words)
+    return max(7, min(13, int(room / (0.58 * max(map(len, words), default=1)))))

@@ -1,33 +1,22 @@
-"""A result beside the expected one: the picture of a failed check."""
+"""The chart of a failed check: a result beside the expected one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import altair as alt
 import numpy as np
-import pandas as pd
 
-from course_lib.charts.arrays import Booleans, Floats, Numbers, from_tensor
-from course_lib.charts.cells import (
-    ROOM_FOR_TEXT,
-    WEIGHT_SHADES,
-    Grid,
-    Shades,
-    cell_size,
-    exact,
-    notes_on,
-    short,
-)
-from course_lib.charts.colours import ALARM_FILL, ALARM_INK, EQUAL_FILL, QUIET_INK
-from course_lib.charts.theme import WIDTH, Picture, panel_title
+from course_lib.charts.inputs import Booleans, Floats, Numbers, from_tensor
+from course_lib.charts.marks import ROOM_FOR_TEXT, Cell, Grid, Shades, cell_size, exact, notes_on, short
+from course_lib.charts.theme import ALARM_FILL, ALARM_INK, EQUAL_FILL, QUIET_INK, WIDTH, Picture
 
 LARGEST = 16
-"""Rows and columns that are shown at most; of larger results, the part around the first difference."""
+"""The most rows and columns shown. Of larger results, the part around the first difference is shown."""
 
 NAMES = ("your result", "expected", "where they differ")
-SIDE_ROOM = 130
+
 SCALE_ROOM = 2.0
-"""How far the shared colours go beyond the largest expected size, so that one wild value drowns nothing."""
+"""Where the colours end, as a multiple of the largest expected size, so that no outlier hides the rest."""
 
 Window: TypeAlias = tuple[range, range]
 """The rows and the columns that are shown."""
@@ -41,69 +30,59 @@ def found_beside_expected(
     axes: tuple[str, str] = ("row", "column"),
     tolerance: float = 1e-6,
 ) -> Picture:
-    """The student's result, the expected one in the same colours, and where the two differ.
+    """Draw the student's result, the expected one in the same colours, and where the two differ.
 
-    `found` and `expected` have up to two axes, named by `axes`; a result with one axis is drawn as a row.
-    Of results with more axes give the first slice that differs. Two values differ when they are more than
-    `tolerance` apart, absolute plus relative to the expected one; NaN equals NaN. Of more than 16 rows or
-    columns the part around the first difference is shown, and the subtitle says which. Results of different
-    shapes stand side by side, without the third panel. The default title counts what differs. Raises
-    ValueError for more axes or no numbers at all.
+    `found` and `expected` have up to two axes, named by `axes`; a result with one axis is drawn as a row. Two
+    values differ if they are more than `tolerance` apart, absolute plus relative to the expected one; NaN
+    equals NaN. Of more than 16 rows or columns the part around the first difference is shown, and the
+    subtitle says which. Results of different shapes are drawn without the third panel. The default title
+    counts the differences. Raises ValueError for more axes or no numbers at all.
     """
     left, right = from_tensor(found, "found", (0, 1, 2)), from_tensor(expected, "expected", (0, 1, 2))
     wrong = None
     if left.shape == right.shape:
         wrong = np.atleast_2d(~np.isclose(left, right, rtol=tolerance, atol=tolerance, equal_nan=True))
-    finding = _finding(left.shape, right.shape, wrong)
+        finding = f"{int(wrong.sum())} of {wrong.size} values differ"
+        if not wrong.any():
+            finding = f"All {wrong.size} values agree"
+    else:
+        finding = f"The shapes differ: got {left.shape}, expected {right.shape}"
     matrices = [np.atleast_2d(left), np.atleast_2d(right)]
-    shades = _shared_shades(*matrices)
+    largest = float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
+    shades = Shades.spanning(*matrices, at_most=SCALE_ROOM * largest or np.inf)
     windows = [_window(matrix.shape, wrong) for matrix in matrices]
-    cell, stacked = _room(windows)
+    cell, stacked = _layout(windows)
     grids = [_grid(window, cell, axes) for window in windows]
     shown = [matrix[np.ix_(*window)] for matrix, window in zip(matrices, windows, strict=True)]
-    tables = [grid.table(part, shades) for grid, part in zip(grids, shown, strict=True)]
-    notes = _notes(matrices, windows, shades, pd.concat(tables))
+    cells = [grid.numbers(part, shades) for grid, part in zip(grids, shown, strict=True)]
+    notes = _notes(matrices, windows, shades, [cell for part in cells for cell in part])
     ramps = [None if grid.has_room else shades for grid in grids]
     if wrong is not None:
         grids, ramps = [*grids, grids[0]], [*ramps, None]
-        tables.append(_difference_table(grids[0], shown[0], shown[1], wrong[np.ix_(*windows[0])]))
+        cells.append(_differences(shown[0], shown[1], wrong[np.ix_(*windows[0])], grids[0].has_room))
 
     axis_count = max(left.ndim, right.ndim)
-    panels: list[alt.LayerChart] = []
-    for name, grid, table, ramp in zip(NAMES, grids, tables, ramps, strict=False):
-        apart = not panels or wrong is None
-        panel = grid.draw(
-            table,
+    panels = [
+        grid.draw(
+            part,
+            title=name,
             ramp=ramp,
-            row_labels=axis_count == 2 and (apart or stacked),
-            column_labels=axis_count > 0 and (apart or not stacked),
+            row_labels=axis_count == 2 and (number == 0 or wrong is None or stacked),
+            column_labels=axis_count > 0 and (number == 0 or wrong is None or not stacked),
         )
-        panels.append(panel.properties(title=panel_title(name)))
+        for number, (name, grid, part, ramp) in enumerate(zip(NAMES, grids, cells, ramps, strict=False))
+    ]
     picture = alt.vconcat(*panels, spacing=10) if stacked else alt.hconcat(*panels, spacing=16)
     lines = notes if title is None else [f"{finding}.", *notes]
+    told = "" if title is None else f"{title}. "
     return picture.properties(
         title=alt.Title(title or finding, subtitle=lines or alt.Undefined),
-        description=f"{'' if title is None else title + '. '}{finding}.{_told(matrices, wrong, axes)}",
+        description=f"{told}{finding}.{_first_differences(matrices, wrong, axes)}",
     )
-
-
-def _finding(found: tuple[int, ...], expected: tuple[int, ...], wrong: Booleans | None) -> str:
-    if wrong is None:
-        return f"The shapes differ: {found} found, {expected} expected"
-    return (
-        f"{int(wrong.sum())} of {wrong.size} values differ"
-        if wrong.any()
-        else f"All {wrong.size} values agree"
-    )
-
-
-def _shared_shades(found: Floats, expected: Floats) -> Shades:
-    largest = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
-    return Shades.spanning(found, expected, at_most=SCALE_ROOM * largest or np.inf)
 
 
 def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
-    """The rows and columns to show: all, or 16 with the first difference in their middle."""
+    """Return the rows and columns to show: all, or 16 with the first difference in their middle."""
     first = (0, 0) if wrong is None or not wrong.any() else np.argwhere(wrong)[0].tolist()
     starts = [max(0, min(at - LARGEST // 2, size - LARGEST)) for at, size in zip(first, shape, strict=True)]
     rows, columns = (
@@ -117,40 +96,34 @@ def _grid(window: Window, cell: int, axes: tuple[str, str]) -> Grid:
     return Grid(rows, columns, cell, (*axes, "value"))
 
 
-def _room(windows: Sequence[Window]) -> tuple[int, bool]:
-    """The cell's size, and whether the panels stand one above the other, as flat wide ones do."""
+def _layout(windows: Sequence[Window]) -> tuple[int, bool]:
+    """Return the size of a cell, and whether the panels are stacked, as they are for one or two wide rows."""
     highest, widest = (max(map(len, indices)) for indices in zip(*windows, strict=True))
-    beside = cell_size(3 * widest, WIDTH - SIDE_ROOM, 40)
+    room = WIDTH - 130
+    beside = cell_size(3 * widest, room, 40)
     if highest <= 2 and beside < ROOM_FOR_TEXT:
-        return cell_size(widest, WIDTH - SIDE_ROOM, 40), True
+        return cell_size(widest, room, 40), True
     return beside, False
 
 
-def _difference_table(grid: Grid, found: Floats, expected: Floats, wrong: Booleans) -> pd.DataFrame:
-    """The third panel's cells: the difference where there is one, else a quiet sign of equality."""
-    table = grid.table(np.zeros(wrong.shape), WEIGHT_SHADES)
-    with np.errstate(invalid="ignore"):
-        difference = (found - expected).ravel()
-    table["told"] = [
-        f"found {exact(f)}, expected {exact(e)}" for f, e in zip(found.flat, expected.flat, strict=True)
-    ]
-    table["fill"] = np.where(wrong.ravel(), ALARM_FILL, EQUAL_FILL)
-    table["ink"] = np.where(wrong.ravel(), ALARM_INK, QUIET_INK)
-    table["shown"] = [
-        "=" if not differs else _signed(value) if grid.has_room and np.isfinite(value) else "≠"
-        for differs, value in zip(wrong.flat, difference.tolist(), strict=True)
-    ]
-    return table
-
-
-def _signed(value: float) -> str:
-    return ("+" if value > 0 else "") + short(value)
+def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: bool) -> list[Cell]:
+    """Return the cells of the third panel: the difference, or a quiet sign of equality."""
+    cells = []
+    for f, e, differs in zip(found.flat, expected.flat, wrong.flat, strict=True):
+        told = f"got {exact(f)}, expected {exact(e)}"
+        if not differs:
+            cells.append(Cell(EQUAL_FILL, "=", told, ink=QUIET_INK))
+        elif has_room and np.isfinite(f) and np.isfinite(e):
+            cells.append(Cell(ALARM_FILL, ("+" if f > e else "") + short(f - e), told, ink=ALARM_INK))
+        else:
+            cells.append(Cell(ALARM_FILL, "≠", told, ink=ALARM_INK))
+    return cells
 
 
 def _notes(
-    matrices: Sequence[Floats], windows: Sequence[Window], shades: Shades, cells: pd.DataFrame
+    matrices: Sequence[Floats], windows: Sequence[Window], shades: Shades, cells: Iterable[Cell]
 ) -> list[str]:
-    """What a reader must know: which part is shown, black cells, colours that end early."""
+    """Return what a reader must know: which part is shown, black cells, colours that end early."""
     lines = [
         f"Shown: rows {rows[0]} to {rows[-1]} of {matrix.shape[0]}, "
         f"columns {columns[0]} to {columns[-1]} of {matrix.shape[1]}."
@@ -159,18 +132,17 @@ def _notes(
     ]
     lines += notes_on(cells)
     if any(np.abs(matrix[np.isfinite(matrix)]).max(initial=0.0) > shades.high for matrix in matrices):
-        lines.append(f"Colours end at {short(shades.high)}; sizes beyond take the last colour.")
+        lines.append(f"The colours end at {short(shades.high)}; larger sizes have the last colour.")
     return list(dict.fromkeys(lines))
 
 
-def _told(matrices: Sequence[Floats], wrong: Booleans | None, axes: tuple[str, str]) -> str:
-    """The first three differences in words."""
+def _first_differences(matrices: Sequence[Floats], wrong: Booleans | None, axes: tuple[str, str]) -> str:
     if wrong is None or not wrong.any():
         return ""
     found, expected = matrices
     row, column = axes
     told = [
-        f"{row} {r}, {column} {c}: found {exact(found[r, c])}, expected {exact(expected[r, c])}"
+        f"{row} {r}, {column} {c}: got {exact(found[r, c])}, expected {exact(expected[r, c])}"
         for r, c in np.argwhere(wrong)[:3].tolist()
     ]
     return f" First: {'; '.join(told)}."

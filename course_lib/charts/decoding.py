@@ -1,100 +1,194 @@
-"""A sentence written word by word: at each step the probability of every word, and which one was taken."""
+"""The chart of lesson 11: beam search as a tree."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
-from course_lib.charts.arrays import Numbers, as_words, from_tensor
-from course_lib.charts.cells import word_axis
-from course_lib.charts.colours import ALARM_INK, AMOUNTS, ink_on, on_ramp
-from course_lib.charts.theme import WIDTH, Picture
+from course_lib.charts.marks import fixed_x, fixed_y, tips
+from course_lib.charts.theme import (
+    ALARM_FILL,
+    ALARM_INK,
+    CATEGORIES,
+    EQUAL_FILL,
+    INK,
+    LINE,
+    QUIET_INK,
+    WIDTH,
+    Picture,
+)
 
-NAMES, LARGEST_CELL, ROW = 110, 44, 26
-"""Pixels: what the rows' names take, the width of a cell at most, and its height."""
+ROOM, ROW, BOX = 60, 40, 24
+"""Pixels: the room for the names of the steps, the distance of two steps, and the height of a box."""
+
+WIDEST, MOST = 150, 8
+"""The width of a box in pixels and the number of prefixes in a step, at most."""
+
+FATES = {
+    "winner": "part of the returned sentence",
+    "continued": "was extended",
+    "ended": "ends here",
+    "dropped": "was dropped",
+}
 
 
-def decoding_steps(
-    probabilities: Numbers,
-    words: Sequence[str],
-    chosen: Sequence[int],
+def beam_tree(
+    prefixes: Mapping[Sequence[str], float],
+    winner: Sequence[str],
     *,
-    title: str = "Word by word: what the model thinks, and what it writes",
+    greedy: Sequence[str] = (),
+    end: str = "</s>",
+    title: str = "Which prefixes did the beam keep, and what became of them?",
 ) -> Picture:
-    """A table with one row a step and one column a word, darker where the model gives it more.
+    """Draw one row for each step with a box for each prefix that the beam kept, the most probable on the
+    left.
 
-    `probabilities` has the shape (steps, words); `chosen` holds the index of the word taken at each step,
-    which is framed. Raises ValueError where the sizes don't
-    fit, a row doesn't sum to one, or an index is no word's.
+    `prefixes` maps each prefix, written as its words, to its log-probability; lines lead from a prefix to its
+    extensions. `winner` is the sentence that the search returned, `end` the word that ends a sentence, and
+    `greedy` the sentence of greedy decoding, whose prefixes are framed with dashes as far as the beam kept
+    them. Raises ValueError if the prefix of a prefix is missing, a log-probability is not a finite number up
+    to 0, a step has more than 8 prefixes, or the winner is none of them.
     """
-    table = from_tensor(probabilities, "probabilities", [2])
-    steps, count = table.shape
-    words = as_words(words, count, "words")
-    taken = [int(index) for index in chosen]
-    if len(taken) != steps or not all(0 <= index < count for index in taken):
-        raise ValueError(f"chosen: expected {steps} indices of words, from 0 to {count - 1}, got {taken}.")
-    if not np.allclose(table.sum(axis=1), 1.0, atol=1e-3) or (table < 0).any():
-        raise ValueError(
-            "probabilities: expected rows that sum to one. Take the softmax of the logits first."
+    totals = {tuple(words): float(total) for words, total in prefixes.items() if len(words)}
+    best = tuple(winner)
+    _check(totals, best)
+    nodes = _nodes(totals, best, tuple(greedy), end)
+    steps = int(nodes["step"].max())
+    places = max(int(nodes["place"].max()) + 1, 3)
+    pitch = (WIDTH - ROOM) / places
+    half = min(WIDEST, pitch - 12) / pitch / 2
+    nodes["left"], nodes["right"] = nodes["place"] - half, nodes["place"] + half
+    nodes["top"], nodes["bottom"] = nodes["step"] - BOX / ROW / 2, nodes["step"] + BOX / ROW / 2
+    lines = [
+        "Each box: the newest word of a prefix, and the log-probability of the whole prefix.",
+        "Orange: the returned sentence. ×: dropped. ■: ended; the search keeps it aside as a result.",
+    ]
+    shared = int(nodes["greedy"].sum())
+    told = ""
+    if greedy:
+        whole = "to the end" if shared == len(greedy) else f"for {shared} of its {len(greedy)} words"
+        lines.append(f"Dashed blue frame: the sentence of greedy decoding, which the beam kept {whole}.")
+        told = f" The beam kept the sentence of greedy decoding {whole}."
+    dropped = int((nodes["fate"] == "dropped").sum())
+    return alt.LayerChart(
+        layer=_layers(nodes, places, steps),
+        width=WIDTH - ROOM,
+        height=ROW * steps + ROW // 2,
+        title=alt.Title(title, subtitle=lines),
+        description=f"{title} Returned: {' '.join(best)}, with a log-probability of {totals[best]:.2f}. "
+        f"{len(nodes)} prefixes in {steps} steps, of which {dropped} were dropped.{told}",
+    )
+
+
+def _check(totals: Mapping[tuple[str, ...], float], best: tuple[str, ...]) -> None:
+    if best not in totals:
+        raise ValueError(f"winner: expected one of the prefixes, got {' '.join(best)!r}.")
+    for words, total in totals.items():
+        if len(words) > 1 and words[:-1] not in totals:
+            raise ValueError(
+                f"prefixes: {' '.join(words)!r} extends {' '.join(words[:-1])!r}, which is missing. "
+                "Pass every prefix that was kept."
+            )
+        if not -math.inf < total <= 0:
+            raise ValueError(
+                f"prefixes: expected finite log-probabilities of at most 0, got {total} for "
+                f"{' '.join(words)!r}."
+            )
+    lengths = [len(words) for words in totals]
+    if (most := max(map(lengths.count, lengths))) > MOST:
+        raise ValueError(f"prefixes: expected at most {MOST} in a step, got {most}. Use a smaller beam.")
+
+
+def _nodes(
+    totals: Mapping[tuple[str, ...], float], best: tuple[str, ...], greedy: tuple[str, ...], end: str
+) -> pd.DataFrame:
+    """Return one table row for each prefix, sorted by step and log-probability."""
+    extended = {words[:-1] for words in totals}
+    signs = {"dropped": " ×", "ended": " ■"}
+    rows, step, place = [], 0, 0
+    for words in sorted(totals, key=lambda words: (len(words), -totals[words])):
+        place = place + 1 if len(words) == step else 0
+        step = len(words)
+        fate = "ended" if words[-1] == end else "continued" if words in extended else "dropped"
+        if best[:step] == words:
+            fate = "winner"
+        rows.append(
+            {
+                "words": words,
+                "step": step,
+                "place": place,
+                "shown": f"{words[-1]}  {totals[words]:.2f}{signs.get(fate, '')}".replace("-", "−"),
+                "total": totals[words],
+                "prefix": " ".join(words),
+                "fate": fate,
+                "told": FATES[fate],
+                "greedy": greedy[:step] == words,
+            }
         )
-    largest = float(table.max())
-    cell = min(LARGEST_CELL, (WIDTH - NAMES) // count)
-    cells = pd.DataFrame(
-        {
-            "step": step,
-            "column": column,
-            "word": words[column],
-            "probability": table[step, column],
-            "fill": (fill := on_ramp(AMOUNTS, table[step, column] / largest)),
-            "ink": ink_on(fill),
-            "written": f"{table[step, column]:.2f}".removeprefix("0") if cell >= 28 else "",
-            "taken": "taken" if column == taken[step] else "",
-        }
-        for step in range(steps)
-        for column in range(count)
-    )
-    rows = [f"step {step + 1}" for step in range(steps)]
-    sentence = " ".join(words[index] for index in taken)
-    return _drawn(cells, words, rows, cell).properties(
-        title=alt.Title(title, subtitle=[f"Written: {sentence}", "A frame marks the word that is taken."]),
-        description=f"{title}. Written: {sentence}. {_told(cells)}",
-    )
+    return pd.DataFrame(rows)
 
 
-def _drawn(cells: pd.DataFrame, words: list[str], rows: list[str], cell: int) -> alt.LayerChart:
-    base = alt.Chart(cells).encode(
-        x=alt.X(
-            "column:O",
-            title=None,
-            scale=alt.Scale(domain=list(range(len(words)))),
-            axis=word_axis(words, cell, orient="top"),
-        ),
-        y=alt.Y(
-            "step:O",
-            title=None,
-            scale=alt.Scale(domain=list(range(len(rows)))),
-            axis=word_axis(rows, ROW, orient="left"),
-        ),
-        tooltip=[
-            alt.Tooltip("word:N"),
-            alt.Tooltip("probability:Q", format=".3f"),
-            alt.Tooltip("taken:N", title=" "),
+def _layers(nodes: pd.DataFrame, places: int, steps: int) -> list[alt.Chart]:
+    axis = alt.Axis(
+        title=None,
+        values=list(range(1, steps + 1)),
+        labelExpr="'step ' + datum.value",
+        grid=False,
+        domain=False,
+        ticks=False,
+        labelPadding=8,
+    )
+
+    def x(field: str) -> alt.X:
+        return fixed_x(field, -0.5, places - 0.5)
+
+    def y(field: str) -> alt.Y:
+        return fixed_y(field, steps + 0.5, 0.5, axis)
+
+    at = {node["words"]: node for node in nodes.to_dict("records")}
+    links = pd.DataFrame(
+        [
+            (at[words[:-1]]["place"], at[words[:-1]]["bottom"], node["place"], node["top"], node["fate"])
+            for words, node in at.items()
+            if len(words) > 1
         ],
+        columns=["x", "y", "x2", "y2", "fate"],
     )
-    boxes = base.mark_rect(stroke="white").encode(fill=alt.Fill("fill:N", scale=None))
-    numbers = base.mark_text(fontSize=11, aria=False).encode(
-        text="written:N", color=alt.Color("ink:N", scale=None, legend=None)
+    is_winner, is_dropped = alt.datum.fate == "winner", alt.datum.fate == "dropped"
+    lines = alt.Chart(links).mark_rule(aria=False)
+    base = alt.Chart(nodes.drop(columns="words"))
+    edges = {"x": x("left"), "x2": "right:Q", "y": y("top"), "y2": "bottom:Q"}
+    frames = base.transform_filter("datum.greedy").mark_rect(
+        filled=False, stroke=CATEGORIES[0], strokeWidth=2, strokeDash=[5, 3], cornerRadius=7, aria=False
     )
-    frames = base.transform_filter("datum.taken !== ''").mark_rect(
-        filled=False, stroke=ALARM_INK, strokeWidth=2.5, aria=False
-    )
-    return alt.LayerChart(layer=[boxes, numbers, frames], width=cell * len(words), height=ROW * len(rows))
-
-
-def _told(cells: pd.DataFrame) -> str:
-    taken = cells[cells["taken"] != ""]
-    return " ".join(
-        f"Step {step + 1}: {word} at {probability:.2f}."
-        for step, word, probability in zip(taken["step"], taken["word"], taken["probability"], strict=True)
-    )
+    return [
+        lines.encode(
+            x=x("x"),
+            y=y("y"),
+            x2="x2:Q",
+            y2="y2:Q",
+            color=alt.condition(is_winner, alt.value(ALARM_INK), alt.value(QUIET_INK)),
+            strokeWidth=alt.condition(is_winner, alt.value(2.5), alt.value(1)),
+        ),
+        base.mark_rect(cornerRadius=4).encode(
+            **edges,
+            fill=alt.condition(is_winner, alt.value(ALARM_FILL), alt.value(EQUAL_FILL)),
+            stroke=alt.condition(is_winner, alt.value(ALARM_INK), alt.value(LINE)),
+            strokeWidth=alt.condition(is_winner, alt.value(2), alt.value(1)),
+            tooltip=tips(("prefix:N", "prefix"), ("total:Q", "log-probability", ".3f"), ("told:N", "it")),
+        ),
+        # A little outside the box, so that it does not cover the frame of the winner.
+        frames.transform_calculate(
+            left="datum.left - 0.025",
+            right="datum.right + 0.025",
+            top="datum.top - 0.09",
+            bottom="datum.bottom + 0.09",
+        ).encode(**edges),
+        base.mark_text(aria=False).encode(
+            x=x("place"),
+            y=y("step"),
+            text="shown:N",
+            color=alt.condition(is_dropped, alt.value(QUIET_INK), alt.value(INK)),
+        ),
+    ]

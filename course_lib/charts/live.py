@@ -1,4 +1,4 @@
-"""A picture that moves while something runs: here, under a bar that says how far it is, or elsewhere."""
+"""Charts that are redrawn while something runs: a loop in this notebook, or a run in another process."""
 
 import math
 import time
@@ -11,55 +11,45 @@ from course_lib.charts.theme import Picture, as_svg
 
 @dataclass(frozen=True)
 class Frame:
-    """One state of the display: so many steps done, and the picture of that moment."""
+    """One state of a display: a line of text, a progress bar if there are steps, and a chart."""
 
-    done: int
-    steps: int
+    text: str
     svg: str = ""
+    done: int = 0
+    steps: int = 0
 
     def __repr__(self) -> str:
-        return f"{self.done:,} of {self.steps:,}"
+        return self.text
 
     def _repr_html_(self) -> str:
-        bar = f'<progress value="{self.done}" max="{self.steps}" style="width: 300px"></progress>'
-        return f"<div><label>{bar} {self!r}</label></div>{self.svg}"
+        text = escape(self.text)
+        if self.steps:
+            bar = f'<progress value="{self.done}" max="{self.steps}" style="width: 300px"></progress>'
+            text = f"<label>{bar} {text}</label>"
+        return f"<div>{text}</div>{self.svg}"
 
 
 def watched(steps: int, picture: Callable[[], Picture], *, every: int = 20) -> Iterator[int]:
-    """Count from 1 to `steps` for a `for` loop; in a notebook, show a progress bar and a moving picture.
+    """Count from 1 to `steps` for a `for` loop, and show a progress bar and a chart that is redrawn.
 
-    After each `every` steps, and after the last, `picture` is called and drawn in place of the one before.
-    Where there is no notebook, a line says how far it is. Raises ValueError for counts below 1.
+    After every `every` steps, and after the last, `picture` is called and its chart replaces the previous
+    one. Outside a notebook a line of text is printed instead. Raises ValueError for counts below 1.
     """
     for name, number in (("steps", steps), ("every", every)):
         if number < 1:
             raise ValueError(f"{name}: expected 1 or more, got {number}.")
-    return _counted(steps, picture, every)
+    return _count(steps, picture, every)
 
 
-def _counted(steps: int, picture: Callable[[], Picture], every: int) -> Iterator[int]:
+def _count(steps: int, picture: Callable[[], Picture], every: int) -> Iterator[int]:
     from IPython.display import DisplayHandle
 
-    place = DisplayHandle()
-    place.display(Frame(0, steps))
+    display = DisplayHandle()
+    display.display(Frame(f"0 of {steps:,}", done=0, steps=steps))
     for step in range(1, steps + 1):
         yield step
         if step % every == 0 or step == steps:
-            place.update(Frame(step, steps, as_svg(picture())))
-
-
-@dataclass(frozen=True)
-class Still:
-    """One state of something that runs elsewhere: a line about it, and the picture of that moment."""
-
-    says: str
-    svg: str = ""
-
-    def __repr__(self) -> str:
-        return self.says
-
-    def _repr_html_(self) -> str:
-        return f"<div>{escape(self.says)}</div>{self.svg}"
+            display.update(Frame(f"{step:,} of {steps:,}", as_svg(picture()), step, steps))
 
 
 def followed(
@@ -70,30 +60,30 @@ def followed(
     every: float = 1.0,
     at_most: float = math.inf,
 ) -> None:
-    """Draw a picture anew, `every` so many seconds, as long as something goes on, and once when it has ended.
+    """Redraw a chart every `every` seconds while `goes_on` returns True, and once more at the end.
 
-    After `at_most` so many seconds the watching ends in any case, and the cells below can run.
-    `says` gives a line to stand above it. Where there is no notebook, that line is printed when it changes.
-    The notebook's stop button ends the watching, not what is watched. Raises ValueError for a negative time.
+    Stops after `at_most` seconds in any case, so that the cells below can run. `says` returns a line to show
+    above the chart; outside a notebook it is printed when it changes. The notebook's stop button ends the
+    watching, not what is watched. Raises ValueError for a negative time.
     """
-    end = time.monotonic() + at_most
     if every < 0:
-        raise ValueError(f"every: expected seconds, 0 or more, got {every:g}.")
+        raise ValueError(f"every: expected 0 or more seconds, got {every:g}.")
     from IPython.display import DisplayHandle
 
-    place = DisplayHandle()
-    place.display(Still(says()))
+    end = time.monotonic() + at_most
+    display = DisplayHandle()
+    display.display(Frame(says()))
     drawn = ""
     try:
         while True:
-            # Asked first, so that the last picture shows the end.
+            # Asked before drawing, so that the last chart shows the final state.
             more = goes_on() and time.monotonic() < end
             svg = as_svg(picture())
             if svg != drawn or not more:
-                place.update(Still(says(), svg))
+                display.update(Frame(says(), svg))
                 drawn = svg
             if not more:
                 return
             time.sleep(every)
     except KeyboardInterrupt:
-        place.update(Still(f"{says()} (no longer watched)", drawn))
+        display.update(Frame(f"{says()} (no longer watched)", drawn))

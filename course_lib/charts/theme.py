@@ -1,120 +1,158 @@
-"""One look for all pictures, and the two ways to show them: live in a notebook, or as a still SVG."""
+"""Colours, fonts and sizes shared by all charts, and the two ways to show a chart: live in a notebook or as
+SVG.
+
+The categories are those of Okabe and Ito (2008), made for colour-blind readers, without yellow, which is too
+pale on white. Ramps change in lightness from end to end, so that they can also be read in grey.
+"""
 
 import hashlib
 import re
+from collections.abc import Sequence
 from html import escape
 from io import StringIO
+from itertools import pairwise
 from typing import TypeAlias
 
 import altair as alt
 
-from course_lib.charts.colours import AMOUNTS, CATEGORIES, INK, LINE, QUIET_INK, SIGNED
-
 Picture: TypeAlias = alt.Chart | alt.LayerChart | alt.ConcatChart | alt.HConcatChart | alt.VConcatChart
-"""What every chart function of the course hands back."""
+"""What every chart function of the course returns."""
+
+CATEGORIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Blue, vermilion, green, purple, orange, sky blue, black. Lines and groups take them in this order."""
+
+AMOUNTS = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
+"""From nothing to much, for amounts such as attention weights."""
+
+SIGNED = ("#7f3b08", "#c8691b", "#f3b775", "#f7f7f7", "#9ecae1", "#2b7bba", "#08306b")
+"""From negative (brown) over zero (near white) to positive (blue), for signed numbers such as scores."""
+
+DASHES = ([1, 0], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4], [4, 2], [6, 2, 1, 2])
+"""One pattern for each category, so that lines can be told apart without colour."""
+
+INK = "#1f2328"
+QUIET_INK = "#59636e"
+LINE = "#d0d7de"
+MASKED_FILL = "#e4e4e4"
+MASKED_INK = "#5c5c5c"
+EQUAL_FILL = "#f3f5f7"
+ALARM_FILL = "#fbd9c4"
+ALARM_INK = "#a33f00"
+NO_NUMBER_FILL = "#1a1a1a"
 
 WIDTH = 700
-"""Pixels that a picture may take across: what a notebook's output area offers on a small laptop."""
+"""The width of a picture in pixels: what a notebook's output area offers on a small laptop."""
 
 FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 MONOSPACE = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
 NAME = "build-the-transformer"
 
 ID = re.compile(r'(<\w+ id="|="url\(#)([^")]+)')
-"""A name inside an SVG: of a clip or a gradient, or of one that is used."""
+"""The definition or the use of an id inside an SVG, such as that of a clipping area or a gradient."""
+
+
+def red_green_blue(colour: str) -> tuple[float, float, float]:
+    """Return the three channels of "#rrggbb", each from 0 to 1."""
+    return tuple(int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))  # type: ignore[return-value]
+
+
+def on_ramp(ramp: Sequence[str], fraction: float) -> str:
+    """Return the colour at `fraction` of a ramp (0 to 1, clamped), interpolated linearly as Vega does."""
+    position = min(max(fraction, 0.0), 1.0) * (len(ramp) - 1)
+    step = min(int(position), len(ramp) - 2)
+    low, high = (red_green_blue(stop) for stop in list(pairwise(ramp))[step])
+    mixed = (a + (b - a) * (position - step) for a, b in zip(low, high, strict=True))
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in mixed)
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance from 0 (black) to 1 (white), as WCAG 2.2 defines it."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in red_green_blue(colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of two colours, from 1 (none) to 21. Text needs 4.5 (WCAG 2.2, level AA)."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def ink_on(fill: str) -> str:
+    """Return black or white, whichever is easier to read on `fill`."""
+    return max(("#000000", "#ffffff"), key=lambda ink: contrast(ink, fill))
+
+
+def readable(colour: str) -> str:
+    """Return the colour, darkened until it can be read as text on white."""
+    channels = [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
+    while contrast(colour, "#ffffff") < 4.5:
+        channels = [int(0.9 * channel) for channel in channels]
+        colour = "#" + "".join(f"{channel:02x}" for channel in channels)
+    return colour
 
 
 @alt.theme.register(NAME, enable=False)
 def course_theme() -> alt.theme.ThemeConfig:
-    """Readable sizes on a white ground, quiet axes, and colours that colour-blind readers can tell apart."""
-    axis = {
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "titleColor": QUIET_INK,
-        "labelColor": INK,
-        "domainColor": QUIET_INK,
-        "tickColor": QUIET_INK,
-        "gridColor": LINE,
-        "gridOpacity": 0.6,
+    """Return the altair theme: readable sizes on white, quiet axes, colours for colour-blind readers."""
+    labels = {"labelFontSize": 12, "titleFontSize": 12, "labelColor": INK}
+    quiet_title = {"titleFontWeight": "normal", "titleColor": QUIET_INK}
+    lines = {"domainColor": QUIET_INK, "tickColor": QUIET_INK, "gridColor": LINE, "gridOpacity": 0.6}
+    subtitle = {"subtitleFontSize": 12, "subtitleColor": QUIET_INK, "subtitlePadding": 4}
+    title = {"anchor": "start", "fontSize": 16, "fontWeight": "bold", "color": INK, "offset": 12}
+    config = {
+        "background": "white",
+        "font": FONT,
+        "padding": 8,
+        "view": {"stroke": None},
+        "axis": labels | quiet_title | lines,
+        "title": title | subtitle,
+        "header": labels | {"labelFontWeight": "bold"},
+        "legend": labels | quiet_title,
+        "text": {"fontSize": 12, "color": INK},
+        "range": {
+            "category": list(CATEGORIES),
+            "heatmap": list(AMOUNTS),
+            "ramp": list(AMOUNTS),
+            "diverging": list(SIGNED),
+        },
     }
-    return {
-        "config": {
-            "background": "white",
-            "font": FONT,
-            "padding": 8,
-            "view": {"stroke": None},
-            "axis": axis,  # type: ignore[typeddict-item]
-            "title": {
-                "anchor": "start",
-                "fontSize": 16,
-                "fontWeight": "bold",
-                "color": INK,
-                "subtitleFontSize": 12,
-                "subtitleColor": QUIET_INK,
-                "subtitlePadding": 4,
-                "offset": 12,
-            },
-            "header": {
-                "labelFontSize": 12,
-                "labelFontWeight": "bold",
-                "labelColor": INK,
-                "titleFontSize": 12,
-            },
-            "legend": {
-                "labelFontSize": 12,
-                "titleFontSize": 12,
-                "titleFontWeight": "normal",
-                "titleColor": QUIET_INK,
-                "labelColor": INK,
-            },
-            "text": {"fontSize": 12, "color": INK},
-            "range": {
-                "category": list(CATEGORIES),
-                "heatmap": list(AMOUNTS),
-                "ramp": list(AMOUNTS),
-                "diverging": list(SIGNED),
-            },
-        }
-    }
-
-
-def panel_title(name: str) -> alt.Title:
-    """The name of one panel of several, smaller than the picture's title."""
-    return alt.Title(name, fontSize=13, anchor="middle", offset=6)
+    return {"config": config}  # type: ignore[typeddict-item]
 
 
 def show_offline() -> None:
-    """Make notebooks draw the course's pictures live, in its look and without the internet.
+    """Make notebooks show the course's charts live, in its theme and without the internet.
 
-    A lesson calls this once, after importing the charts. altair's default renderer asks a server for Vega;
-    the Jupyter renderer takes it from the installed vl-convert instead. The pictures' menu offers to save
-    them; its link to an online editor is left out.
+    A lesson calls this once, after importing the charts. altair's default renderer loads Vega from a server;
+    the Jupyter renderer takes it from the installed vl-convert instead. The menu beside a chart offers to
+    save it; the link to an online editor is left out.
     """
     alt.theme.enable(NAME)
     menu = {"export": True, "source": False, "compiled": False, "editor": False}
-    # On canvases: SVG pictures name their clipping areas alike, and on one page take each other's.
-    options = {"actions": menu, "renderer": "canvas"}
-    alt.renderers.enable("jupyter", offline=True, embed_options=options)
+    # Canvas, because live SVG charts on one page give their clipping areas the same ids.
+    alt.renderers.enable("jupyter", offline=True, embed_options={"actions": menu, "renderer": "canvas"})
 
 
 def as_svg(chart: Picture) -> str:
-    """The picture as one `<svg>` element, for places that stand still: a failed check, a page of feedback.
+    """Return the chart as one `<svg>` element, for pages without scripts: a failed check, a feedback file.
 
-    The element carries the chart's description for screen readers, and ids of its own, so that several can
-    stand on one page. Needs neither a browser nor the internet; the first call of a process starts
-    vl-convert.
+    The element carries the chart's description for screen readers, and its ids are unique, so that a page can
+    hold several. Needs neither a browser nor the internet; the first call in a process starts vl-convert.
     """
     buffer = StringIO()
     with alt.theme.enable(NAME):
         chart.save(buffer, format="svg")
     svg = buffer.getvalue()
-    # vl-convert numbers its ids through the life of the process; ours depend on the picture alone.
-    ids = {name: str(place) for place, name in enumerate(dict.fromkeys(name for _, name in ID.findall(svg)))}
-    svg = ID.sub(lambda found: found[1] + ids[found[2]], svg)
+    # vl-convert counts its ids up during the life of the process. Ours depend on the chart alone.
+    ids = {
+        name: str(number) for number, name in enumerate(dict.fromkeys(name for _, name in ID.findall(svg)))
+    }
+    svg = ID.sub(lambda match: match[1] + ids[match[2]], svg)
     prefix = "c" + hashlib.sha256(svg.encode()).hexdigest()[:12] + "-"
-    svg = ID.sub(lambda found: found[1] + prefix + found[2], svg)
-    # The font once for all, not at every word: that is a third of a heat map's bytes.
+    svg = ID.sub(lambda match: match[1] + prefix + match[2], svg)
+    # State the font once instead of at every word, which saves a third of a heat map's bytes.
     font = f' font-family="{FONT}"'
+    narrow = ' style="max-width:100%;height:auto"'
     description = "" if chart.description is alt.Undefined else escape(str(chart.description))
-    return svg.replace(font, "").replace("<svg", f'<svg role="img" aria-label="{description}"{font}', 1)
+    return svg.replace(font, "").replace(
+        "<svg", f'<svg role="img" aria-label="{description}"{font}{narrow}', 1
+    )

@@ -4,7 +4,7 @@ from itertools import combinations
 import pytest
 
 from course_lib.charts import Picture, architecture_map, exercises_through
-from course_lib.charts.drawing import ARROWS, BOXES, HEADINGS, HEIGHT, SIGNS, TIES, WAVES, Box
+from course_lib.charts.map_layout import ARROWS, BOXES, HEADINGS, HEIGHT, SIGNS, TIES, WAVES, Box
 from course_lib.charts.theme import WIDTH
 from course_lib.curriculum import public_curriculum
 

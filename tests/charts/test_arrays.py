@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.charts.arrays import as_words, from_tensor, mask_from_tensor
+from course_lib.charts.inputs import as_words, from_tensor, mask_from_tensor
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_mask_stretches() -> None:
     [
         (torch.ones(2, 2), "expected booleans"),
         ([[0, 1]], "expected booleans"),
-        (torch.ones(3, 2, dtype=torch.bool), r"expected a shape that stretches to \(2, 2\), got \(3, 2\)"),
+        (torch.ones(3, 2, dtype=torch.bool), r"expected a shape that broadcasts to \(2, 2\), got \(3, 2\)"),
     ],
 )
 def test_bad_masks(mask: object, message: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from course_lib.charts import Picture, attention_heatmap, mask_effect
-from course_lib.charts.cells import hundredths, short
+from course_lib.charts.marks import hundredths, short
 
 TextsOf = Callable[[Picture], list[str]]
 
@@ -69,13 +69,13 @@ def test_masked_cells_are_crossed_out(texts_of: TextsOf) -> None:
     texts = texts_of(attention_heatmap(weights, WORDS, WORDS, mask=CAUSAL))
     assert texts.count("×") == 6
     assert any("masked" in text for text in texts)
-    assert not any("!" in text for text in texts)
+    assert not any("! " in text for text in texts)
 
 
 def test_weight_under_the_mask_is_shown_not_hidden(texts_of: TextsOf) -> None:
     weights = torch.full((4, 4), 0.25)
     texts = texts_of(attention_heatmap(weights, WORDS, WORDS, mask=CAUSAL))
-    assert texts.count("0.25!") == 6
+    assert texts.count("! 0.25") == 6
     assert any(text.startswith("Orange cells") for text in texts)
 
 
@@ -91,7 +91,7 @@ def test_cells_without_a_number_are_named(texts_of: TextsOf) -> None:
     ("weights", "claim"),
     [
         (torch.full((4, 4), 0.25), "its weights sum to 1."),
-        (torch.eye(4) * torch.tensor([1, 1, 0, 1]), "or to 0 where it may look at nothing"),
+        (torch.eye(4) * torch.tensor([1, 1, 0, 1]), "or to 0 if every key is masked"),
         (torch.full((4, 4), 0.3), "Not every row sums to 1"),
         (torch.full((4, 4), math.nan), "Not every row sums to 1"),
     ],
@@ -143,12 +143,12 @@ def test_mask_effect_shows_scores_mask_weights_and_sums(texts_of: TextsOf) -> No
     assert texts.count("✓") == 7
     assert texts.count("×") == 2 * 9
     assert texts.count("1.00") >= 3
-    assert texts.count("0  (sees nothing)") == 1
+    assert texts.count("0  (all masked)") == 1
 
 
 @pytest.mark.parametrize(
     ("fill", "says"),
-    [(-1e9, "1.00! sees nothing"), (-math.inf, "NaN! sees nothing")],
+    [(-1e9, "! 1.00, all masked"), (-math.inf, "! NaN, all masked")],
 )
 def test_mask_effect_finds_the_classic_mistakes_of_an_empty_row(
     fill: float, says: str, texts_of: TextsOf
@@ -163,7 +163,7 @@ def test_mask_effect_finds_the_classic_mistakes_of_an_empty_row(
 
 def test_mask_effect_finds_rows_that_were_masked_after_the_softmax(texts_of: TextsOf) -> None:
     texts = texts_of(mask_effect(_scores(), CAUSAL, torch.softmax(_scores(), dim=-1) * CAUSAL))
-    assert sum(text.endswith("! not 1") for text in texts) == 3
+    assert sum(text.endswith(", not 1") for text in texts) == 3
 
 
 def test_mask_effect_explains_colours_where_numbers_find_no_room(texts_of: TextsOf) -> None:

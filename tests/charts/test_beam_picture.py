@@ -23,7 +23,7 @@ WINNER = ["the", "dog", "runs", "</s>"]
 
 def test_each_beginning_has_a_box_with_its_word_and_total(texts_of: TextsOf) -> None:
     texts = [" ".join(text.split()) for text in texts_of(beam_tree(BEGINNINGS, WINNER))]
-    expected = {"a −0.50", "the −0.90", "dog −1.00", "dog −1.40", "runs −1.30", "</s> −1.90", "</s> −1.50"}
+    expected = {"a −0.50", "the −0.90", "dog −1.00", "dog −1.40", "runs −1.30", "</s> −1.90 ■", "</s> −1.50"}
     assert expected <= set(texts)
     assert {"step 1", "step 4"} <= set(texts)
     assert not any(text.endswith("×") for text in texts)
@@ -39,20 +39,20 @@ def test_what_was_dropped_carries_a_cross(texts_of: TextsOf) -> None:
 def test_the_likeliest_of_a_step_stands_on_the_left() -> None:
     chart = beam_tree(BEGINNINGS, WINNER)
     nodes = chart.layer[1].data
-    assert nodes[nodes["step"] == 2].sort_values("place")["beginning"].tolist() == ["the dog", "a dog"]
+    assert nodes[nodes["step"] == 2].sort_values("place")["prefix"].tolist() == ["the dog", "a dog"]
 
 
 def test_the_winner_is_told() -> None:
     told = str(beam_tree(BEGINNINGS, WINNER, title="What was kept?").description)
-    assert told.startswith("What was kept? Handed back: the dog runs </s>, with a log-probability of -1.50.")
-    assert "7 beginnings in 4 steps, of which 0 were dropped" in told
+    assert told.startswith("What was kept? Returned: the dog runs </s>, with a log-probability of -1.50.")
+    assert "7 prefixes in 4 steps, of which 0 were dropped" in told
 
 
 def test_another_word_may_mean_the_end() -> None:
     chart = beam_tree(
         {("go",): -1.0, ("go", "."): -2.0, ("stop",): -1.5, ("stop", "!"): -1.6}, ["go", "."], end="!"
     )
-    nodes = chart.layer[1].data.set_index("beginning")["fate"]
+    nodes = chart.layer[1].data.set_index("prefix")["fate"]
     assert nodes["stop !"] == "ended"
     assert nodes["go"] == nodes["go ."] == "winner"
 
@@ -60,11 +60,11 @@ def test_another_word_may_mean_the_end() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({("a", "cat", "runs"): -3.0}, "beginnings: 'a cat runs' goes on from 'a cat', which is missing"),
-        ({("a", "cat"): 0.5}, "beginnings: expected log-probabilities, .* got 0.5 for 'a cat'"),
-        ({("a", "cat"): -math.inf}, "beginnings: expected log-probabilities, .* got -inf"),
-        ({("a", "cat"): math.nan}, "beginnings: expected log-probabilities, .* got nan"),
-        ({(letter,): -4.0 for letter in "bcdefgh"}, "beginnings: expected 8 in a step at most, got 9"),
+        ({("a", "cat", "runs"): -3.0}, "prefixes: 'a cat runs' extends 'a cat', which is missing"),
+        ({("a", "cat"): 0.5}, "prefixes: expected finite log-probabilities .* got 0.5 for 'a cat'"),
+        ({("a", "cat"): -math.inf}, "prefixes: expected finite log-probabilities .* got -inf"),
+        ({("a", "cat"): math.nan}, "prefixes: expected finite log-probabilities .* got nan"),
+        ({(letter,): -4.0 for letter in "bcdefgh"}, "prefixes: expected at most 8 in a step, got 9"),
     ],
 )
 def test_bad_beginnings(change: dict, message: str) -> None:
@@ -73,5 +73,5 @@ def test_bad_beginnings(change: dict, message: str) -> None:
 
 
 def test_a_winner_that_was_not_kept() -> None:
-    with pytest.raises(ValueError, match="winner: expected one of the beginnings, got 'a cat'"):
+    with pytest.raises(ValueError, match="winner: expected one of the prefixes, got 'a cat'"):
         beam_tree(BEGINNINGS, ["a", "cat"])

@@ -14,30 +14,30 @@ TextsOf = Callable[[Picture], list[str]]
 def test_an_axis_of_one_and_a_missing_one_say_how_they_stretch(texts_of: TextsOf) -> None:
     chart = aligned_shapes({"scores": (2, 8, 5, 6), "mask": (8, 1, 6)})
     texts = texts_of(chart)
-    assert {"scores", "mask", "together", "axis -4", "axis -1", "1 → 5", "+ → 2"} <= set(texts)
+    assert {"scores", "mask", "result", "axis -4", "axis -1", "1 → 5", "+ → 2"} <= set(texts)
     assert texts.count("8") == 3
-    assert not any(text.endswith("!") for text in texts)
-    assert "together (2, 8, 5, 6)" in str(chart.description)
+    assert not any(text.startswith("!") for text in texts)
+    assert "result (2, 8, 5, 6)" in str(chart.description)
 
 
 def test_lengths_that_do_not_fit_are_marked(texts_of: TextsOf) -> None:
     chart = aligned_shapes({"a": (2, 3), "b": (3, 2), "c": (1, 1)})
     texts = texts_of(chart)
-    assert [text for text in texts if text.endswith("!")] == ["2!", "3!", "3!", "2!", "!", "!"]
-    assert any("torch refuses" in text for text in texts)
-    assert "they do not fit" in str(chart.description)
+    assert [text for text in texts if text.startswith("!")] == ["! 2", "! 3", "! 3", "! 2", "!", "!"]
+    assert any("torch raises an error" in text for text in texts)
+    assert "they do not broadcast" in str(chart.description)
 
 
 @pytest.mark.parametrize("shapes", [{(3, 1): 0, (4,): 0}, {(2, 3): 0, (3,): 0}, {(1, 1): 0, (1,): 0}])
 def test_the_result_is_that_of_torch(shapes: Mapping[tuple[int, ...], int]) -> None:
     one, other = shapes
     whole = tuple(torch.broadcast_shapes(one, other))
-    assert f"together {whole}" in str(aligned_shapes({"one": one, "other": other}).description)
+    assert f"result {whole}" in str(aligned_shapes({"one": one, "other": other}).description)
 
 
 @pytest.mark.parametrize("shapes", [{"a": (2, 3)}, {"a": (2, 3), "b": ()}])
 def test_bad_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
-    with pytest.raises(ValueError, match="shapes: expected two shapes or more"):
+    with pytest.raises(ValueError, match="shapes: expected two or more shapes"):
         aligned_shapes(shapes)
 
 

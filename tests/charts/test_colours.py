@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.charts import as_svg
 from course_lib.charts.architecture import CURRENT, FILLS, OPEN_FILLS, TO_COME
-from course_lib.charts.colours import (
+from course_lib.charts.theme import (
     ALARM_FILL,
     ALARM_INK,
     AMOUNTS,

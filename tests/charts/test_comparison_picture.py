@@ -54,13 +54,13 @@ def test_infinities_of_one_sign_agree() -> None:
 
 def test_other_shapes_stand_side_by_side(texts_of: TextsOf) -> None:
     texts = texts_of(found_beside_expected(_values(3, 4), _values(4, 3)))
-    assert "The shapes differ: (3, 4) found, (4, 3) expected" in texts
+    assert "The shapes differ: got (3, 4), expected (4, 3)" in texts
     assert "where they differ" not in texts
     assert not {"=", "≠"} & set(texts)
 
 
 def test_one_axis_beside_two(texts_of: TextsOf) -> None:
-    assert "The shapes differ: (4,) found, (4, 1) expected" in texts_of(
+    assert "The shapes differ: got (4,), expected (4, 1)" in texts_of(
         found_beside_expected(_values(4), _values(4, 1))
     )
 
@@ -85,7 +85,7 @@ def test_one_wild_value_does_not_drown_the_rest(texts_of: TextsOf) -> None:
     found = expected.clone()
     found[0, 0] = 1e9
     texts = texts_of(found_beside_expected(found, expected))
-    assert "Colours end at 4; sizes beyond take the last colour." in texts
+    assert "The colours end at 4; larger sizes have the last colour." in texts
     assert "1e+9" in texts
 
 
@@ -99,7 +99,7 @@ def test_description_tells_the_first_differences() -> None:
     found = expected.clone()
     found[1, 2] = 0.25
     chart = found_beside_expected(found, expected, axes=("query", "key"))
-    assert "query 1, key 2: found 0.25, expected 0" in str(chart.description)
+    assert "query 1, key 2: got 0.25, expected 0" in str(chart.description)
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_a_reshape_is_found_out() -> None:
     cuts = {"split": split_heads(NUMBERS, 3)[0], "reshape": NUMBERS.reshape(3, 4, 2)}
     picture = features_in_heads(cuts, WORDS)
     assert "reshape, 3 heads: 16 of 24 in the row of another word" in str(picture.description)
-    frames = [layer for layer in picture.to_dict()["datasets"].values() if layer and "moved" in layer[0]]
-    assert sum(cell["moved"] for frame in frames for cell in frame) == 32  # the cells, and their frames again
+    frames = [layer for layer in picture.to_dict()["datasets"].values() if layer and "framed" in layer[0]]
+    assert sum(cell["framed"] for frame in frames for cell in frame) == 16
 
 
 def test_one_head_is_all_features(texts_of: TextsOf) -> None:
@@ -51,11 +51,11 @@ def test_one_head_is_all_features(texts_of: TextsOf) -> None:
 @pytest.mark.parametrize(
     ("cuts", "words", "message"),
     [
-        ({}, WORDS, "at least one way to cut"),
-        ({"x": torch.zeros(1, 4, 6)}, WORDS, r"each of the numbers 0 to 23 once.*torch.arange"),
+        ({}, WORDS, "at least one way to split"),
+        ({"x": torch.zeros(1, 4, 6)}, WORDS, r"each number from 0 to 23 exactly once.*torch.arange"),
         ({"x": NUMBERS[0]}, WORDS, r"expected 3 axes, got the shape \(4, 6\)"),
         ({"x": NUMBERS}, WORDS[:3], "expected 4 words"),
-        ({"x": torch.arange(7).view(1, 7, 1)}, list("abcdefg"), "expected 6 at most"),
+        ({"x": torch.arange(7).view(1, 7, 1)}, list("abcdefg"), "expected at most 6"),
     ],
 )
 def test_features_that_cannot_be_drawn(cuts: dict[str, torch.Tensor], words: list[str], message: str) -> None:
@@ -79,10 +79,10 @@ def test_costs_are_told_in_full() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.drop(columns="weights"), r"missing \['weights'\]"),
+        (lambda table: table.drop(columns="weights"), r"missing columns \['weights'\]"),
         (lambda table: table.iloc[:0], "got an empty table"),
         (lambda table: table.assign(heads=2), "got two for 2"),
-        (lambda table: table.assign(weights=-1), "0 or more"),
+        (lambda table: table.assign(weights=-1), "counts of 0 or more, got weights -1"),
     ],
 )
 def test_costs_that_cannot_be_drawn(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from course_lib.charts import Picture, followed, layers_and_heads, run_progress
-from course_lib.charts.layers_and_heads import HEAD, LAYER
+from course_lib.charts.final_lab import CHOICE
 
 TextsOf = Callable[[Picture], list[str]]
 
@@ -24,12 +24,11 @@ def maps() -> torch.Tensor:
     return torch.softmax(scores, dim=-1)
 
 
-def turned(chart: Picture, **values: int) -> Picture:
+def turned(chart: Picture, layer: int, head: int) -> Picture:
     """The chart as it looks when the student has chosen from the lists."""
     spec = copy.deepcopy(chart.to_dict())
-    for param in spec["params"]:
-        if param["name"] in values:
-            param["value"] = values[param["name"]]
+    (param,) = [param for param in spec["params"] if param["name"] == CHOICE]
+    param["value"] = [{"layer": layer, "head": head}]
     return alt.Chart.from_dict(spec)
 
 
@@ -46,13 +45,13 @@ def test_the_chosen_layer_and_head_are_shown(layer: int, head: int, texts_of: Te
     expected = written(maps()[layer - 1, head - 1])
     for chart in (
         layers_and_heads(maps(), QUERIES, KEYS, layer=layer, head=head),
-        turned(layers_and_heads(maps(), QUERIES, KEYS), **{LAYER: layer, HEAD: head}),
+        turned(layers_and_heads(maps(), QUERIES, KEYS), layer, head),
     ):
         assert weights_in(texts_of(chart)) == expected
 
 
-def test_without_a_head_it_is_the_mean(texts_of: TextsOf) -> None:
-    assert weights_in(texts_of(layers_and_heads(maps(), QUERIES, KEYS, layer=2))) == written(
+def test_head_zero_is_the_mean(texts_of: TextsOf) -> None:
+    assert weights_in(texts_of(layers_and_heads(maps(), QUERIES, KEYS, layer=2, head=0))) == written(
         maps()[1].mean(dim=0)
     )
 
@@ -62,8 +61,10 @@ def test_words_of_all_kinds_stand_beside_the_cells(texts_of: TextsOf) -> None:
     assert {*QUERIES, *KEYS} <= set(texts)
 
 
-def test_a_subword_that_is_a_lone_space_can_be_seen(texts_of: TextsOf) -> None:
-    assert "␣" in texts_of(layers_and_heads(maps(), QUERIES, ["<start>", " ", "Hund", "schläft", "<end>"]))
+def test_a_subword_that_is_a_single_space_can_be_seen(texts_of: TextsOf) -> None:
+    assert "(space)" in texts_of(
+        layers_and_heads(maps(), QUERIES, ["<start>", " ", "Hund", "schläft", "<end>"])
+    )
 
 
 def test_a_model_of_the_papers_size_is_small_enough_for_a_notebook() -> None:
@@ -99,7 +100,7 @@ ROWS: list[dict[str, Any]] = [
 def test_the_newest_numbers_stand_in_the_curves(texts_of: TextsOf) -> None:
     texts = texts_of(run_progress(ROWS))
     assert {"3.500", "0.0002", "5,000", "25.0%"} <= set(texts)
-    assert "After update 100. Blue: training. Vermilion dots: validation." in texts
+    assert "After update 100. Blue line: training. Vermilion dots: validation." in texts
 
 
 def test_curves_are_told_in_words() -> None:
@@ -110,8 +111,8 @@ def test_curves_are_told_in_words() -> None:
 
 def test_before_the_first_row_there_are_empty_panels(texts_of: TextsOf) -> None:
     texts = texts_of(run_progress([]))
-    assert "Nothing is written yet. Blue: training. Vermilion dots: validation." in texts
-    assert {"Learning rate", "Target tokens a second"} <= set(texts)
+    assert "No metrics have been written yet. Blue line: training. Vermilion dots: validation." in texts
+    assert {"Learning rate", "Target tokens per second"} <= set(texts)
 
 
 def test_numbers_that_are_none_are_left_out(texts_of: TextsOf) -> None:
@@ -155,7 +156,7 @@ def test_the_stop_button_ends_the_watching(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_negative_time_is_refused() -> None:
-    with pytest.raises(ValueError, match="every: expected seconds, 0 or more, got -1"):
+    with pytest.raises(ValueError, match="every: expected 0 or more seconds, got -1"):
         followed(lambda: run_progress([]), lambda: False, every=-1.0)
 
 

@@ -14,7 +14,7 @@ import torch
 from playwright.sync_api import Page, sync_playwright
 
 from course_lib.charts import Picture, attention_over_sentence, layers_and_heads, softmax_temperature
-from course_lib.charts.temperature import FACTOR
+from course_lib.charts.softmax import FACTOR
 
 TextsOf = Callable[[Picture], list[str]]
 

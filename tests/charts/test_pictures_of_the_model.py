@@ -45,7 +45,7 @@ def test_a_single_stage_has_no_arrow() -> None:
         ([], [], "encoder: expected at least one stage"),
         ([("x", (3,))], [], r"encoder, x: expected .sentences, positions. or .*got \(3,\)"),
         ([("x", (3, 0, 2))], [], r"got \(3, 0, 2\)"),
-        (ENCODER, ["nothing"], "memory_to: expected names of the decoder's stages, got .'nothing'."),
+        (ENCODER, ["nothing"], "memory_to: expected stages of the decoder, got .'nothing'."),
     ],
 )
 def test_shapes_that_cannot_be_drawn(encoder: list, readers: list[str], told: str) -> None:
@@ -92,9 +92,10 @@ def test_the_table_is_left_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        (pd.DataFrame({"model": [], "part": []}), "missing .'parameters'."),
-        (_parameters().head(0), "expected parameters of at least one part"),
-        (_parameters().assign(parameters=-1), "expected parameters of at least one part"),
+        (pd.DataFrame({"model": [], "part": []}), "missing columns .'parameters'."),
+        (_parameters().head(0), "got an empty table"),
+        (_parameters().assign(parameters=-1), "counts of 0 or more, got parameters -1"),
+        (_parameters().assign(parameters=0), "parameters in at least one part"),
     ],
 )
 def test_parameters_that_cannot_be_drawn(table: pd.DataFrame, told: str) -> None:

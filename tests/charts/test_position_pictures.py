@@ -34,8 +34,8 @@ def test_a_wave_that_stands_still_is_drawn() -> None:
 @pytest.mark.parametrize(
     ("table", "pairs", "message"),
     [
-        (torch.zeros(1, 4), [0], r"^table: expected two positions or more, .* \(1, 4\)\."),
-        (torch.full((3, 4), math.nan), [0], "^table: .*with NaN or infinity in it"),
+        (torch.zeros(1, 4), [0], r"^table: expected two or more positions, .* \(1, 4\)\."),
+        (torch.full((3, 4), math.nan), [0], "^table: expected finite numbers"),
         (torch.zeros(3), [0], "^table: expected 2 axes"),
         (torch.zeros(3, 5), [2], r"^pairs: expected some numbers from 0 to 1, got \[2\]"),
         (torch.zeros(3, 4), [], r"^pairs: expected some numbers from 0 to 1, got \[\]"),
@@ -63,7 +63,7 @@ def test_fields_of_many_shapes_fit(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (torch.zeros(51, 100), "5,000 numbers at most, got 5,100"),
+        (torch.zeros(51, 100), "at most 5,000 numbers, got 5,100"),
         (torch.full((2, 2), math.inf), "finite numbers"),
         (torch.zeros(2), "expected 2 axes"),
     ],
@@ -85,10 +85,10 @@ def test_clocks_turn_by_the_same_angle_wherever_they_start(texts_of: TextsOf) ->
 @pytest.mark.parametrize(
     ("pairs", "offset", "start", "message"),
     [
-        ([4], 1, 0, r"^pairs: expected one to 4 numbers from 0 to 3, got \[4\]"),
+        ([4], 1, 0, r"^pairs: expected 1 to 4 numbers from 0 to 3, got \[4\]"),
         ([], 1, 0, r"^pairs: .*got \[\]"),
         ([0, 1, 2, 3, 0], 1, 0, "^pairs: "),
-        ([0], 0, 0, "^offset: expected 1 to 9, what the table has, got 0"),
+        ([0], 0, 0, "^offset: expected 1 to 9, within the table, got 0"),
         ([0], 10, 0, "^offset: .*got 10"),
         ([0], 4, 6, "^start: expected 0 to 5, so that the offset stays inside, got 6"),
     ],

@@ -13,6 +13,7 @@ from course_lib.charts import (
     padded_share,
     sentence_pieces,
 )
+from course_lib.charts.translation_data import JOINED, LETTER, NEW
 
 TextsOf = Callable[[Picture], list[str]]
 WORDS = ["hut", "gut"]
@@ -65,17 +66,17 @@ def test_a_step_shows_its_symbols(texts_of: TextsOf, start: int, symbols: list[s
     for symbol in set(symbols) - set(WORDS):
         assert texts.count(symbol) == symbols.count(symbol)
     assert line in texts
-    assert f"{len(symbols)} symbols in all" in texts
+    assert f"{len(symbols)} symbols in total" in texts
 
 
 def test_the_newest_symbol_has_a_colour_of_its_own() -> None:
     data = merge_steps(WORDS, SPELLINGS, MERGES).to_dict()["datasets"].values()
     boxes = next(rows for rows in data if rows and "symbol" in rows[0])
     kinds = {(box["step"], box["symbol"]): box["kind"] for box in boxes}
-    assert kinds[1, "ut"] == "new"
-    assert kinds[2, "ut"] == "joined"
-    assert kinds[2, "hut"] == "new"
-    assert kinds[2, "g"] == "letter"
+    assert kinds[1, "ut"] == NEW
+    assert kinds[2, "ut"] == JOINED
+    assert kinds[2, "hut"] == NEW
+    assert kinds[2, "g"] == LETTER
 
 
 def test_merges_are_told() -> None:
@@ -94,7 +95,7 @@ def test_merges_are_told() -> None:
             SPELLINGS,
             MERGES,
             0,
-            r"spellings\[0\]: expected symbols that make up \['hut', 'mut'\]",
+            r"spellings\[0\]: expected symbols that spell \['hut', 'mut'\]",
         ),
         (WORDS, SPELLINGS, MERGES, 3, "start: expected 0 to 2, got 3"),
     ],
@@ -121,7 +122,7 @@ def test_pieces_are_counted_and_unknown_ones_marked(texts_of: TextsOf) -> None:
 
 def test_pieces_stand_side_by_side_and_words_apart() -> None:
     data = sentence_pieces({"cut": [["a", "b"], ["c"]]}).to_dict()["datasets"].values()
-    first, second, third = next(rows for rows in data if rows and "piece" in rows[0])
+    first, second, third = next(rows for rows in data if rows and "symbol" in rows[0])
     assert first["to"] == second["from"]
     assert second["to"] < third["from"]
 
@@ -132,7 +133,7 @@ def test_without_unknown_pieces_nothing_is_said_of_them(texts_of: TextsOf) -> No
 
 @pytest.mark.parametrize("cuts", [{}, {"words": []}, {"words": [[]]}])
 def test_cuts_without_pieces(cuts: dict[str, list[list[str]]]) -> None:
-    with pytest.raises(ValueError, match="cuts: expected sentences with at least one piece"):
+    with pytest.raises(ValueError, match="cuts: expected sentences with at least one token"):
         sentence_pieces(cuts)
 
 
@@ -147,9 +148,9 @@ def test_padding_is_said_in_per_cent(texts_of: TextsOf) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.drop(columns="real"), r"missing \['real'\]"),
-        (lambda table: table.iloc[:0], "expected a row a plan"),
-        (lambda table: table.assign(padding=-1), "no number below 0"),
+        (lambda table: table.drop(columns="real"), r"missing columns \['real'\]"),
+        (lambda table: table.iloc[:0], "got an empty table"),
+        (lambda table: table.assign(padding=-1), "counts of 0 or more, got padding -1"),
         (lambda table: table.assign(real=0), "expected real tokens"),
     ],
 )
@@ -161,7 +162,7 @@ def test_bad_tables_of_plans(change: Callable[[pd.DataFrame], pd.DataFrame], mes
 def test_a_batch_says_its_tokens_and_its_padding(texts_of: TextsOf) -> None:
     rows = [["<start>", "ein", "Hund", "<end>"], ["<start>", "ja", "<end>", "<pad>"]]
     texts = texts_of(batch_tables({"source": rows}))
-    assert {"ein", "Hund", "×", "source: 2 rows of 4 tokens, 12% of it padding"} <= set(texts)
+    assert {"ein", "Hund", "×", "source: 2 rows of 4 tokens, 12% of them padding"} <= set(texts)
     assert "<pad>" not in texts
 
 

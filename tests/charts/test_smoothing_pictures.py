@@ -77,12 +77,12 @@ def test_the_lowest_losses_are_told() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.drop(columns="loss"), r"missing \['loss'\]"),
+        (lambda table: table.drop(columns="loss"), r"missing columns \['loss'\]"),
         (lambda table: table.iloc[:0], "got an empty table"),
-        (lambda table: table.assign(smoothing=range(len(table))), "5 smoothings at most, got 10"),
-        (lambda table: table.assign(confidence=1.0), "confidence between 0 and 1, got 1.0"),
-        (lambda table: table.assign(confidence=0.0), "confidence between 0 and 1, got 0.0"),
-        (lambda table: table.assign(loss=math.inf), "finite losses, got inf at a confidence of 0.1"),
+        (lambda table: table.assign(smoothing=range(len(table))), "1 to 5 smoothings, got 10"),
+        (lambda table: table.assign(confidence=1.0), "confidence between 0 and 1, got confidence 1 "),
+        (lambda table: table.assign(confidence=0.0), "confidence between 0 and 1, got confidence 0 "),
+        (lambda table: table.assign(loss=math.inf), "finite losses, got loss inf in row 0"),
     ],
 )
 def test_bad_tables_of_losses(change: TableChange, message: str) -> None:
@@ -98,37 +98,37 @@ def _guesses() -> pd.DataFrame:
 
 def test_calibration_bins_the_guesses() -> None:
     data = calibration_curves(_guesses()).to_dict()["datasets"].values()
-    points = next(rows for rows in data if rows and "guesses" in rows[0])
-    kept = {(row["model"], round(row["confidence"], 2)): (row["share"], row["guesses"]) for row in points}
+    points = next(rows for rows in data if rows and "predictions" in rows[0])
+    kept = {(row["model"], round(row["confidence"], 2)): (row["share"], row["predictions"]) for row in points}
     assert kept == {("sure", 0.95): (0.5, 40), ("fair", 0.5): (1.0, 40)}  # a bin of 5 is left out
 
 
 def test_certainty_belongs_to_the_last_bin() -> None:
     table = pd.DataFrame({"model": "m", "confidence": [1.0] * 15 + [0.91] * 15, "right": [True] * 30})
     data = calibration_curves(table).to_dict()["datasets"].values()
-    points = next(rows for rows in data if rows and "guesses" in rows[0])
-    assert [row["guesses"] for row in points] == [30]
+    points = next(rows for rows in data if rows and "predictions" in rows[0])
+    assert [row["predictions"] for row in points] == [30]
 
 
 def test_calibration_is_told(texts_of: TextsOf) -> None:
     chart = calibration_curves(_guesses(), title="Who is surer than right?")
-    assert {"sure", "fair", "surer than right", "less sure than right"} <= set(texts_of(chart))
+    assert {"sure", "fair", "overconfident", "underconfident"} <= set(texts_of(chart))
     assert chart.description == (
-        "Who is surer than right? sure: mean confidence 95%, right 50%; "
-        "fair: mean confidence 52%, right 100%."
+        "Who is surer than right? sure: mean confidence 95%, correct 50%; "
+        "fair: mean confidence 52%, correct 100%."
     )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.drop(columns="right"), r"missing \['right'\]"),
-        (lambda table: table.assign(model=range(len(table))), "4 models at most, got 85"),
+        (lambda table: table.drop(columns="right"), r"missing columns \['right'\]"),
+        (lambda table: table.assign(model=range(len(table))), "1 to 4 models, got 85"),
         (lambda table: table.assign(right=1), "expected True or False in the column right, got int64"),
-        (lambda table: table.assign(confidence=1.5), "confidences from 0 to 1, got 1.5"),
-        (lambda table: table.assign(confidence=math.nan), "confidences from 0 to 1, got nan"),
-        (lambda table: table.iloc[:0], "got none"),
-        (lambda table: table.head(10), "20 guesses or more"),
+        (lambda table: table.assign(confidence=1.5), "confidences from 0 to 1, got confidence 1.5"),
+        (lambda table: table.assign(confidence=math.nan), "confidences from 0 to 1, got confidence nan"),
+        (lambda table: table.iloc[:0], "got an empty table"),
+        (lambda table: table.head(10), "20 or more predictions, got none"),
     ],
 )
 def test_bad_tables_of_guesses(change: TableChange, message: str) -> None:

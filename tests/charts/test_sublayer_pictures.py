@@ -101,9 +101,9 @@ def test_lines_leave_the_table_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("table", "options", "message"),
     [
-        (pd.DataFrame({"x": [1], "y": [1]}), {}, r"missing \['line'\]"),
-        (_lines(), {}, "at least one point"),
-        (_lines(**{str(number): [1.0] for number in range(8)}), {}, "at most 7 lines, got 8"),
+        (pd.DataFrame({"x": [1], "y": [1]}), {}, r"missing columns \['line'\]"),
+        (_lines(), {}, "got an empty table"),
+        (_lines(**{str(number): [1.0] for number in range(8)}), {}, "1 to 7 lines, got 8"),
         (_lines(fast=[1.0]), {"dashed": ["slow"]}, r"names of lines, \['fast'\], got \['slow'\]"),
         (_lines(fast=[math.nan]), {}, "finite numbers in x and y"),
         (_lines(fast=[0.0]), {"log": True}, "above 0 for a log scale, got 0"),
@@ -126,14 +126,14 @@ def test_costs_say_the_shares(texts_of: TextsOf) -> None:
 @pytest.mark.parametrize(
     ("parameters", "work", "message"),
     [
-        (PARAMETERS, _work().drop(columns="part"), r"missing \['part'\]"),
-        (PARAMETERS, _work().iloc[:0], "at least one part in each, got none"),
-        ({}, _work(), "at least one part in each, got none"),
+        (PARAMETERS, _work().drop(columns="part"), r"missing columns \['part'\]"),
+        (PARAMETERS, _work().iloc[:0], "got an empty table"),
+        ({}, _work(), "counts of 0 or more, not all 0, got {}"),
         ({"network": -1}, _work(), "counts of 0 or more, not all 0"),
         ({"network": 0}, _work(), "counts of 0 or more, not all 0"),
         (PARAMETERS, _work().assign(length=0), "lengths of 1 or more"),
         (PARAMETERS, _work().assign(multiplications=0), "a length with none"),
-        (PARAMETERS | {"more": 1}, _work(), "at most 4, got 5"),
+        (PARAMETERS | {"more": 1}, _work(), "1 to 4 parts, got 5"),
     ],
 )
 def test_costs_that_cannot_be_drawn(parameters: dict[str, int], work: pd.DataFrame, message: str) -> None:

@@ -38,7 +38,7 @@ def test_the_curve_is_told() -> None:
 @pytest.mark.parametrize(
     ("losses", "levels", "message"),
     [
-        ([], {}, "losses: expected 1 to 3 of them, one an update, got 0"),
+        ([], {}, "losses: expected 1 to 3 losses, one for each update, got 0"),
         ([1.0] * 4, {}, "got 4"),
         ([math.nan], {}, "losses: expected finite numbers of 0 or more, got nan"),
         ([-1.0], {}, "got -1.0"),
@@ -134,7 +134,7 @@ def test_what_tokens_count_is_told() -> None:
         ({"one": torch.ones(2, 3), "other": torch.ones(2, 4)}, r"other: expected the shape \(2, 3\)"),
         ({"one": -torch.ones(2, 3)}, "one: expected finite numbers of 0 or more"),
         ({"one": torch.ones(3)}, "one: expected 2 axes"),
-        ({"one": torch.ones(3, 3)}, "mask: expected a shape that stretches"),
+        ({"one": torch.ones(3, 3)}, "mask: expected a shape that broadcasts"),
     ],
 )
 def test_bad_counts(counts: dict[str, torch.Tensor], message: str) -> None:

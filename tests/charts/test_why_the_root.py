@@ -63,14 +63,14 @@ def test_saturation_leaves_the_table_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.drop(columns="gradient"), r"missing \['gradient'\]"),
+        (lambda table: table.drop(columns="gradient"), r"missing columns \['gradient'\]"),
         (lambda table: table.iloc[:0], "got an empty table"),
         (lambda table: table.assign(divided="yes"), "expected True or False"),
-        (lambda table: table.assign(largest_weight=1.5), "largest_weight between 0 and 1"),
-        (lambda table: table.assign(gradient=-1.0), "gradient between 0 and inf, got -1"),
-        (lambda table: table.assign(gradient=math.nan), "gradient between 0 and inf, got nan"),
-        (lambda table: table.assign(d_k=0), "d_k between 1 and inf, got 0"),
-        (lambda table: table.assign(gradient=0.0), "expected some gradient above 0"),
+        (lambda table: table.assign(largest_weight=1.5), "weights from 0 to 1, got largest_weight 1.5"),
+        (lambda table: table.assign(gradient=-1.0), "gradients of 0 or more, got gradient -1"),
+        (lambda table: table.assign(gradient=math.nan), "gradients of 0 or more, got gradient nan"),
+        (lambda table: table.assign(d_k=0), "widths of 1 or more, got d_k 0"),
+        (lambda table: table.assign(gradient=0.0), "expected a gradient above 0"),
     ],
 )
 def test_bad_tables(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:
@@ -96,7 +96,7 @@ def test_spread_of_one_width_away_from_zero(texts_of: TextsOf) -> None:
     [
         ({}, "at least one d_k, got none"),
         ({0: [1.0, 2.0]}, "each d_k to be 1 or more, got 0"),
-        ({4: [1.0]}, r"samples\[4\]: expected finite scores that differ"),
+        ({4: [1.0]}, r"samples\[4\]: expected finite numbers that differ"),
         ({4: [1.0, 1.0]}, "of which 2 are finite and 1 differ"),
         ({4: [1.0, math.nan, 2.0]}, "got 3, of which 2 are finite"),
     ],

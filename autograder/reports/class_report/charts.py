@@ -8,7 +8,7 @@ import pandas as pd
 
 from autograder.reports.class_report.figures import Figures
 from course_lib.charts import Picture
-from course_lib.charts.colours import AMOUNTS, CATEGORIES, INK, LINE, QUIET_INK, ink_on, on_ramp
+from course_lib.charts.theme import AMOUNTS, CATEGORIES, INK, LINE, QUIET_INK, ink_on, on_ramp
 
 WIDTH = 560
 """Pixels of a chart without its labels: with them it fits a printed page."""

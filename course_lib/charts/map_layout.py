@@ -1,19 +1,20 @@
-"""Where the blocks of the map lie, and what runs between them.
+"""The layout of the architecture map: the positions of its boxes, arrows and words.
 
-Places are pixels from the upper left corner. The left half follows the words upwards through the model, as
-the paper's figure 1 does; the right half opens two of its boxes; below stands what trains it.
+Positions are pixels from the upper left corner. The left half follows the words upwards through the model,
+like the paper's figure 1; the right half shows the inside of two of its boxes; what trains the model is
+below.
 """
 
 from dataclasses import dataclass
 
 HEIGHT = 640
 LEFT, RIGHT = 116, 312
-"""The middle of the encoder and of the decoder."""
+"""The x positions of the middle of the encoder and of the decoder."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A block at a place: `x`, `y` is the upper left corner. An open box holds others."""
+    """A box of the map, with its upper left corner at `x`, `y`. An open box contains others."""
 
     name: str
     label: str
@@ -26,7 +27,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Path:
-    """A line along corners; one that `points` has a head at its end."""
+    """A line along corners, with an arrowhead at its end if it `points`."""
 
     corners: tuple[tuple[float, float], ...]
     points: bool = True
@@ -62,8 +63,8 @@ BOXES = (
     _in_stack("TokenEmbedding", "Target embedding", RIGHT, 396, 24),
     Box("tie_embeddings", "tied", 194, 397, 40, 22),
     _in_stack("shift_target", "Shifted right", RIGHT, 440, 22),
-    # Two boxes opened.
-    Box("MultiHeadAttention", "Inside attention, lessons 01 and 02", 434, 2, 264, 252, is_open=True),
+    # The inside of two boxes.
+    Box("MultiHeadAttention", "Multi-head attention, lessons 01 and 02", 434, 2, 264, 252, is_open=True),
     Box("merge_heads", "Merge heads, then project", 452, 26, 228, 22),
     Box("scaled_dot_product_attention", "Scaled dot-product attention", 452, 62, 228, 130, is_open=True),
     Box("scaled_dot_product_attention", "Weighted sum of values", 490, 86, 152, 22),
@@ -75,7 +76,7 @@ BOXES = (
     Box("padding_mask", "padding", 434, 362, 72, 24),
     Box("causal_mask", "causal", 530, 362, 72, 24),
     Box("decoder_mask", "decoder", 626, 362, 72, 24),
-    # What surrounds the model.
+    # Around the model.
     Box("greedy_decode", "greedy_decode", 434, 420, 128, 22),
     Box("beam_search", "beam_search", 434, 448, 128, 22),
     Box("average_checkpoints", "average_checkpoints", 570, 420, 128, 22),
@@ -94,10 +95,10 @@ BOXES = (
 )
 
 WAVES = (Box("sinusoids", "", 8, 360, 24, 24), Box("sinusoids", "", 392, 360, 24, 24))
-"""The round boxes beside the positions."""
+"""The round boxes beside the positional encodings."""
 
 ARROWS = (
-    # Up the encoder and over to the decoder.
+    # Up the encoder.
     _path((LEFT, 474), (LEFT, 420)),
     _path((LEFT, 396), (LEFT, 382)),
     _path((LEFT, 362), (LEFT, 316)),
@@ -108,7 +109,9 @@ ARROWS = (
     _path((LEFT, 264), (LEFT, 240)),
     _path((LEFT, 252), (45, 252), (45, 202), (50, 202)),
     _path((LEFT, 216), (LEFT, 212), points=False),
-    _path((LEFT, 192), (LEFT, 154), (201, 154), (201, 226), (246, 226)),
+    # The memory, which becomes keys and values.
+    _path((LEFT, 192), (LEFT, 154), (205, 154), (205, 219), (246, 219)),
+    _path((205, 219), (205, 233), (246, 233)),
     # Up the decoder.
     _path((RIGHT, 474), (RIGHT, 462)),
     _path((RIGHT, 440), (RIGHT, 420)),
@@ -150,7 +153,7 @@ TIES = (
     _path((234, 408), (246, 408), points=False),
     _path((212, 397), (212, 67), (246, 67), points=False),
 )
-"""The embeddings and the generator that share one matrix."""
+"""Dotted lines between the embeddings and the generator, which share one matrix."""
 
 SIGNS = (
     (RIGHT, 8, "probabilities of the next word"),
@@ -165,14 +168,16 @@ SIGNS = (
     (673, 140, "V"),
     (470, 124, "mask"),
     (508, 304, "x + dropout(sublayer(x))"),
-    (518, 374, "+"),
+    (518, 374, "&"),
     (614, 374, "="),
+    (234, 212, "K"),
+    (234, 241, "V"),
 )
-"""Words that are no block, by their middle."""
+"""Words outside the boxes, by their middle."""
 
 HEADINGS = (
     (434, 348, "Masks, lesson 04"),
-    (434, 406, "Translating, lessons 06 and 11"),
+    (434, 406, "Decoding, lessons 06 and 11"),
     (2, 502, "Data, lesson 10"),
     (250, 502, "Training, lessons 07 to 09"),
     (548, 502, "Many machines, lesson 12"),

@@ -1,0 +1,252 @@
+"""The charts of the final lab: the metrics of a training run, and the attention of any layer and head."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from course_lib.charts.attention import strongest
+from course_lib.charts.inputs import Floats, Numbers, as_words, weights_from_tensor
+from course_lib.charts.marks import (
+    ROOM_FOR_TEXT,
+    WEIGHT_SHADES,
+    cell_size,
+    fixed_x,
+    fixed_y,
+    index_x,
+    index_y,
+    panel_title,
+    tips,
+    word_axis,
+)
+from course_lib.charts.theme import ALARM_INK, CATEGORIES, INK, WIDTH, Picture, ink_on
+
+TRAINING, VALIDATION = "training", "validation"
+
+PANELS = (
+    ("loss", "Loss (nats per token)", ".3f", "~g", ("loss", "validation_loss")),
+    ("learning rate", "Learning rate", ".3~g", "~g", ("rate",)),
+    ("tokens per second", "Target tokens per second", ",.0f", "~s", ("tokens_per_second",)),
+    ("padding", "Padding (share of all positions)", ".1%", ".0%", ("padded",)),
+)
+"""The panels of a run: name, title, the formats of a number and of the axis, and the keys of a row."""
+
+
+def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress of the run") -> Picture:
+    """Draw loss, learning rate, throughput and padding over the updates of a run, in four panels.
+
+    `rows` are those of `metrics.jsonl`, each a mapping with `step` and any of `loss`, `validation_loss`,
+    `rate`, `tokens_per_second` and `padded`; other keys are ignored, and so are values that aren't finite
+    numbers. Axes begin at zero; panels without a number yet are empty. Raises ValueError for a row without a
+    step.
+    """
+    points = []
+    for row in rows:
+        if "step" not in row:
+            raise ValueError(
+                f"rows: expected a step in each row, got one with {', '.join(row) or 'nothing'}."
+            )
+        for panel, *_, keys in PANELS:
+            for key in keys:
+                value = row.get(key)
+                if isinstance(value, int | float) and math.isfinite(value):
+                    line = VALIDATION if key.startswith("validation") else TRAINING
+                    points.append((panel, line, row["step"], value))
+    table = pd.DataFrame(points, columns=["panel", "line", "step", "value"])
+    last = int(table["step"].max()) if len(table) else 0
+    panels = [
+        _metric(table[table["panel"] == name], max(last, 10), head, number, ticks)
+        for name, head, number, ticks, _ in PANELS
+    ]
+    told = [
+        f"{panel} ({line}): {group['value'].iloc[0]:.3g} to {group['value'].iloc[-1]:.3g}"
+        for (panel, line), group in table.groupby(["panel", "line"], sort=False)
+    ]
+    count = f"After update {last:,}." if len(table) else "No metrics have been written yet."
+    return (
+        alt.concat(*panels, columns=2, spacing=18)
+        .resolve_scale(y="independent", color="shared")
+        .properties(
+            title=alt.Title(title, subtitle=f"{count} Blue line: training. Vermilion dots: validation."),
+            description=f"{title}. {count} {'; '.join(told)}{'.' if told else ''}",
+        )
+    )
+
+
+def _metric(table: pd.DataFrame, last: int, title: str, number: str, ticks: str) -> alt.LayerChart:
+    width = 268
+    highest = float(table["value"].max()) if len(table) else 0.0
+    across = alt.Axis(title="update", format=",d", tickCount=5, tickMinStep=1)
+    upward = alt.Axis(title=None, format=ticks, tickCount=5)
+    base = alt.Chart(table).encode(
+        x=fixed_x("step", 0, last, across), y=fixed_y("value", 0, 1.1 * highest or 1.0, upward)
+    )
+    training = base.transform_filter(alt.datum.line == TRAINING).mark_line(strokeWidth=2, color=CATEGORIES[0])
+    validation = base.transform_filter(alt.datum.line == VALIDATION).mark_point(
+        size=46, filled=True, opacity=1, color=CATEGORIES[1]
+    )
+    touch = base.mark_point(size=60, opacity=0, filled=True, aria=False).encode(
+        tooltip=tips(("step:Q", "update", ",d"), ("line:N", "of"), ("value:Q", title, number))
+    )
+    # Above the panel, where no curve can run through it.
+    newest = alt.Chart(table[table["line"] == TRAINING].tail(1)).mark_text(
+        align="right", color=CATEGORIES[0], fontWeight="bold", aria=False
+    )
+    shown = newest.encode(x=alt.value(width), y=alt.value(-12), text=alt.Text("value:Q", format=number))
+    return alt.LayerChart(
+        layer=[training, validation, touch, shown],
+        width=width,
+        height=150,
+        title=panel_title(title, anchor="start"),
+    )
+
+
+CHOICE = "chosen"
+"""The name of the parameter that holds the chosen layer and head."""
+
+MEAN = 0
+"""The number that stands for the mean over all heads of a layer."""
+
+
+def layers_and_heads(
+    weights: Numbers,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    title: str = "Which keys does each query attend to?",
+) -> Picture:
+    """Draw the attention weights of one layer and head, with an overview of all heads and two lists to choose
+    from.
+
+    `weights` is (N, H, Q, K), for N layers and H heads. `layer` and `head`, counted from 1, are shown first;
+    a head of 0 is the mean over the layer's heads. By default the most focused one is shown: the one whose
+    queries have the largest weights on average, by which the overview is coloured. Everything is computed in
+    the browser. Raises ValueError if shapes or words do not fit, a weight isn't between 0 and 1, or there is
+    no such layer or head.
+    """
+    maps = weights_from_tensor(weights, (4,))
+    layers, heads, query_count, key_count = maps.shape
+    rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
+    # A subword may be a single space, which nobody would see.
+    rows, columns = ([word if word.strip() else "(space)" for word in words] for words in (rows, columns))
+    for name, number, least, most in (("layer", layer, 1, layers), ("head", head, MEAN, heads)):
+        if number is not None and not least <= number <= most:
+            raise ValueError(f"{name}: expected {least} to {most}, got {number}.")
+    table = _one_row_for_each_head(maps)
+    candidates = table if layer is None else table[table["layer"] == layer]
+    candidates = (
+        candidates[candidates["head"] != MEAN] if head is None else candidates[candidates["head"] == head]
+    )
+    first = candidates.sort_values("focus").iloc[-1]
+    layer, head = int(first["layer"]), int(first["head"])
+
+    numbers = list(range(heads + 1))
+    names = ["mean of all", *map(str, numbers[1:])]
+    layer_list = alt.binding_select(options=list(range(1, layers + 1)), name="Layer: ")
+    head_list = alt.binding_select(options=numbers, labels=names, name="Head: ")
+    choice = alt.selection_point(
+        name=CHOICE,
+        fields=["head", "layer"],  # the browser shows their lists in reverse order
+        value=[{"layer": layer, "head": head}],
+        bind={"layer": layer_list, "head": head_list},  # type: ignore[arg-type]  # one list for each field
+        on="click",
+        clear=False,
+        toggle=False,
+        empty=False,
+    )
+    subtitle = "Each row is a query, and its weights sum to 1. Click a head below, or use the lists."
+    which = "the mean of its heads" if head == MEAN else f"head {head}"
+    shown = np.reshape(first["weight"], (query_count, key_count))
+    return alt.vconcat(
+        _weights(table, rows, columns, choice), _overview(table, ["mean", *names[1:]], choice), spacing=14
+    ).properties(
+        title=alt.Title(title, subtitle=subtitle),
+        description=f"{title} {layers} layers with {heads} heads each, in lists below. Largest weights of "
+        f"layer {layer}, {which}: {', '.join(strongest(shown, rows, columns))}.",
+    )
+
+
+def _one_row_for_each_head(maps: Floats) -> pd.DataFrame:
+    """Return one table row for each layer and head, and for each layer's mean, with its weights as one list.
+
+    A row for each weight would be tens of thousands of rows for a model of the paper's size. The browser
+    unpacks the list of the chosen head.
+    """
+    return pd.DataFrame(
+        {
+            "layer": number + 1,
+            "head": head,
+            "focus": round(float(table.max(axis=-1).mean()), 4),
+            "weight": np.round(table.ravel(), 6).tolist(),
+        }
+        for number, layer in enumerate(maps)
+        for head, table in enumerate([layer.mean(axis=0), *layer])
+    )
+
+
+def _weights(
+    table: pd.DataFrame, rows: list[str], columns: list[str], choice: alt.Parameter
+) -> alt.LayerChart:
+    count = len(columns)
+    cell = cell_size(max(count, 4), WIDTH - 190, largest=40)
+    base = (
+        alt.Chart(table)
+        .transform_filter(choice)
+        .transform_flatten(["weight"])
+        .transform_window(number="row_number()")
+        .transform_calculate(
+            row=f"floor((datum.number - 1) / {count})", column=f"(datum.number - 1) % {count}"
+        )
+        .transform_calculate(query=f"{rows!r}[datum.row]", key=f"{columns!r}[datum.column]")
+        .encode(
+            x=index_x("column", count, "key", word_axis(columns, cell, orient="top")),
+            y=index_y("row", len(rows), "query", word_axis(rows, cell, orient="left")),
+            tooltip=tips(("query:N", "query"), ("key:N", "key"), ("weight:Q", "weight", ".4f")),
+        )
+    )
+    fill = alt.Fill("weight:Q", scale=WEIGHT_SHADES.scale(), legend=WEIGHT_SHADES.legend())
+    boxes = base.mark_rect(stroke="white", strokeWidth=1 if cell > 12 else 0.5, aria=False)
+    layers = [boxes.encode(fill=fill)]
+    if cell >= ROOM_FOR_TEXT:
+        shades = [step / 100 for step in range(100)]
+        dark = next(shade for shade in shades if ink_on(WEIGHT_SHADES.colour(shade)) != "#000000")
+        ink = alt.condition(f"datum.weight >= {dark}", alt.value("#ffffff"), alt.value("#000000"))
+        # Smaller weights would be written as 0.00.
+        text = base.mark_text(fontSize=min(12, int(cell * 0.4)), aria=False).transform_filter(
+            "datum.weight >= 0.005"
+        )
+        layers.append(text.encode(text=alt.Text("weight:Q", format=".2f"), color=ink))
+    return alt.LayerChart(layer=layers, width=cell * count, height=cell * len(rows))
+
+
+def _overview(table: pd.DataFrame, names: list[str], choice: alt.Parameter) -> alt.LayerChart:
+    """Draw a cell for each layer and head, darker the more focused it is; a click chooses it."""
+    layers, cell = int(table["layer"].max()), max(24, min(44, 500 // len(names)))
+    gaps = alt.Scale(paddingInner=0.12)
+    base = alt.Chart(table.drop(columns="weight")).encode(
+        x=alt.X("head:O", title="head", scale=gaps, axis=word_axis(names, cell, orient="top")),
+        y=alt.Y("layer:O", title="layer", scale=gaps, axis=alt.Axis(ticks=False, domain=False)),
+        tooltip=tips(
+            ("layer:O", "layer"), ("head:O", "head"), ("focus:Q", "mean of the largest weights", ".2f")
+        ),
+    )
+    boxes = base.mark_rect(cursor="pointer").encode(
+        color=alt.Color("focus:Q", scale=WEIGHT_SHADES.scale(), legend=None),
+        stroke=alt.condition(choice, alt.value(ALARM_INK), alt.value("white")),
+        strokeWidth=alt.condition(choice, alt.value(3), alt.value(1)),
+    )
+    numbers = base.mark_text(fontSize=10, cursor="pointer", aria=False).encode(
+        text=alt.Text("focus:Q", format=".1f"),
+        color=alt.condition("datum.focus > 0.55", alt.value("#ffffff"), alt.value(INK)),
+    )
+    title = "All heads: the mean over the queries of their largest weight"
+    return alt.LayerChart(
+        layer=[boxes.add_params(choice), numbers],
+        width=cell * len(names),
+        height=24 * layers,
+        title=panel_title(title, anchor="start"),
+    )

@@ -1,0 +1,194 @@
+"""The charts of lesson 08: smoothed targets, the loss against confidence, and calibration."""
+
+import math
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from course_lib.charts.inputs import Numbers, as_words, check_column, check_count, check_table, from_tensor
+from course_lib.charts.lines import curves_with_dots
+from course_lib.charts.marks import (
+    WEIGHT_SHADES,
+    Grid,
+    beside_rows,
+    cell_size,
+    exact,
+    fixed_x,
+    fixed_y,
+    notes_on,
+    tips,
+)
+from course_lib.charts.theme import CATEGORIES, QUIET_INK, WIDTH, Picture
+
+
+def target_distributions(
+    targets: Numbers,
+    labels: Sequence[str],
+    vocabulary: Sequence[str],
+    *,
+    title: str = "Which distribution is the target at each position?",
+) -> Picture:
+    """Draw targets as cells: a row for each position, a column for each word, and the sum of each row.
+
+    `targets` is (L, V), `labels` are the L correct words, `vocabulary` the V words there are. Raises
+    ValueError if shapes or words do not fit.
+    """
+    matrix = from_tensor(targets, "targets", (2,))
+    rows = as_words(labels, matrix.shape[0], "labels")
+    columns = as_words(vocabulary, matrix.shape[1], "vocabulary")
+    cell = cell_size(len(columns), WIDTH - 210)
+    grid = Grid(rows, columns, cell, ("label", "word", "probability"))
+    cells = grid.numbers(matrix, WEIGHT_SHADES, write=_probability)
+    sums = [f"{total:.4g}" for total in matrix.sum(axis=-1).tolist()]
+    panels = grid.draw(cells, ramp=WEIGHT_SHADES), beside_rows(sums, cell, title="sum", width=50)
+    lines = ["Each row is a position, named by its label; each column is a word.", *notes_on(cells)]
+    told = [f"{row}: sum {total}" for row, total in zip(rows, sums, strict=True)]
+    ends = (
+        f"The largest probability is {exact(float(matrix.max()))}, the smallest {exact(float(matrix.min()))}."
+    )
+    return alt.hconcat(*panels, spacing=14).properties(
+        title=alt.Title(title, subtitle=lines), description=f"{title} {'; '.join(told)}. {ends}"
+    )
+
+
+def _probability(value: float) -> str:
+    """Write a probability in few characters: 0.0125 becomes .013, and an exact zero is a plain 0."""
+    return f"{value:.2g}".replace("0.", ".", 1) if 0 < value < 1 else exact(value)
+
+
+def loss_by_confidence(
+    table: pd.DataFrame, *, title: str = "How confident in the label should a model be?"
+) -> Picture:
+    """Draw the loss against the probability that the model gives the label, a line for each smoothing.
+
+    `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. So that
+    probabilities near 1 are apart, the axis is linear in the log odds, log(p / (1 - p)). A dot marks the
+    lowest point of a line, unless that is its right end. Raises ValueError for missing columns, an empty
+    table, more lines, confidences that aren't between 0 and 1, or losses that aren't finite.
+    """
+    check_table(table, ("smoothing", "confidence", "loss"))
+    check_count(table["smoothing"].nunique(), 5, "table", "smoothings")
+    check_column(table, "confidence", "each confidence between 0 and 1", 0, 1, ends=False)
+    check_column(table, "loss", "finite losses", -math.inf)
+    frame = table.assign(
+        odds=[_log_odds(confidence) for confidence in table["confidence"]],
+        line=[f"smoothing {smoothing:g}" for smoothing in table["smoothing"]],
+    )
+    lowest = frame.loc[frame.groupby("line", sort=False)["loss"].idxmin()]
+    dots = lowest[lowest["odds"] < frame["odds"].max()]
+    shown = [f"{p:.0%}" if p < 0.985 else f"{p:.2%}" for p in dots["confidence"]]
+    ticks = [p for p in (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999) if table["confidence"].min() <= p]
+    axis = alt.Axis(
+        title="probability that the model gives the label",
+        values=[_log_odds(p) for p in ticks if p <= table["confidence"].max()],
+        labelExpr="format(1 / (1 + exp(-datum.value)), '.3~%')",
+        labelOverlap=False,
+    )
+    told = [
+        f"{line} at {confidence:.4%}, where it is {loss:.3g}"
+        for line, confidence, loss in lowest[["line", "confidence", "loss"]].itertuples(index=False)
+    ]
+    return curves_with_dots(
+        frame,
+        dots.assign(shown=shown),
+        x=fixed_x("odds", frame["odds"].min(), frame["odds"].max(), axis),
+        y=alt.Y("loss:Q", scale=alt.Scale(domainMin=0), axis=alt.Axis(title="loss", tickCount=6)),
+        line="line",
+        legend=alt.Legend(title=None, orient="right", symbolType="stroke", symbolSize=900),
+        tooltip=tips(
+            ("smoothing:Q", "smoothing"), ("confidence:Q", "probability", ".4~%"), ("loss:Q", "loss", ".3~f")
+        ),
+        number=alt.MarkDef(type="text", dy=16, aria=False),
+    ).properties(
+        width=500,
+        height=280,
+        title=alt.Title(title, subtitle="A dot marks the lowest point of a line."),
+        description=f"{title} Lowest: {'; '.join(told)}.",
+    )
+
+
+def _log_odds(confidence: float) -> float:
+    return math.log(confidence / (1 - confidence))
+
+
+SHAPES = ("circle", "square", "diamond", "triangle-up")
+BINS, FEWEST = 10, 20
+"""The number of bins for confidences, and the fewest predictions for which a bin is drawn."""
+
+
+def calibration_curves(
+    table: pd.DataFrame, *, title: str = "How often is a model right when it is confident?"
+) -> Picture:
+    """Draw the share of correct predictions against the confidence, a line of points for each model.
+
+    `table` has one row for each prediction: the `model` (at most four), its `confidence`, which is the
+    probability it gave, and whether it was `right`. The predictions are put into ten bins by confidence; a
+    point shows the mean confidence and the share of correct predictions of a bin, and is larger the more
+    there are. Bins with fewer than 20 are left out. On the dashed line confidence and share agree. Raises
+    ValueError for missing columns, more models, confidences outside 0 to 1, answers other than True and
+    False, or if no bin has enough predictions.
+    """
+    check_table(table, ("model", "confidence", "right"))
+    names = list(dict.fromkeys(table["model"]))
+    check_count(len(names), len(SHAPES), "table", "models")
+    if table["right"].dtype != bool:
+        raise ValueError(f"table: expected True or False in the column right, got {table['right'].dtype}.")
+    check_column(table, "confidence", "confidences from 0 to 1", 0, 1)
+    legend = alt.Legend(title=None, orient="right", labelLimit=200)
+    colours = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
+    shapes = alt.Scale(domain=names, range=list(SHAPES[: len(names)]))
+    colour = alt.Color("model:N", scale=colours, sort=names, legend=legend)
+    ticks = [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    x = fixed_x("confidence", 0, 1, alt.Axis(title="confidence of the prediction", format="%", values=ticks))
+    y = fixed_y("share", 0, 1, alt.Axis(title="share of correct predictions", format="%", values=ticks))
+    base = alt.Chart(_binned(table)).encode(x=x, y=y, color=colour)
+    lines = base.mark_line(strokeWidth=1.5, opacity=0.7)
+    dots = base.mark_point(filled=True, opacity=1).encode(
+        shape=alt.Shape("model:N", scale=shapes, sort=names, legend=legend),
+        size=alt.Size("predictions:Q", scale=alt.Scale(range=[30, 300]), legend=None),
+        tooltip=tips(
+            ("model:N", "model"),
+            ("confidence:Q", "mean confidence", ".1%"),
+            ("share:Q", "share of correct predictions", ".1%"),
+            ("predictions:Q", "predictions", ","),
+        ),
+    )
+    ends = pd.DataFrame({"confidence": [0, 1], "share": [0, 1]})
+    diagonal = alt.Chart(ends).mark_line(strokeDash=[5, 4], color=QUIET_INK).encode(x=x, y=y)
+    notes = [
+        alt.Chart(pd.DataFrame({"confidence": [confidence], "share": [share], "says": [says]}))
+        .mark_text(align="left" if confidence < 0.5 else "right", color=QUIET_INK, fontStyle="italic")
+        .encode(x=x, y=y, text="says:N")
+        for confidence, share, says in (
+            (0.03, 0.93, "underconfident"),
+            (0.97, 0.05, "overconfident"),
+        )
+    ]
+    told = []
+    for name in names:
+        own = table[table["model"] == name]
+        told.append(
+            f"{name}: mean confidence {own['confidence'].mean():.0%}, correct {own['right'].mean():.0%}"
+        )
+    subtitle = "Larger points hold more predictions. On the dashed line the confidence is justified."
+    return alt.LayerChart(
+        layer=[diagonal, *notes, lines, dots],
+        width=360,
+        height=340,
+        title=alt.Title(title, subtitle=subtitle),
+        description=f"{title} {'; '.join(told)}.",
+    )
+
+
+def _binned(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each model and bin with enough predictions."""
+    bins = (table["confidence"] * BINS).astype(int).clip(upper=BINS - 1)
+    groups = table.assign(bin=bins).groupby(["model", "bin"], sort=False)
+    binned = groups.agg(
+        confidence=("confidence", "mean"), share=("right", "mean"), predictions=("right", "size")
+    )
+    kept = binned[binned["predictions"] >= FEWEST].reset_index()
+    if kept.empty:
+        raise ValueError(f"table: expected a bin with {FEWEST} or more predictions, got none.")
+    return kept.sort_values(["model", "confidence"])

@@ -1,0 +1,332 @@
+"""What several charts are drawn from: matrices of cells, axes with words, numbers in few characters,
+tooltips.
+
+Colour is never the only sign: a cell has its value written in it if it is large enough, a masked cell has a
+cross, and a cell without a number is black and says what it holds.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from course_lib.charts.inputs import Booleans, Floats
+from course_lib.charts.theme import (
+    ALARM_FILL,
+    ALARM_INK,
+    AMOUNTS,
+    CATEGORIES,
+    DASHES,
+    INK,
+    MASKED_FILL,
+    MASKED_INK,
+    NO_NUMBER_FILL,
+    QUIET_INK,
+    SIGNED,
+    ink_on,
+    on_ramp,
+)
+
+ROOM_FOR_TEXT = 28
+"""The width in pixels from which on a cell has its value written in it."""
+
+Write: TypeAlias = Callable[[float], str]
+
+
+def short(value: float) -> str:
+    """Write a number in about three characters: 0.42, -1.30, 12.5, 1e+9; whole numbers without a point."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    size = abs(value)
+    if value.is_integer() and size < 10_000:
+        return f"{int(value)}"
+    if size < 0.0005 or size >= 9999.5:
+        return f"{value:.0e}".replace("e+0", "e+").replace("e-0", "e-")
+    return f"{value:.2f}" if size < 9.995 else f"{value:.1f}" if size < 99.95 else f"{value:.0f}"
+
+
+def hundredths(value: float) -> str:
+    """Write a weight with two decimals. An exact zero is a plain 0, unlike a weight that rounds to zero."""
+    return f"{value:.2f}" if math.isfinite(value) and value != 0 else short(value)
+
+
+def exact(value: float) -> str:
+    """Write a number with seven significant digits, for tooltips and descriptions."""
+    return short(value) if not math.isfinite(value) else f"{value:.7g}"
+
+
+@dataclass(frozen=True)
+class Shades:
+    """A mapping of numbers to colours: from `low` to `high` along `ramp`, clamped beyond."""
+
+    low: float
+    high: float
+    ramp: Sequence[str]
+
+    @classmethod
+    def spanning(cls, *matrices: Floats, at_most: float = math.inf) -> "Shades":
+        """Build shades for all finite values: symmetric around zero if any is negative, else from zero."""
+        values = [value for matrix in matrices for value in matrix.ravel().tolist() if math.isfinite(value)]
+        end = min(max((abs(value) for value in values), default=0.0), at_most) or 1.0
+        return cls(-end, end, SIGNED) if min(values, default=0.0) < 0 else cls(0.0, end, AMOUNTS)
+
+    def colour(self, value: float) -> str:
+        """Return the colour of a finite value."""
+        return on_ramp(self.ramp, (value - self.low) / (self.high - self.low))
+
+    def scale(self) -> alt.Scale:
+        """Return the same mapping as a Vega-Lite scale."""
+        return alt.Scale(domain=[self.low, self.high], range=list(self.ramp), clamp=True)
+
+    def legend(self) -> alt.Legend:
+        """Return a legend: a strip of the ramp, labelled at both ends and in the middle."""
+        ends = [self.low, (self.low + self.high) / 2, self.high]
+        return alt.Legend(values=ends, format=".3~g", gradientLength=110, gradientThickness=12)
+
+
+WEIGHT_SHADES = Shades(0.0, 1.0, AMOUNTS)
+"""Attention weights are between 0 and 1, and equal weights have equal colours in every picture."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a matrix: its colours, the text in it, and the text of its tooltip.
+
+    Cells of kind "number" take their colour from the chart's ramp, if it has one.
+    """
+
+    fill: str
+    shown: str = ""
+    told: str = ""
+    kind: Literal["number", "masked", "leak", "no number", "other"] = "other"
+    value: float | None = None
+    ink: str | None = None
+    framed: bool = False
+
+
+def number_cell(value: float, shades: Shades, write: Write | None = short, *, masked: bool = False) -> Cell:
+    """Return the cell of a number. Pass no `write` if the cell has room for a single character only.
+
+    A masked cell is crossed out. If it holds anything but zero, it is marked as a leak.
+    """
+    if masked and value == 0:
+        return Cell(MASKED_FILL, "×", "masked", "masked", ink=MASKED_INK)
+    if masked:
+        return leak_cell(f"! {write(value)}" if write else "!", f"{exact(value)}, although masked")
+    if not math.isfinite(value):
+        sign = short(value)
+        return Cell(NO_NUMBER_FILL, sign if write else sign.replace("NaN", "N"), exact(value), "no number")
+    return Cell(shades.colour(value), write(value) if write else "", exact(value), "number", value)
+
+
+def leak_cell(shown: str, told: str) -> Cell:
+    """Return a cell in the colours of an alarm."""
+    return Cell(ALARM_FILL, shown, told, "leak", ink=ALARM_INK)
+
+
+NOTES = {
+    "masked": "×: masked; the query must not attend to this key.",
+    "leak": "Orange cells with !: masked, but not zero.",
+    "no number": "Black cells hold no number: N is NaN, ∞ is infinity.",
+}
+
+
+def notes_on(cells: Iterable[Cell]) -> list[str]:
+    """Return a line of explanation for each kind of special cell that occurs."""
+    kinds = {cell.kind for cell in cells}
+    return [line for kind, line in NOTES.items() if kind in kinds]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The layout of a matrix: the words and names of its rows and columns, and its sizes in pixels."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    cell: int
+    names: tuple[str, str, str] = ("row", "column", "value")
+    row_height: int | None = None
+    """The height of a cell, unless it is a square."""
+    frame: str = INK
+    """The colour of the frames around framed cells."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a cell is wide enough for a value."""
+        return self.cell >= ROOM_FOR_TEXT
+
+    def numbers(
+        self, values: Floats, shades: Shades, mask: Booleans | None = None, write: Write = short
+    ) -> list[Cell]:
+        """Return the cells of a matrix, row by row. Cells where `mask` is False are masked."""
+        writer = write if self.has_room else None
+        return [
+            number_cell(float(value), shades, writer, masked=mask is not None and not mask[index])
+            for index, value in np.ndenumerate(values)
+        ]
+
+    def draw(
+        self,
+        cells: Sequence[Cell],
+        *,
+        title: str = "",
+        ramp: Shades | None = None,
+        row_labels: bool = True,
+        column_labels: bool = True,
+    ) -> alt.LayerChart:
+        """Draw cells, given row by row, with words along the axes and, with `ramp`, a legend."""
+        row_name, column_name, value_name = self.names
+        height = self.row_height or self.cell
+        count = len(self.columns)
+        table = pd.DataFrame(list(cells))
+        table["ink"] = [cell.ink or ink_on(cell.fill) for cell in cells]
+        table["row"], table["column"] = np.divmod(np.arange(len(cells)), count)
+        table["row name"] = [self.rows[row] for row in table["row"]]
+        table["column name"] = [self.columns[column] for column in table["column"]]
+        column_axis = word_axis(self.columns, self.cell, orient="top") if column_labels else None
+        row_axis = word_axis(self.rows, height, orient="left") if row_labels else None
+        base = alt.Chart(table).encode(
+            x=index_x("column", count, column_name, column_axis),
+            y=index_y("row", len(self.rows), row_name, row_axis),
+            tooltip=tips(("row name:N", row_name), ("column name:N", column_name), ("told:N", value_name)),
+        )
+        # Without room for text there are hundreds of cells, which the chart's description covers better.
+        boxes = base.mark_rect(stroke="white", strokeWidth=1 if self.cell > 12 else 0.5, aria=self.has_room)
+        plain = boxes.encode(color=alt.Color("fill:N", scale=None))
+        layers = [plain]
+        if ramp is not None:
+            on_ramp = alt.Fill("value:Q", title=value_name, scale=ramp.scale(), legend=ramp.legend())
+            layers = [
+                boxes.encode(fill=on_ramp).transform_filter("datum.kind === 'number'"),
+                plain.transform_filter("datum.kind !== 'number'"),
+            ]
+        longest = max(len(cell.shown) for cell in cells) if self.has_room else 2
+        size = max(7, min(12, int(1.7 * self.cell / max(longest, 2))))
+        text = base.mark_text(fontSize=size, aria=False).transform_filter("datum.shown !== ''")
+        layers.append(text.encode(text="shown:N", color=alt.Color("ink:N", scale=None, legend=None)))
+        if table["framed"].any():
+            frame = base.mark_rect(filled=False, stroke=self.frame, strokeWidth=2, clip=True, aria=False)
+            layers.append(frame.transform_filter("datum.framed"))
+        chart = alt.LayerChart(layer=layers, width=self.cell * count, height=height * len(self.rows))
+        return chart.properties(title=panel_title(title)) if title else chart
+
+
+def cell_size(columns: int, room: int, largest: int = 44) -> int:
+    """Return the side of a cell, in pixels, at which `columns` of them fit into `room`."""
+    return max(6, min(largest, room // columns))
+
+
+def index_x(field: str, count: int, title: str | None = None, axis: alt.Axis | None = None) -> alt.X:
+    """Return an x encoding of an index from 0 to `count` - 1, each with a band of its own."""
+    return alt.X(f"{field}:O", title=title, scale=alt.Scale(domain=list(range(count))), axis=axis)
+
+
+def index_y(field: str, count: int, title: str | None = None, axis: alt.Axis | None = None) -> alt.Y:
+    """Return a y encoding of an index from 0 (top) to `count` - 1, each with a band of its own."""
+    return alt.Y(f"{field}:O", title=title, scale=alt.Scale(domain=list(range(count))), axis=axis)
+
+
+def fixed_x(field: str, low: float, high: float, axis: alt.Axis | None = None) -> alt.X:
+    """Return an x encoding from exactly `low` to `high`, without an axis unless one is given."""
+    return alt.X(f"{field}:Q", axis=axis, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
+
+
+def fixed_y(field: str, low: float, high: float, axis: alt.Axis | None = None) -> alt.Y:
+    """Return a y encoding from exactly `low` (bottom) to `high` (top); swap them to count downwards."""
+    return alt.Y(f"{field}:Q", axis=axis, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
+
+
+def word_axis(words: Sequence[str], step: int, *, orient: Literal["top", "bottom", "left"]) -> alt.Axis:
+    """Return an axis with a word at each index, `step` pixels apart; long words are turned."""
+    size = max(8, min(12, step))
+    angle = 0
+    if orient != "left" and any(len(word) * 0.6 * size > step for word in words):
+        angle = -45 if step >= 24 else -90
+    aligned: Literal["left", "center", "right"] = "center"
+    if orient == "left" or (angle and orient == "bottom"):
+        aligned = "right"
+    elif angle:
+        aligned = "left"
+    return alt.Axis(
+        labelExpr=f"{json.dumps(list(words))}[datum.value]",
+        labelAngle=angle,
+        labelAlign=aligned,
+        labelBaseline="middle" if angle == -90 or orient == "left" else alt.Undefined,
+        labelFontSize=size,
+        labelOverlap=step < 9,
+        labelPadding=4,
+        labelLimit=140,
+        orient=orient,
+        domain=False,
+        ticks=False,
+        grid=False,
+    )
+
+
+def beside_rows(texts: Sequence[str], cell: int, *, title: str, width: int) -> alt.Chart:
+    """Draw a column of texts beside the rows of a grid. Texts with a "!" are in the colour of an alarm."""
+    inks = [ALARM_INK if "!" in text else INK for text in texts]
+    return (
+        alt.Chart(pd.DataFrame({"row": range(len(texts)), "shown": texts, "ink": inks}))
+        .mark_text(align="left")
+        .encode(
+            x=alt.value(0),
+            y=index_y("row", len(texts)),
+            text="shown:N",
+            color=alt.Color("ink:N", scale=None),
+        )
+        .properties(width=width, height=cell * len(texts), title=panel_title(title, anchor="start"))
+    )
+
+
+def panel_title(name: str, anchor: Literal["start", "middle"] = "middle") -> alt.Title:
+    """Return the title of one panel of several, smaller than the picture's title."""
+    return alt.Title(name, fontSize=13, anchor=anchor, offset=6)
+
+
+def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
+    """Return tooltips, each from a field, a title and, for numbers, a format."""
+    return [
+        alt.Tooltip(field, title=title, format=form[0] if form else alt.Undefined)
+        for field, title, *form in fields
+    ]
+
+
+def series(
+    field: str, names: Sequence[str], legend: alt.Legend | None = None
+) -> tuple[alt.Color, alt.StrokeDash]:
+    """Return colours and dash patterns that tell the lines called `names` apart."""
+    colours = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
+    dashes = alt.Scale(domain=names, range=list(DASHES[: len(names)]))
+    return (
+        alt.Color(field, scale=colours, sort=names, legend=legend),
+        alt.StrokeDash(field, scale=dashes, sort=names, legend=legend),
+    )
+
+
+def note(
+    text: str, x: float, y: float, *, align: Literal["left", "right"] = "left", bold: bool = False
+) -> alt.Chart:
+    """Draw a line of text at a place in pixels; it is quiet unless it is bold."""
+    mark = alt.Chart(pd.DataFrame({"text": [text]})).mark_text(
+        align=align, fontWeight="bold" if bold else "normal", color=INK if bold else QUIET_INK
+    )
+    return mark.encode(x=alt.value(x), y=alt.value(y), text="text:N")
+
+
+def powers_of_ten(low: float, high: float, decades_with_steps: int = 4) -> alt.Axis:
+    """Return an axis with ticks at 1, 2 and 5 times the powers of ten, or at some powers of many."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) < decades_with_steps else (1,)
+    every = 1 + len(decades) // 12
+    return alt.Axis(
+        values=[step * 10.0**power for power in decades if power % every == 0 for step in steps],
+        format="~g" if decades[0] >= -6 and decades[-1] <= 6 else ".0e",
+    )

@@ -1,0 +1,103 @@
+"""The charts of lesson 04: masks side by side, and a probe for outputs that depend on later tokens."""
+
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+import numpy as np
+
+from course_lib.charts.attention import mask_cells
+from course_lib.charts.inputs import Numbers, as_words, from_tensor, mask_from_tensor
+from course_lib.charts.marks import Cell, Grid, Shades, cell_size, exact, leak_cell, number_cell, short
+from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Picture
+
+
+def mask_panels(
+    masks: Mapping[str, Numbers],
+    queries: Sequence[str],
+    keys: Sequence[str] | None = None,
+    *,
+    title: str = "Which keys may each query attend to?",
+) -> Picture:
+    """Draw one panel for each mask of a sentence: a row for each query, a column for each key.
+
+    `masks` maps a name to a boolean mask, True for "may attend", that broadcasts to (1, Q, K): one of shape
+    (1, K) has the same row for every query. `queries` and `keys` are words, the same ones in self-attention.
+    Raises ValueError if there is no mask, or if shapes and words do not fit.
+    """
+    if not masks:
+        raise ValueError("masks: expected at least one mask by name, got none.")
+    columns = list(queries if keys is None else keys)
+    rows, columns = as_words(queries, len(queries), "queries"), as_words(columns, len(columns), "keys")
+    allowed = {name: mask_from_tensor(mask, (1, len(rows), len(columns)))[0] for name, mask in masks.items()}
+    gap = 26
+    size = cell_size(len(masks) * len(columns), WIDTH - 120 - gap * (len(masks) - 1), 36)
+    grid = Grid(rows, columns, size, ("query", "key", "mask"))
+    panels = [
+        grid.draw(mask_cells(mask), title=name, row_labels=number == 0)
+        for number, (name, mask) in enumerate(allowed.items())
+    ]
+    counts = "; ".join(f"{name} {int(mask.sum())} of {mask.size}" for name, mask in allowed.items())
+    lines = [
+        "Each row is a query. A tick: it may attend to this key. ×: it must not.",
+        f"Allowed pairs: {counts}.",
+    ]
+    last, mask = list(allowed.items())[-1]
+    seen = ", ".join(f"{row} {int(open_keys.sum())}" for row, open_keys in zip(rows, mask, strict=True))
+    return alt.hconcat(*panels, spacing=gap).properties(
+        title=alt.Title(title, subtitle=lines),
+        description=f"{title} Allowed pairs: {counts}. Keys allowed for each query under {last}: {seen}.",
+    )
+
+
+def leak_probe(
+    moved: Mapping[str, Numbers], words: Sequence[str], changed: int, *, title: str | None = None
+) -> Picture:
+    """Draw how far the output at each position moved when the token at position `changed` was replaced.
+
+    `moved` maps the name of a mask, which gets a row, to L distances, one for each of the L words; 0 means
+    that the output is the same to the last bit. An output before the changed token that moved depends on a
+    later token: it is orange with a "!". An arrow marks the changed token. The default title counts the
+    leaks. Raises ValueError if there is no mask, words do not fit, or `changed` is no position.
+    """
+    if not moved:
+        raise ValueError("moved: expected at least one mask by name, got none.")
+    distances = np.stack([from_tensor(row, f"moved[{name!r}]", (1,)) for name, row in moved.items()])
+    tokens = as_words(words, distances.shape[1], "words")
+    if not 0 <= changed < len(tokens):
+        raise ValueError(f"changed: expected a position from 0 to {len(tokens) - 1}, got {changed}.")
+    columns = [f"▼ {word}" if position == changed else word for position, word in enumerate(tokens)]
+    size = cell_size(len(columns), WIDTH - 210, 62)
+    grid = Grid(list(moved), columns, size, ("mask", "output at", "moved by"))
+    finite = distances[np.isfinite(distances)]
+    shades = Shades(0.0, float(finite.max(initial=0.0)) or 1.0, AMOUNTS)
+    cells = [
+        _moved_cell(float(value), shades, before=position < changed, has_room=grid.has_room)
+        for (_, position), value in np.ndenumerate(distances)
+    ]
+    leaks = {name: int((row[:changed] != 0).sum()) for name, row in zip(moved, distances, strict=True)}
+    leaking = sum(count > 0 for count in leaks.values())
+    word = tokens[changed]
+    heading = title or (
+        f"Changing '{word}' moves earlier outputs under {leaking} of {len(leaks)} masks"
+        if leaking
+        else f"Changing '{word}' moves no earlier output: no mask leaks"
+    )
+    told = "; ".join(f"{name}: {count} earlier outputs moved" for name, count in leaks.items())
+    lines = [
+        "The token at ▼ was changed. A number is the distance that an output moved; 0: same to the last bit.",
+        "Outputs from ▼ on may move. Orange with !: an earlier output moved, so it depends on a later token.",
+    ]
+    return alt.hconcat(grid.draw(cells)).properties(
+        title=alt.Title(heading, subtitle=lines),
+        description=f"{heading}. The token {word} at position {changed} was changed. {told}.",
+    )
+
+
+def _moved_cell(value: float, shades: Shades, *, before: bool, has_room: bool) -> Cell:
+    # A small distance must not look like none.
+    written = f"{value:.1g}" if 0 < value < 0.01 else short(value)
+    if value == 0:
+        return Cell(EQUAL_FILL, "0" if has_room else "", "not at all", ink=MASKED_INK)
+    if before:
+        return leak_cell(f"! {written}" if has_room else "!", f"{exact(value)}, although before the change")
+    return number_cell(value, shades, (lambda _: written) if has_room else None)

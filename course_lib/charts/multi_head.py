@@ -1,0 +1,137 @@
+"""The charts of lesson 02: which features each head gets, and what more heads cost."""
+
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from course_lib.charts.inputs import Floats, Numbers, as_words, check_column, check_table, from_tensor
+from course_lib.charts.marks import Cell, Grid, cell_size, panel_title, tips
+from course_lib.charts.theme import CATEGORIES, WIDTH, Picture, on_ramp
+
+TINTS = [on_ramp(("#ffffff", colour), 0.45) for colour in CATEGORIES[:6]]
+"""A colour for each word, pale enough to write on."""
+
+
+def features_in_heads(
+    cuts: Mapping[str, Numbers],
+    words: Sequence[str],
+    *,
+    title: str = "Which features of which word does each head get?",
+) -> Picture:
+    """Draw a row of panels for each way to split a sentence into heads, one panel for each head.
+
+    `cuts` maps a name to heads of shape (H, L, D/H), made from a sentence in which feature f of word i is the
+    number i * D + f, so that each number says where it is from: `torch.arange(L * D)`. `words` are the L
+    words, at most six. A cell says its word and feature in the colour of its word. Each row of a panel
+    belongs to the word beside it, and a cell from another word is framed. Raises ValueError if a number is
+    missing or duplicated, or the words do not fit.
+    """
+    if not cuts:
+        raise ValueError("cuts: expected at least one way to split a sentence, got none.")
+    lines, told = [], []
+    for name, numbers in cuts.items():
+        heads = from_tensor(numbers, f"cuts[{name!r}]", (3,))
+        rows = as_words(words, heads.shape[1], "words")
+        if not np.array_equal(np.sort(heads, axis=None), np.arange(heads.size)):
+            raise ValueError(
+                f"cuts[{name!r}]: expected each number from 0 to {heads.size - 1} exactly once. "
+                "Split torch.arange(L * D), so that each number says where it is from."
+            )
+        if len(rows) > len(TINTS):
+            raise ValueError(f"words: expected at most {len(TINTS)}, one for each colour, got {len(rows)}.")
+        cells = [_traced(head, rows, len(heads)) for head in heads]
+        lines.append(_heads(name, cells, rows, heads.shape[2]))
+        moved = sum(cell.framed for head in cells for cell in head)
+        told.append(f"{name}, {len(heads)} heads: {moved} of {heads.size} in the row of another word")
+    subtitle = (
+        "Each cell says which word and feature its number is from. Framed: it is in another word's row."
+    )
+    return alt.vconcat(*lines, spacing=20).properties(
+        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(told)}."
+    )
+
+
+def _traced(head: Floats, words: list[str], heads: int) -> list[Cell]:
+    """Return the cells of one head, each with the word and the feature that its number is from."""
+    width = heads * head.shape[1]
+    cells = []
+    for (row, _), number in np.ndenumerate(head.astype(int)):
+        word, feature = divmod(int(number), width)
+        told = f"feature {feature} of word {word}, {words[word]}"
+        cells.append(Cell(TINTS[word], f"{words[word]} {feature}", told, framed=word != row))
+    return cells
+
+
+def _heads(name: str, cells: Sequence[Sequence[Cell]], words: list[str], width: int) -> alt.HConcatChart:
+    count, gap = len(cells), 22
+    size = cell_size(count * width, WIDTH - 110 - gap * (count - 1), 42)
+    grid = Grid(words, [str(n) for n in range(width)], size, ("word", "feature", "holds"))
+    panels = [
+        grid.draw(
+            head,
+            title=f"head {number}" if count > 1 else "all features",
+            row_labels=number == 0,
+            column_labels=False,
+        )
+        for number, head in enumerate(cells)
+    ]
+    return alt.hconcat(*panels, spacing=gap).properties(title=alt.Title(name, fontSize=13, offset=4))
+
+
+COUNTS = {
+    "parameters": "parameters",
+    "multiplications": "multiplications",
+    "weights": "attention weights",
+}
+"""The columns with counts, and the titles of their panels."""
+
+
+def cost_of_heads(table: pd.DataFrame, *, title: str = "What do more heads cost?") -> Picture:
+    """Draw three panels of bars against the number of heads, each from zero.
+
+    `table` has one row for each number of `heads`, with three counts: `parameters`, `multiplications` and
+    `weights`, the numbers that all softmaxes return. Raises ValueError for missing columns, an empty table, a
+    duplicated number of heads, or counts below zero.
+    """
+    check_table(table, ("heads", *COUNTS))
+    if table["heads"].duplicated().any():
+        twice = table.loc[table["heads"].duplicated(), "heads"].iloc[0]
+        raise ValueError(f"table: expected one row for each number of heads, got two for {twice}.")
+    for column in COUNTS:
+        check_column(table, column, "counts of 0 or more", 0)
+    table = table.sort_values("heads")
+    panels = [
+        _count_bars(table, column, name, colour)
+        for (column, name), colour in zip(COUNTS.items(), CATEGORIES, strict=False)
+    ]
+    told = [
+        f"With {row['heads']}: " + ", ".join(f"{row[column]:,} {name}" for column, name in COUNTS.items())
+        for row in table.to_dict("records")
+    ]
+    subtitle = "k: thousands, M: millions. Each panel has a scale of its own, from zero."
+    return alt.hconcat(*panels, spacing=24).properties(
+        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(told)}."
+    )
+
+
+def _count_bars(table: pd.DataFrame, column: str, name: str, colour: str) -> alt.LayerChart:
+    frame = table[["heads", column]].assign(shown=[_count(number) for number in table[column]])
+    scale = alt.Scale(domain=[0, 1.15 * float(frame[column].max()) or 1.0], nice=False)
+    base = alt.Chart(frame).encode(
+        x=alt.X("heads:O", title="heads", axis=alt.Axis(labelAngle=0, ticks=False)),
+        y=alt.Y(f"{column}:Q", scale=scale, axis=None),
+        tooltip=tips(("heads:O", "heads"), (f"{column}:Q", name, ",")),
+    )
+    bars = base.mark_bar(color=colour, width={"band": 0.7})
+    numbers = base.mark_text(dy=-8, aria=False).encode(text="shown:N")
+    return alt.LayerChart(layer=[bars, numbers], width=200, height=170).properties(title=panel_title(name))
+
+
+def _count(number: float) -> str:
+    """Write a count with about three digits: 800, 80k, 1.05M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.3g}"

@@ -1,0 +1,124 @@
+"""The charts of lesson 00: how shapes broadcast, and what broadcasting copies."""
+
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+import numpy as np
+
+from course_lib.charts.inputs import Floats, Numbers, from_tensor
+from course_lib.charts.marks import Cell, Grid, Shades, cell_size, exact, leak_cell, short
+from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Picture
+
+
+def aligned_shapes(
+    shapes: Mapping[str, Sequence[int]], *, title: str = "Shapes are aligned at their last axis"
+) -> Picture:
+    """Draw one row for each tensor's shape, one column for each axis, and the shape after broadcasting below.
+
+    `shapes` maps a tensor's name to its shape. An axis of length 1 that is stretched is written "1 → 4", one
+    that a tensor lacks "+ → 4". Where two lengths differ and neither is 1, they are orange with a "!", and so
+    is the result. Raises ValueError for fewer than two shapes, or an empty one.
+    """
+    if len(shapes) < 2 or not all(len(shape) for shape in shapes.values()):
+        raise ValueError(
+            f"shapes: expected two or more shapes, each with at least one axis, got {list(shapes.values())}."
+        )
+    axes = max(len(shape) for shape in shapes.values())
+    padded = [[None] * (axes - len(shape)) + list(shape) for shape in shapes.values()]
+    lengths = [_broadcast([shape[axis] for shape in padded]) for axis in range(axes)]
+    names = [f"axis {axis - axes}" for axis in range(axes)]
+    grid = Grid([*shapes, "result"], names, cell_size(axes, WIDTH - 200, 62), ("tensor", "axis", "length"))
+    cells = [_length_cell(own, lengths[axis]) for shape in padded for axis, own in enumerate(shape)]
+    cells += [
+        Cell(AMOUNTS[3], str(length), f"length {length}") if length else leak_cell("!", "the lengths differ")
+        for length in lengths
+    ]
+    lines = [
+        "1 → n: an axis of length 1, stretched to n. + → n: a missing axis, which is treated as length 1."
+    ]
+    if None in lengths:
+        lines.append("Orange with !: the lengths differ and neither is 1, so torch raises an error.")
+    told = "; ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+    result = "they do not broadcast" if None in lengths else f"result {tuple(lengths)}"
+    return alt.hconcat(grid.draw(cells)).properties(
+        title=alt.Title(title, subtitle=lines), description=f"{title}. {told}; {result}."
+    )
+
+
+def _broadcast(lengths: Sequence[int | None]) -> int | None:
+    """Return the length that an axis broadcasts to, or None if the lengths do not fit."""
+    longer = {length for length in lengths if length not in (None, 1)}
+    if len(longer) > 1:
+        return None
+    return longer.pop() if longer else 1
+
+
+def _length_cell(own: int | None, result: int | None) -> Cell:
+    if own is None or (own == 1 and result != 1):
+        sign, what = ("+", "no such axis") if own is None else ("1", "length 1")
+        if result is None:
+            return Cell(EQUAL_FILL, sign, what, ink=MASKED_INK)
+        return Cell(EQUAL_FILL, f"{sign} → {result}", f"{what}, stretched to {result}", ink=MASKED_INK)
+    if result is None:
+        return leak_cell(f"! {own}", f"length {own}, which does not fit")
+    return Cell(AMOUNTS[1], str(own), f"length {own}")
+
+
+def broadcast_tables(
+    left: Numbers,
+    right: Numbers,
+    result: Numbers,
+    *,
+    names: tuple[str, str, str] = ("left", "right", "result"),
+    title: str = "Broadcasting repeats the shorter axis",
+) -> Picture:
+    """Draw three tables side by side: both operands, stretched to the result's shape, and the result.
+
+    Copies are pale and in brackets. Operands and result have one or two axes; one axis is drawn as a row.
+    `names` are written above the tables, with their shapes. Raises ValueError if the operands' shapes do not
+    broadcast to the result's.
+    """
+    operands = from_tensor(left, "left", (1, 2)), from_tensor(right, "right", (1, 2))
+    outcome = from_tensor(result, "result", (1, 2))
+    try:
+        whole = np.broadcast_shapes(*(values.shape for values in operands))
+    except ValueError:
+        shapes = " and ".join(str(values.shape) for values in operands)
+        raise ValueError(f"left, right: expected shapes that broadcast, got {shapes}.") from None
+    if whole != outcome.shape:
+        raise ValueError(
+            f"result: expected the shape {whole}, to which the operands broadcast, got {outcome.shape}."
+        )
+    rows, columns = whole if len(whole) == 2 else (1, *whole)
+    gap = 40
+    cell = cell_size(3 * columns, WIDTH - 90 - 2 * gap, 46)
+    grid = Grid([str(row) for row in range(rows)], [str(column) for column in range(columns)], cell)
+    shades = [Shades.spanning(*operands)] * 2 + [Shades.spanning(outcome)]
+    named = list(zip(names, (*operands, outcome), strict=True))
+    panels = [
+        grid.draw(
+            _with_copies(grid, values, (rows, columns), shade),
+            title=f"{name}  {values.shape}",
+            row_labels=number == 0,
+        )
+        for number, ((name, values), shade) in enumerate(zip(named, shades, strict=True))
+    ]
+    told = [f"{name} {values.shape}" for name, values in named]
+    lines = "Numbers in brackets are copies. Broadcasting acts as if they existed, but stores nothing twice."
+    return alt.hconcat(*panels, spacing=gap).properties(
+        title=alt.Title(title, subtitle=lines),
+        description=f"{title}. {told[0]} and {told[1]} give {told[2]}.",
+    )
+
+
+def _with_copies(grid: Grid, values: Floats, whole: tuple[int, int], shades: Shades) -> list[Cell]:
+    """Return the cells of a table stretched to `whole`, with copies in brackets."""
+    table = np.atleast_2d(values)
+    stretched = np.broadcast_to(table, whole)
+    cells = grid.numbers(stretched, shades)
+    for number, (row, column) in enumerate(np.ndindex(*whole)):
+        if row >= table.shape[0] or column >= table.shape[1]:
+            value = float(stretched[row, column])
+            shown = f"({short(value)})" if grid.has_room else ""
+            cells[number] = Cell(EQUAL_FILL, shown, f"{exact(value)}, a copy", ink=MASKED_INK)
+    return cells

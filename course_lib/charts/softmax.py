@@ -1,0 +1,333 @@
+"""The charts of lesson 01 that show why scores are divided by the root of d_k (paper, section 3.2.1)."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from course_lib.charts.inputs import Floats, Numbers, as_words, check_column, check_table, from_tensor
+from course_lib.charts.marks import (
+    fixed_x,
+    fixed_y,
+    index_x,
+    note,
+    powers_of_ten,
+    series,
+    tips,
+    word_axis,
+)
+from course_lib.charts.theme import ALARM_INK, CATEGORIES, QUIET_INK, WIDTH, Picture
+
+
+def score_spread(
+    samples: Mapping[int, Numbers],
+    *,
+    title: str = "The wider the vectors, the more their dot products spread",
+) -> Picture:
+    """Draw how dot products are distributed for several d_k, and their standard deviation against d_k.
+
+    `samples` maps d_k to the undivided dot products drawn at this width, in any shape. The outlines on the
+    left are scaled to one height; a bar reaches one standard deviation to each side of the mean. The dashed
+    line on the right is the root of d_k. Raises ValueError for products that aren't finite or are all the
+    same, or a d_k below 1.
+    """
+    if not samples:
+        raise ValueError("samples: expected dot products for at least one d_k, got none.")
+    products = {
+        width: from_tensor(samples[width], f"samples[{width}]", range(1, 9)).ravel() for width in samples
+    }
+    for width, values in products.items():
+        if width < 1:
+            raise ValueError(f"samples: expected each d_k to be 1 or more, got {width}.")
+        finite, different = int(np.isfinite(values).sum()), len(np.unique(values))
+        if finite < values.size or different < 2:
+            raise ValueError(
+                f"samples[{width}]: expected finite numbers that differ, "
+                f"got {values.size}, of which {finite} are finite and {different} differ."
+            )
+    summary = pd.DataFrame({"d_k": sorted(products)})
+    summary["mean"] = [products[width].mean() for width in summary["d_k"]]
+    summary["spread"] = [products[width].std() for width in summary["d_k"]]
+    summary["root"] = np.sqrt(summary["d_k"])
+    reach = float((summary["mean"].abs() + 3.5 * summary["spread"]).max())
+    row_height, gap = 48, 6
+    rows = [
+        _outline(products[width], width, reach, row_height, last=width == max(products))
+        for width in sorted(products)
+    ]
+    outlines = alt.vconcat(*rows, spacing=gap).resolve_scale(y="independent")
+    growth = _growth(summary).properties(height=max(3, len(summary)) * (row_height + gap) - gap)
+    told = [
+        f"{spread:.2f} at d_k = {width}, whose root is {root:.2f}"
+        for width, spread, root in summary[["d_k", "spread", "root"]].itertuples(index=False)
+    ]
+    return alt.hconcat(outlines, growth, spacing=40).properties(
+        title=alt.Title(
+            title, subtitle="Bars on the left reach one standard deviation to each side of the mean."
+        ),
+        description=f"{title}. Standard deviation of the dot products: {'; '.join(told)}.",
+    )
+
+
+def _outline(values: Floats, width: int, reach: float, height: int, *, last: bool) -> alt.LayerChart:
+    """Draw the outline of a histogram, with its standard deviation as a bar and a number."""
+    mean, spread = float(values.mean()), float(values.std())
+    shares, edges = np.histogram(values, np.linspace(values.min(), values.max(), 31))
+    outline = pd.DataFrame(
+        {"product": (edges[1:] + edges[:-1]) / 2, "share": shares / len(values), "d_k": width}
+    )
+    title = "dot product of a query and a key" if last else None
+    axis = alt.Axis(title=title, labels=last, ticks=last, domain=last)
+    area = (
+        alt.Chart(outline)
+        .mark_area(interpolate="monotone", color=CATEGORIES[0], opacity=0.4, clip=True)
+        .encode(
+            x=fixed_x("product", -reach, reach, axis),
+            y=alt.Y("share:Q", axis=None),
+            tooltip=tips(
+                ("d_k:Q", "d_k"), ("product:Q", "dot product", ".3~g"), ("share:Q", "share of all", ".1%")
+            ),
+        )
+    )
+    ends = alt.Chart(pd.DataFrame({"low": [mean - spread], "high": [mean + spread]}))
+    bar = ends.mark_rule(strokeWidth=3, color=CATEGORIES[1]).encode(
+        x="low:Q", x2="high:Q", y=alt.value(height - 4)
+    )
+    across = 310
+    names = note(f"d_k = {width}", 2, 12, bold=True), note(f"± {spread:.2f}", across, 12, align="right")
+    return alt.LayerChart(layer=[area, bar, *names], width=across, height=height)
+
+
+def _growth(summary: pd.DataFrame) -> alt.LayerChart:
+    """Draw the standard deviation against d_k, and the root of d_k."""
+    scale = alt.Scale(type="log", base=2, nice=False, padding=12)
+    widths = alt.Axis(values=summary["d_k"].tolist(), format="d", labelOverlap=True)
+    title = "standard deviation (log scale)"
+    axis = alt.Axis(format="~g", values=summary["root"].round(2).tolist(), title=title)
+    base = alt.Chart(summary).encode(x=alt.X("d_k:Q", title="d_k (log scale)", scale=scale, axis=widths))
+    root = base.mark_line(strokeDash=[6, 4], color=QUIET_INK).encode(
+        y=alt.Y("root:Q", scale=scale, axis=axis)
+    )
+    points = base.mark_point(filled=True, size=80, opacity=1, color=CATEGORIES[1]).encode(
+        y=alt.Y("spread:Q", scale=scale),
+        tooltip=tips(
+            ("d_k:Q", "d_k"), ("spread:Q", "standard deviation", ".4~g"), ("root:Q", "root of d_k", ".4~g")
+        ),
+    )
+    name = (
+        alt.Chart(summary.tail(1))
+        .mark_text(align="right", dx=-16, fontStyle="italic", color=QUIET_INK, text="root of d_k")
+        .encode(x="d_k:Q", y="root:Q")
+    )
+    return alt.LayerChart(layer=[root, points, name], width=220)
+
+
+SERIES = ["divided", "undivided"]
+
+
+def softmax_saturation(
+    table: pd.DataFrame, *, title: str = "Without the root of d_k, softmax saturates and its gradient fades"
+) -> Picture:
+    """Draw the largest attention weight and the size of the softmax's gradient, both against d_k.
+
+    `table` has one row for each random draw of a query and its keys:
+
+    - `d_k`: the width of queries and keys, 1 or more;
+    - `divided`: True if the dot products were divided by the root of d_k;
+    - `largest_weight`: the largest weight that softmax returned, 0 to 1;
+    - `gradient`: how strongly the weights react to the scores, 0 or more, for example the Frobenius norm of
+      the softmax's Jacobian, diag(w) - w w^T.
+
+    Lines are means over the draws; bands hold 80% of them (from the 10th to the 90th percentile). Raises
+    ValueError for missing columns, an empty table, or values outside these ranges.
+    """
+    check_table(table, ("d_k", "divided", "largest_weight", "gradient"))
+    if table["divided"].dtype != bool:
+        raise ValueError(
+            f"table: expected True or False in the column divided, got {table['divided'].dtype}."
+        )
+    check_column(table, "d_k", "widths of 1 or more", 1)
+    check_column(table, "largest_weight", "weights from 0 to 1", 0, 1.001)
+    check_column(table, "gradient", "finite gradients of 0 or more", 0)
+    if not (table["gradient"] > 0).any():
+        raise ValueError("table: expected a gradient above 0, got only zeros, which a log scale cannot show.")
+    summary = _summarise(table)
+    floor = float(summary.loc[summary["gradient"] > 0, "gradient"].min()) / 4
+    shown = ["gradient", "gradient_low", "gradient_high"]
+    weights = _against_width(
+        summary,
+        "largest_weight",
+        alt.Scale(domain=[0, 1]),
+        alt.Axis(title="largest attention weight", tickCount=5),
+    )
+    axis = powers_of_ten(floor, float(summary["gradient"].max()), decades_with_steps=6)
+    axis["title"] = "size of the softmax's gradient (log scale)"
+    gradients = _against_width(
+        summary.assign(**{name: summary[name].clip(lower=floor) for name in shown}),
+        "gradient",
+        alt.Scale(type="log", domainMin=floor, nice=False),
+        axis,
+    )
+    widest = summary[summary["d_k"] == summary["d_k"].max()]
+    told = [
+        f"{name}: largest weight {weight:.2f}, gradient {gradient:.2g}"
+        for name, weight, gradient in widest[["series", "largest_weight", "gradient"]].itertuples(index=False)
+    ]
+    subtitle = "Lines: mean over random draws. Bands: 80% of the draws; they may extend below the log axis."
+    return (
+        alt.hconcat(weights, gradients, spacing=30)
+        .resolve_scale(y="independent")
+        .properties(
+            title=alt.Title(title, subtitle=subtitle),
+            description=f"{title}. Means at d_k = {summary['d_k'].max()}: {'; '.join(told)}.",
+        )
+    )
+
+
+def _summarise(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean and two percentiles for each d_k, divided or not."""
+    groups = table.assign(series=np.where(table["divided"], *SERIES)).groupby(["d_k", "series"])
+    parts = {}
+    for name in ("largest_weight", "gradient"):
+        parts[name] = groups[name].mean()
+        parts[f"{name}_low"] = groups[name].quantile(0.1)
+        parts[f"{name}_high"] = groups[name].quantile(0.9)
+    return pd.DataFrame(parts).reset_index()
+
+
+def _against_width(summary: pd.DataFrame, name: str, scale: alt.Scale, axis: alt.Axis) -> alt.LayerChart:
+    """Draw a line with its band for each series, named at its right end."""
+    widths = sorted(summary["d_k"].unique().tolist())
+    powers_of_four = [width for width in widths if (math.log2(width) / 2).is_integer()]
+    x = alt.X(
+        "d_k:Q",
+        title="d_k, width of queries and keys (log scale)",
+        scale=alt.Scale(type="log", base=2, nice=False),
+        axis=alt.Axis(values=powers_of_four or widths, format="d"),
+    )
+
+    def up(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", scale=scale, axis=axis)
+
+    colour, dash = series("series:N", SERIES)
+    inks = alt.Scale(domain=SERIES, range=[CATEGORIES[0], ALARM_INK])
+    base = alt.Chart(summary).encode(x=x, color=colour)
+    band = base.mark_area(opacity=0.18, clip=True).encode(y=up(f"{name}_low"), y2=f"{name}_high")
+    line = base.mark_line(strokeWidth=2.5).encode(y=up(name), strokeDash=dash)
+    points = base.mark_point(filled=True, size=55, opacity=1).encode(
+        y=up(name),
+        shape=alt.Shape("series:N", scale=alt.Scale(domain=SERIES, range=["circle", "square"]), legend=None),
+        tooltip=tips(
+            ("d_k:Q", "d_k"),
+            ("series:N", "dot products"),
+            (f"{name}:Q", "mean", ".3~g"),
+            (f"{name}_low:Q", "10th percentile", ".3~g"),
+            (f"{name}_high:Q", "90th percentile", ".3~g"),
+        ),
+    )
+    ends = summary[summary["d_k"] == widths[-1]].sort_values(name)
+    names = [
+        alt.Chart(end)
+        .mark_text(align="right", dy=18 if rank == 0 else -14, fontWeight="bold")
+        .encode(x=x, y=up(name), text="series:N", fill=alt.Fill("series:N", scale=inks, legend=None))
+        for rank, (_, end) in enumerate(ends.groupby(name))
+    ]
+    return alt.LayerChart(layer=[band, line, points, *names], width=270, height=240)
+
+
+FACTOR = "score_factor"
+"""The name of the slider's parameter."""
+
+LARGEST_GRADIENT = 0.5
+"""The largest Frobenius norm of the softmax's Jacobian: that for two weights of one half."""
+
+
+def softmax_temperature(
+    scores: Numbers,
+    keys: Sequence[str] | None = None,
+    *,
+    factor: float = 1.0,
+    largest_factor: float = 8.0,
+    title: str = "How sharp does softmax become when the scores grow?",
+) -> Picture:
+    """Draw softmax(factor * scores) over one query's keys as bars, with a slider for the factor.
+
+    The reciprocal of the factor is known as the temperature. `scores` has one axis, a finite score for each
+    key; `keys` are words, by default numbers. `factor` is the slider's initial value, `largest_factor` its
+    maximum. The bar on the right is the Frobenius norm of the softmax's Jacobian, diag(w) - w w^T, computed
+    in the browser like the weights: the size of what a training step can feel. Raises ValueError for scores
+    that aren't finite or a factor outside 0 to `largest_factor`.
+    """
+    row = from_tensor(scores, "scores", (1,))
+    if not np.isfinite(row).all():
+        raise ValueError(f"scores: expected finite numbers, got {row.tolist()}. Leave masked keys out.")
+    if not 0 <= factor <= largest_factor:
+        raise ValueError(f"factor: expected 0 to {largest_factor:g}, the slider's range, got {factor:g}.")
+    words = as_words([str(n) for n in range(len(row))] if keys is None else keys, len(row), "keys")
+    handle = alt.binding_range(
+        min=0, max=largest_factor, step=largest_factor / 80, name="Multiply the scores by: "
+    )
+    frame = pd.DataFrame({"key": range(len(row)), "word": words, "score": row, "above": row - row.max()})
+    weights = (
+        alt.Chart(frame)
+        .transform_calculate(power=f"exp({FACTOR} * datum.above)")
+        .transform_joinaggregate(total="sum(power)")
+        .transform_calculate(weight="datum.power / datum.total")
+    )
+    subtitle = (
+        "Drag the slider below. At 0 all weights are equal; far to the right one key takes all the weight."
+    )
+    told = ", ".join(f"{word} {score:.3g}" for word, score in zip(words, row.tolist(), strict=True))
+    return (
+        alt.hconcat(_weight_bars(weights, words), _gradient_bar(weights), spacing=24)
+        .add_params(alt.param(name=FACTOR, value=factor, bind=handle))
+        .properties(
+            title=alt.Title(title, subtitle=subtitle),
+            description=f"{title} Scores: {told}. A slider multiplies them; bars show the softmax and "
+            "the size of its gradient.",
+        )
+    )
+
+
+def _weight_bars(weights: alt.Chart, words: list[str]) -> alt.LayerChart:
+    """Draw the weights as bars, their values in a row above, and a line at the height of equal weights."""
+    step = min(70, (WIDTH - 240) // len(words))
+    axis = alt.Axis(title="softmax weight", values=[0, 0.25, 0.5, 0.75, 1], format=".2f")
+    keys = word_axis(words, step, orient="bottom")
+    base = weights.encode(
+        x=index_x("key", len(words), "key", keys),
+        tooltip=tips(
+            ("word:N", "key"), ("score:Q", "score before the factor", ".3~g"), ("weight:Q", "weight", ".4~g")
+        ),
+    )
+    bars = base.mark_bar(color=CATEGORIES[0], width=0.7 * step).encode(y=fixed_y("weight", 0, 1.15, axis))
+    # In a row above the bars, where the dashed line cannot run through them.
+    numbers = base.mark_text(fontSize=max(8, min(12, step // 3)), aria=False).encode(
+        y=alt.value(10), text=alt.Text("weight:Q", format=".2f")
+    )
+    even = alt.Chart(pd.DataFrame({"even": [1 / len(words)]})).encode(y="even:Q")
+    line = even.mark_rule(strokeDash=[5, 4], color=QUIET_INK)
+    name = even.mark_text(align="left", dx=4, color=QUIET_INK, fontStyle="italic", text="all equal").encode(
+        x=alt.value(step * len(words))
+    )
+    return alt.LayerChart(layer=[bars, line, numbers, name], width=step * len(words), height=220)
+
+
+def _gradient_bar(weights: alt.Chart) -> alt.LayerChart:
+    """Draw the norm of diag(w) - w w^T, which is the root of sum w^2 - 2 sum w^3 + (sum w^2)^2."""
+    axis = alt.Axis(title="size of the softmax's gradient", values=[0, 0.1, 0.2, 0.3, 0.4, 0.5])
+    norm = (
+        weights.transform_calculate(square="pow(datum.weight, 2)", cube="pow(datum.weight, 3)")
+        .transform_aggregate(squares="sum(square)", cubes="sum(cube)")
+        .transform_calculate(gradient="sqrt(max(0, datum.squares - 2 * datum.cubes + pow(datum.squares, 2)))")
+        .encode(
+            x=alt.value(35),
+            y=fixed_y("gradient", 0, 1.15 * LARGEST_GRADIENT, axis),
+            tooltip=tips(("gradient:Q", "size of the gradient", ".4~g")),
+        )
+    )
+    bar = norm.mark_bar(color=CATEGORIES[1], width=40)
+    number = norm.mark_text(dy=-8, aria=False).encode(text=alt.Text("gradient:Q", format=".3f"))
+    return alt.LayerChart(layer=[bar, number], width=70, height=220)

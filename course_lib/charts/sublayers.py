@@ -1,0 +1,196 @@
+"""The charts of lesson 03: the effect of layer normalisation, and what a layer costs."""
+
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from course_lib.charts.inputs import (
+    Floats,
+    Numbers,
+    as_words,
+    check_column,
+    check_count,
+    check_table,
+    from_tensor,
+)
+from course_lib.charts.marks import fixed_x, fixed_y, index_y, panel_title, tips, word_axis
+from course_lib.charts.theme import ALARM_INK, CATEGORIES, QUIET_INK, WIDTH, Picture, ink_on
+
+
+def normalisation_effect(
+    before: Numbers,
+    after: Numbers,
+    words: Sequence[str],
+    *,
+    title: str = "Before: a mean and spread of its own at each position. After: the same everywhere",
+) -> Picture:
+    """Draw the features of each position before and after, as ticks, over a bar of one standard deviation.
+
+    `before` and `after` are (L, D), `words` name the L positions. The bar is centred on the mean and reaches
+    one standard deviation (that of all D features) to each side; both numbers are written beside it. Both
+    panels have the same axis. Raises ValueError if the shapes do not fit or a number isn't finite.
+    """
+    left = from_tensor(before, "before", (2,), finite=True)
+    right = from_tensor(after, "after", (2,), finite=True)
+    if left.shape != right.shape:
+        raise ValueError(f"after: expected the shape of before, {left.shape}, got {right.shape}.")
+    rows = as_words(words, len(left), "words")
+    reach = 1.05 * float(max(np.abs(left).max(), np.abs(right).max(), 1.0))
+    axis = word_axis(rows, 20, orient="left")
+    panels = [
+        _features(left, rows, reach, axis).properties(title=panel_title("before")),
+        _features(right, rows, reach, None).properties(title=panel_title("after")),
+    ]
+    subtitle = (
+        "Ticks: the features of a word's vector. Bars: one standard deviation to each side of the mean."
+    )
+    told = [
+        f"{word}: {_mean_and_spread(one.mean(), one.std())} before, "
+        f"{_mean_and_spread(other.mean(), other.std())} after"
+        for word, one, other in zip(rows, left, right, strict=True)
+    ]
+    return alt.hconcat(*panels, spacing=24).properties(
+        title=alt.Title(title, subtitle=subtitle),
+        description=f"{title}. Mean and standard deviation. {'; '.join(told)}.",
+    )
+
+
+def _features(values: Floats, words: list[str], reach: float, axis: alt.Axis | None) -> alt.LayerChart:
+    count, features = values.shape
+    width = (WIDTH - 120) / 2
+    row = index_y("row", count, None, axis)
+    table = pd.DataFrame(
+        {
+            "row": np.repeat(np.arange(count), features),
+            "word": np.repeat(words, features),
+            "feature": np.tile(np.arange(features), count),
+            "value": values.ravel(),
+        }
+    )
+    ticks = (
+        alt.Chart(table)
+        .mark_tick(color=CATEGORIES[0], opacity=0.55, thickness=1.5, height=20)
+        .encode(
+            x=fixed_x("value", -reach, reach, alt.Axis(title="value of a feature")),
+            y=row,
+            tooltip=tips(("word:N", "word"), ("feature:Q", "feature"), ("value:Q", "value", ".3~g")),
+        )
+    )
+    summary = pd.DataFrame({"row": range(count), "mean": values.mean(axis=-1), "spread": values.std(axis=-1)})
+    summary["low"], summary["high"] = summary["mean"] - summary["spread"], summary["mean"] + summary["spread"]
+    summary["told"] = list(map(_mean_and_spread, summary["mean"], summary["spread"]))
+    base = alt.Chart(summary).encode(y=row)
+    bar = base.mark_rule(strokeWidth=3, color=CATEGORIES[1], yOffset=15).encode(x="low:Q", x2="high:Q")
+    dot = base.mark_point(filled=True, size=50, opacity=1, color=CATEGORIES[1], yOffset=15).encode(x="mean:Q")
+    told = base.mark_text(align="right", color=ALARM_INK, yOffset=-16, fontSize=11).encode(
+        x=alt.value(width), text="told:N"
+    )
+    zero = alt.Chart(pd.DataFrame({"value": [0.0]})).mark_rule(color=QUIET_INK, strokeDash=[2, 3])
+    return alt.LayerChart(
+        layer=[zero.encode(x="value:Q"), ticks, bar, dot, told], width=width, height=46 * count
+    )
+
+
+def _mean_and_spread(mean: float, spread: float) -> str:
+    return f"{mean + 0.0:.2f} ± {spread:.2f}".replace("-0.00", "0.00")
+
+
+COLOURS = (CATEGORIES[1], CATEGORIES[0], CATEGORIES[5], QUIET_INK)
+"""The colours of a layer's parts."""
+
+
+def layer_costs(
+    parameters: Mapping[str, int],
+    multiplications: pd.DataFrame,
+    *,
+    title: str = "Where are a layer's parameters, and where is its arithmetic?",
+) -> Picture:
+    """Draw the parts' shares of the parameters, and of the multiplications against the sentence length.
+
+    `parameters` maps each part of a layer to its number of parameters. `multiplications` has one row for each
+    part and sentence length, with the columns `length` (words, 1 or more), `part` and `multiplications` (for
+    each word). Both together name at most four parts. Raises ValueError for missing columns, no numbers,
+    numbers below 0, or more parts.
+    """
+    name = "multiplications"
+    check_table(multiplications, ("length", "part", "multiplications"), name=name)
+    check_column(multiplications, "length", "lengths of 1 or more", 1, name=name)
+    check_column(multiplications, "multiplications", "counts of 0 or more", 0, name=name)
+    if not parameters or min(parameters.values()) < 0 or sum(parameters.values()) == 0:
+        raise ValueError(f"parameters: expected counts of 0 or more, not all 0, got {dict(parameters)}.")
+    totals = multiplications.groupby("length")["multiplications"].transform("sum")
+    if (totals == 0).any():
+        raise ValueError("multiplications: expected some at each length, got a length with none.")
+    parts = list(dict.fromkeys([*parameters, *multiplications["part"]]))
+    check_count(len(parts), len(COLOURS), "parameters and multiplications", "parts")
+
+    colours = alt.Scale(domain=parts, range=list(COLOURS[: len(parts)]))
+    colour = alt.Color("part:N", scale=colours, sort=parts, legend=alt.Legend(title=None, orient="bottom"))
+    total = sum(parameters.values())
+    shares = multiplications.assign(
+        share=multiplications["multiplications"] / totals,
+        order=[parts.index(part) for part in multiplications["part"]],
+    )
+    panels: list[alt.Chart | alt.LayerChart] = [
+        _parameter_bar(parameters, colour).properties(title=panel_title(f"{total:,} parameters")),
+        _arithmetic(shares, colour).properties(title=panel_title("multiplications for each word")),
+    ]
+    told = [f"{part} {count / total:.0%}" for part, count in parameters.items()]
+    ends = [
+        f"at {length} words "
+        + ", ".join(f"{row.part} {row.share:.0%}" for row in shares[shares["length"] == length].itertuples())
+        for length in (shares["length"].min(), shares["length"].max())
+    ]
+    return alt.hconcat(*panels, spacing=40).properties(
+        title=alt.Title(title),
+        description=f"{title} Parameters: {', '.join(told)}. Multiplications: {'; '.join(ends)}.",
+    )
+
+
+def _parameter_bar(parameters: Mapping[str, int], colour: alt.Color) -> alt.LayerChart:
+    """Draw one bar, stacked from the parts in their order, with their shares written in it."""
+    table = pd.DataFrame({"part": list(parameters), "parameters": list(parameters.values()), "all": ""})
+    table["share"] = table["parameters"] / table["parameters"].sum()
+    table["above"] = table["share"].cumsum()
+    table["below"] = table["above"] - table["share"]
+    table["middle"] = (table["above"] + table["below"]) / 2
+    table["shown"] = [f"{share:.0%}" if share >= 0.04 else "" for share in table["share"]]
+    table["ink"] = [ink_on(fill) for fill, _ in zip(COLOURS, parameters, strict=False)]
+    axis = alt.Axis(title="share of the parameters", format="%")
+    base = alt.Chart(table).encode(x=alt.X("all:N", title=None, axis=None))
+    bar = base.mark_bar(width=90).encode(
+        y=fixed_y("below", 0, 1, axis),
+        y2="above:Q",
+        color=colour,
+        tooltip=tips(("part:N", "part"), ("parameters:Q", "parameters", ","), ("share:Q", "share", ".1%")),
+    )
+    text = base.mark_text(fontWeight="bold", aria=False).encode(
+        y="middle:Q", text="shown:N", fill=alt.Fill("ink:N", scale=None)
+    )
+    return alt.LayerChart(layer=[bar, text], width=130, height=270)
+
+
+def _arithmetic(table: pd.DataFrame, colour: alt.Color) -> alt.Chart:
+    """Draw the parts' shares at each length as stacked areas."""
+    log = alt.Scale(type="log", base=2, nice=False)
+    ticks = alt.Axis(format=",", tickCount=7)
+    share = alt.Axis(title="share of the multiplications", format="%")
+    return (
+        alt.Chart(table)
+        .mark_area(opacity=1)
+        .encode(
+            x=alt.X("length:Q", title="words in the sentence (log scale)", scale=log, axis=ticks),
+            y=alt.Y("share:Q", stack="zero", axis=share, scale=alt.Scale(domain=[0, 1])),
+            color=colour,
+            order=alt.Order("order:Q"),
+            tooltip=tips(
+                ("part:N", "part"),
+                ("length:Q", "words", ","),
+                ("multiplications:Q", "multiplications for each word", ","),
+                ("share:Q", "share", ".1%"),
+            ),
+        )
+        .properties(width=400, height=270)
+    )

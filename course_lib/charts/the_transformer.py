@@ -1,0 +1,294 @@
+"""The charts of lesson 06: shapes on their way through the model, its parameters, and greedy decoding."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from course_lib.charts.inputs import Numbers, as_words, check_column, check_table, from_tensor
+from course_lib.charts.marks import Cell, Grid, fixed_x, fixed_y, panel_title, tips
+from course_lib.charts.theme import ALARM_INK, AMOUNTS, CATEGORIES, INK, QUIET_INK, WIDTH, Picture, on_ramp
+
+Stages: TypeAlias = Sequence[tuple[str, Sequence[int]]]
+"""The stages of a stack from its input upwards: a name and a shape each."""
+
+ROW, BAR, GAP = 38, 22, 24
+"""Pixels: the height of a stage and of its bar, and the gap between the two columns."""
+
+NAMES, LETTER = 150, 6.1
+"""Pixels: the width of the stages' names, and of an average letter in them."""
+
+NARROW, WIDE = 56, 168
+"""Pixels: the width of a bar for tokens, and for the longest vectors."""
+
+FILLS = {"tokens": "#d8dce1", "usual": "#c6dbef", "other": "#ffd8a8"}
+
+
+def shape_flow(
+    encoder: Stages,
+    decoder: Stages,
+    *,
+    memory_to: Sequence[str] = (),
+    title: str = "From tokens to logits: the shape of the numbers",
+) -> Picture:
+    """Draw two columns of bars, to be read upwards: the output of each stage, as wide as its vectors are
+    long.
+
+    A shape is (sentences, positions, features), or (sentences, positions) for tokens, which are not vectors
+    yet. `memory_to` names the decoder's stages that take their keys and values from the encoder's last stage.
+    Raises ValueError for a column without stages, a shape with other axes, or an unknown name in `memory_to`.
+    """
+    columns = {"encoder": encoder, "decoder": decoder}
+    for column, stages in columns.items():
+        if not stages:
+            raise ValueError(f"{column}: expected at least one stage, got none.")
+        for name, shape in stages:
+            if len(shape) not in (2, 3) or min(shape) < 1:
+                raise ValueError(
+                    f"{column}, {name}: expected (sentences, positions) or (sentences, positions, features), "
+                    f"got {tuple(shape)}."
+                )
+    known = [name for name, _ in decoder]
+    if unknown := sorted(set(memory_to) - set(known)):
+        raise ValueError(
+            f"memory_to: expected stages of the decoder, got {unknown}. They are {', '.join(known)}."
+        )
+    rows = max(len(encoder), len(decoder))
+    longest = max(_features(shape) for stages in columns.values() for _, shape in stages)
+    usual = encoder[-1][1][-1]
+    table = pd.DataFrame(
+        _stage(column, name, shape, left, (rows - number) * ROW, longest, usual)
+        for left, (column, stages) in zip((0, (WIDTH + GAP) / 2), columns.items(), strict=True)
+        for number, (name, shape) in enumerate(stages)
+    )
+    height = rows * ROW + 6
+    told = [
+        f"The {column}, from its input on: "
+        + ", ".join(f"{name} {' × '.join(map(str, shape))}" for name, shape in stages)
+        for column, stages in columns.items()
+    ]
+    if memory_to:
+        told.append(f"Keys and values come from the encoder in {', '.join(memory_to)}")
+    lines = [
+        "Read it upwards. The longer a bar, the more numbers each position has (log scale).",
+        f"Grey: tokens. Blue: {usual} numbers, as in most stages. Orange: another number.",
+    ]
+    return alt.LayerChart(
+        layer=[
+            *_upward_arrows(table, height),
+            *_memory_arrows(table, memory_to, height),
+            *_bars(table, height),
+        ],
+        width=WIDTH,
+        height=height,
+        title=alt.Title(title, subtitle=lines),
+        description=f"{title}. {'. '.join(told)}.",
+    )
+
+
+def _features(shape: Sequence[int]) -> int:
+    return shape[2] if len(shape) == 3 else 1
+
+
+def _stage(
+    column: str, name: str, shape: Sequence[int], left: float, bottom: float, longest: int, usual: int
+) -> dict[str, str | float]:
+    """Return the table row of a stage: its texts, its colour and its edges."""
+    kind = "tokens" if len(shape) == 2 else "usual" if shape[2] == usual else "other"
+    size = NARROW + (WIDE - NARROW) * math.log(_features(shape)) / max(math.log(longest), 1e-9)
+    middle = left + NAMES + 8 + WIDE / 2
+    axes = zip(shape, ("sentences", "positions", "features"), strict=False)
+    return {
+        "column": column,
+        "name": name,
+        "shape": " × ".join(map(str, shape)),
+        "told": ", ".join(f"{count} {axis}" for count, axis in axes),
+        "fill": FILLS[kind],
+        "left": middle - size / 2,
+        "right": middle + size / 2,
+        "middle": middle,
+        "names": left + NAMES,
+        "top": bottom - BAR,
+        "bottom": bottom,
+        "text": bottom - BAR / 2,
+    }
+
+
+def _bars(table: pd.DataFrame, height: float) -> list[alt.Chart]:
+    base = alt.Chart(table)
+    bars = base.mark_rect(cornerRadius=4, stroke=QUIET_INK, strokeWidth=0.8).encode(
+        x=fixed_x("left", 0, WIDTH),
+        x2="right:Q",
+        y=fixed_y("top", height, 0),
+        y2="bottom:Q",
+        fill=alt.Fill("fill:N", scale=None),
+        tooltip=tips(("column:N", "column"), ("name:N", "stage"), ("told:N", "output")),
+    )
+    names = base.mark_text(align="right", aria=False).encode(x=fixed_x("names", 0, WIDTH), text="name:N")
+    shapes = base.mark_text(fontWeight="bold", aria=False).encode(
+        x=fixed_x("middle", 0, WIDTH), text="shape:N"
+    )
+    return [bars, *(text.encode(y=fixed_y("text", height, 0)) for text in (names, shapes))]
+
+
+def _head(base: alt.Chart, shape: str) -> alt.Chart:
+    return base.mark_point(filled=True, color=QUIET_INK, size=34, opacity=1, shape=shape, aria=False)
+
+
+def _upward_arrows(table: pd.DataFrame, height: float) -> list[alt.Chart]:
+    """Draw an arrow from each stage up to the next."""
+    pieces = [
+        {"x": lower["middle"], "from": lower["top"], "to": upper["bottom"] + 2}
+        for lower, upper in pairwise(table.to_dict("records"))
+        if lower["column"] == upper["column"]
+    ]
+    if not pieces:
+        return []
+    base = alt.Chart(pd.DataFrame(pieces)).encode(x=fixed_x("x", 0, WIDTH))
+    stems = base.mark_rule(color=QUIET_INK, aria=False).encode(y=fixed_y("from", height, 0), y2="to:Q")
+    return [stems, _head(base, "triangle-up").encode(y=fixed_y("to", height, 0))]
+
+
+def _memory_arrows(table: pd.DataFrame, memory_to: Sequence[str], height: float) -> list[alt.Chart]:
+    """Draw two arrows, for keys and for values, from the end of the encoder to each stage that reads it."""
+    stages = table.to_dict("records")
+    end = [stage for stage in stages if stage["column"] == "encoder"][-1]
+    readers = [stage for stage in stages if stage["column"] == "decoder" and stage["name"] in memory_to]
+    if not readers:
+        return []
+    lane = (WIDTH - GAP) / 2 + 2
+    corners = pd.DataFrame(
+        {"path": f"{number} {sign}", "sign": sign, "order": order, "x": x, "y": y + side}
+        for number, reader in enumerate(readers)
+        for side, sign in ((-5, "K"), (5, "V"))
+        for order, (x, y) in enumerate(
+            [
+                (end["right"], end["text"]),
+                (lane - side, end["text"]),
+                (lane - side, reader["text"]),
+                (reader["names"] - LETTER * len(reader["name"]) - 8, reader["text"]),
+            ]
+        )
+    )
+    x, y = fixed_x("x", 0, WIDTH), fixed_y("y", height, 0)
+    line = (
+        alt.Chart(corners)
+        .mark_line(color=QUIET_INK, strokeDash=[4, 3], strokeJoin="round", aria=False)
+        .encode(x=x, y=y, detail="path:N", order="order:Q")
+    )
+    tips_of_arrows = alt.Chart(corners.groupby("path").tail(1)).encode(x=x, y=y)
+    signs = [
+        tips_of_arrows.transform_filter(alt.datum.sign == sign)
+        .mark_text(dx=-12, dy=away, fontSize=11, color=INK)
+        .encode(text="sign:N")
+        for sign, away in (("K", -8), ("V", 9))
+    ]
+    return [line, _head(tips_of_arrows, "triangle-right"), *signs]
+
+
+def parameters_by_part(
+    table: pd.DataFrame, *, title: str = "Where the parameters are: millions, and share of the model"
+) -> Picture:
+    """Draw the parameters of each part as bars, the largest part first, one panel for each model, on one
+    scale.
+
+    `table` has one row for each model and part, with the columns `model`, `part` and `parameters`; rows of
+    the same part are added up. Raises ValueError for missing columns, an empty table, or numbers below 0.
+    """
+    check_table(table, ("model", "part", "parameters"))
+    check_column(table, "parameters", "counts of 0 or more", 0)
+    if not table["parameters"].sum():
+        raise ValueError("table: expected parameters in at least one part, got only zeros.")
+    parts = list(table.groupby("part")["parameters"].sum().sort_values(ascending=False).index)
+    counted = table.groupby(["model", "part"], sort=False, as_index=False)["parameters"].sum()
+    totals = counted.groupby("model", sort=False)["parameters"].sum()
+    counted["share"] = counted["parameters"] / counted["model"].map(totals)
+    counted["written"] = [
+        f"{_millions(count)} M, {'under 1%' if 0 < share < 0.005 else f'{share:.0%}'}"
+        for count, share in zip(counted["parameters"], counted["share"], strict=True)
+    ]
+    largest, panels, told = float(counted["parameters"].max()), [], []
+    for model, total in totals.items():
+        rows = counted[counted["model"] == model]
+        panels.append(_parameter_bars(rows, f"{model}: {_millions(total)} M", parts, largest))
+        texts = ", ".join(f"{part} {text}" for part, text in zip(rows["part"], rows["written"], strict=True))
+        told.append(f"{model}, {_millions(total)} million: {texts}.")
+    return alt.vconcat(*panels, spacing=14).properties(
+        title=alt.Title(title, subtitle="Shared matrices are counted once."),
+        description=f"{title}. {' '.join(told)}",
+    )
+
+
+def _millions(count: float) -> str:
+    return f"{count / 1e6:.1f}" if count >= 1e7 else f"{count / 1e6:.2f}"
+
+
+def _parameter_bars(rows: pd.DataFrame, name: str, parts: list[str], largest: float) -> alt.LayerChart:
+    room, row_height = 170, 26
+    names = alt.Axis(
+        domain=False, ticks=False, labelPadding=8, labelLimit=room, minExtent=room, maxExtent=room
+    )
+    base = alt.Chart(rows).encode(
+        x=fixed_x("parameters", 0, largest),
+        y=alt.Y("part:N", sort=parts, scale=alt.Scale(domain=parts), title=None, axis=names),
+        tooltip=tips(
+            ("model:N", "model"),
+            ("part:N", "part"),
+            ("parameters:Q", "parameters", ",d"),
+            ("share:Q", "share of the model", ".1%"),
+        ),
+    )
+    bars = base.mark_bar(color=CATEGORIES[0], height=row_height - 8)
+    numbers = base.mark_text(align="left", dx=6, aria=False).encode(text="written:N")
+    return alt.LayerChart(
+        layer=[bars, numbers],
+        width=WIDTH - room - 150,
+        height=row_height * len(parts),
+        title=panel_title(name, anchor="start"),
+    )
+
+
+def decoding_steps(
+    probabilities: Numbers,
+    words: Sequence[str],
+    chosen: Sequence[int],
+    *,
+    title: str = "Word by word: what the model expects, and what it writes",
+) -> Picture:
+    """Draw a table with one row for each step and one column for each word, darker for a higher probability.
+
+    `probabilities` is (steps, words); `chosen` holds the index of the word chosen at each step, which is
+    framed. Raises ValueError if the sizes do not fit, a row does not sum to one, or an index is out of range.
+    """
+    table = from_tensor(probabilities, "probabilities", (2,))
+    steps, count = table.shape
+    words = as_words(words, count, "words")
+    taken = [int(index) for index in chosen]
+    if len(taken) != steps or not all(0 <= index < count for index in taken):
+        raise ValueError(f"chosen: expected {steps} indices of words, from 0 to {count - 1}, got {taken}.")
+    if not np.allclose(table.sum(axis=1), 1.0, atol=1e-3) or (table < 0).any():
+        raise ValueError("probabilities: expected rows that sum to one. Apply softmax to the logits first.")
+    rows, names = [f"step {step + 1}" for step in range(steps)], ("", "", "probability")
+    grid = Grid(rows, words, min(44, (WIDTH - 110) // count), names, row_height=26, frame=ALARM_INK)
+    largest = float(table.max())
+    cells = [
+        Cell(
+            on_ramp(AMOUNTS, value / largest),
+            f"{value:.2f}".removeprefix("0") if grid.has_room else "",
+            f"{value:.3f}{', chosen' if column == taken[step] else ''}",
+            framed=column == taken[step],
+        )
+        for (step, column), value in np.ndenumerate(table)
+    ]
+    sentence = " ".join(words[index] for index in taken)
+    told = [
+        f"Step {step + 1}: {words[index]} at {table[step, index]:.2f}." for step, index in enumerate(taken)
+    ]
+    return grid.draw(cells).properties(
+        title=alt.Title(title, subtitle=[f"Written: {sentence}", "A frame marks the word that is chosen."]),
+        description=f"{title}. Written: {sentence}. {' '.join(told)}",
+    )

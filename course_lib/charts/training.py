@@ -1,0 +1,117 @@
+"""The charts of lesson 09: the loss while a model learns, and how much each token counts in the loss."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from course_lib.charts.inputs import Numbers, as_words, check_count, from_tensor, mask_from_tensor
+from course_lib.charts.marks import Grid, Shades, cell_size, fixed_x, fixed_y, tips
+from course_lib.charts.theme import AMOUNTS, CATEGORIES, QUIET_INK, WIDTH, Picture
+
+
+def learning_curve(
+    losses: Sequence[float],
+    updates: int,
+    *,
+    levels: Mapping[str, float] | None = None,
+    title: str = "The loss, update by update",
+) -> Picture:
+    """Draw the loss after each update so far, on axes that stay the same until the last of all `updates`.
+
+    `losses` holds one loss for each update. `levels` are named losses to compare with, drawn as dashed lines.
+    The y axis begins at zero. Raises ValueError without a loss, for more losses than updates, or for numbers
+    that aren't finite and 0 or more.
+    """
+    named = dict(levels or {})
+    check_count(len(losses), updates, "losses", "losses, one for each update")
+    for name, numbers in (("losses", losses), ("levels", list(named.values()))):
+        for number in numbers:
+            if not (math.isfinite(number) and number >= 0):
+                raise ValueError(f"{name}: expected finite numbers of 0 or more, got {number}.")
+    highest = 1.08 * (max([*losses, *named.values()]) or 1.0)
+    x = fixed_x("update", 0, updates, alt.Axis(title="update of the weights", format=",d", tickCount=8))
+    y = fixed_y("loss", 0, highest, alt.Axis(title="loss"))
+    table = pd.DataFrame({"update": range(1, len(losses) + 1), "loss": losses})
+    base = alt.Chart(table).encode(x=x, y=y)
+    line = base.mark_line(strokeWidth=2, color=CATEGORIES[0])
+    touch = base.mark_point(size=60, opacity=0, filled=True, aria=False).encode(
+        tooltip=tips(("update:Q", "update"), ("loss:Q", "loss", ".3f"))
+    )
+    now = alt.Chart(table.tail(1).assign(shown=[f"{losses[-1]:.2f}"])).encode(x=x, y=y)
+    dot = now.mark_point(filled=True, size=70, opacity=1, color=CATEGORIES[0])
+    number = now.mark_text(dy=-12, aria=False).encode(text="shown:N")
+    layers = [line, touch, dot, number]
+    if named:
+        texts = [f"{name}: {level:.2f}" for name, level in named.items()]
+        levels_table = pd.DataFrame({"loss": list(named.values()), "name": texts, "update": updates})
+        level = alt.Chart(levels_table).encode(y=y)
+        names = level.mark_text(align="right", dy=12, color=QUIET_INK).encode(x=x, text="name:N")
+        layers = [level.mark_rule(strokeDash=[6, 4], color=QUIET_INK), names, *layers]
+    told = [f"From {losses[0]:.2f} at update 1 to {losses[-1]:.2f} at update {len(losses):,}"]
+    told += [f"{name}: {height:.2f}" for name, height in named.items()]
+    return alt.LayerChart(
+        layer=layers,
+        width=600,
+        height=280,
+        title=alt.Title(title, subtitle=f"The number is the loss of update {len(losses):,}."),
+        description=f"{title}. {'; '.join(told)}.",
+    )
+
+
+def token_counts(
+    counts: Mapping[str, Numbers],
+    real: Numbers,
+    sentences: Sequence[str],
+    *,
+    title: str = "How much does each token count?",
+) -> Picture:
+    """Draw a panel for each way to average the loss: a row for each sentence, a cell for each token.
+
+    Each entry of `counts` (at most three) is a matrix of (sentences, positions), 1 where a token counts as
+    much as the average one. `real` is boolean and of the same shape, False at padding, which is crossed out.
+    `sentences` name the rows. Raises ValueError if shapes or names don't fit, or for numbers below 0.
+    """
+    check_count(len(counts), 3, "counts", "panels")
+    matrices = {name: from_tensor(matrix, name, (2,)) for name, matrix in counts.items()}
+    shape = next(iter(matrices.values())).shape
+    for name, matrix in matrices.items():
+        if matrix.shape != shape:
+            raise ValueError(f"{name}: expected the shape {shape} of the first panel, got {matrix.shape}.")
+        if not (np.isfinite(matrix).all() and (matrix >= 0).all()):
+            raise ValueError(f"{name}: expected finite numbers of 0 or more.")
+    kept = mask_from_tensor(real, shape)
+    rows = as_words(sentences, shape[0], "sentences")
+    gap = 24
+    room = (WIDTH - 170 - gap * (len(matrices) - 1)) // len(matrices)
+    positions = [str(position + 1) for position in range(shape[1])]
+    grid = Grid(rows, positions, cell_size(shape[1], room, 34), ("sentence", "position", "counts"))
+    # Light shades only, on which small numbers are easy to read.
+    shades = Shades(0.0, float(max(matrix.max() for matrix in matrices.values())) or 1.0, AMOUNTS[:3])
+    panels = [
+        grid.draw(
+            grid.numbers(np.where(kept, matrix, 0.0), shades, kept, _times),
+            title=name,
+            ramp=shades,
+            row_labels=number == 0,
+        )
+        for number, (name, matrix) in enumerate(matrices.items())
+    ]
+    lines = ["1: as much as the average token.", "×: padding, which does not count."]
+    told = []
+    for name, matrix in matrices.items():
+        means = [
+            f"{row} {float(line[own].mean()):.2f}" if own.any() else f"{row} none"
+            for row, line, own in zip(rows, matrix, kept, strict=True)
+        ]
+        told.append(f"{name}: a token of {', '.join(means)}")
+    return alt.hconcat(*panels, spacing=gap).properties(
+        title=alt.Title(title, subtitle=lines[: 1 if kept.all() else 2]),
+        description=f"{title} {'; '.join(told)}.",
+    )
+
+
+def _times(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,355 @@
+"""The charts of lesson 10: tokens of words, sentence lengths, padding and batches."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import altair as alt
+import pandas as pd
+
+from course_lib.charts.inputs import check_column, check_count, check_table
+from course_lib.charts.marks import Cell, Grid, fixed_x, index_y, note, tips
+from course_lib.charts.theme import (
+    ALARM_FILL,
+    ALARM_INK,
+    CATEGORIES,
+    INK,
+    MASKED_FILL,
+    MASKED_INK,
+    MONOSPACE,
+    QUIET_INK,
+    WIDTH,
+    Picture,
+)
+
+Spelling: TypeAlias = Sequence[Sequence[str]]
+"""The symbols of each word."""
+
+STEP = "merges_done"
+"""The name of the slider's parameter."""
+
+NEW, JOINED, LETTER = "made by the last merge", "made by an earlier merge", "a character"
+STYLES = {NEW: (ALARM_FILL, ALARM_INK), JOINED: ("#c6dbef", "#2171b5"), LETTER: ("#ffffff", QUIET_INK)}
+"""The fill and the edge of a symbol."""
+
+
+def merge_steps(
+    words: Sequence[str],
+    spellings: Sequence[Spelling],
+    merges: Sequence[tuple[str, str]],
+    *,
+    start: int = 0,
+    title: str = "Merge by merge: characters grow into subwords",
+) -> Picture:
+    """Draw words as boxes, one for each symbol, with a slider for the number of merges.
+
+    `words` name the rows. `spellings` holds the symbols of each word after no merge, one merge and so on;
+    `merges` are the pairs, one fewer than spellings. `start` is the slider's initial value. Raises ValueError
+    if the numbers of words, spellings and merges do not fit, the symbols of a word do not spell it, or
+    `start` is out of range.
+    """
+    if not words or not merges:
+        raise ValueError(f"expected words and merges, got {len(words)} words and {len(merges)} merges.")
+    if len(spellings) != len(merges) + 1:
+        raise ValueError(
+            f"spellings: expected {len(merges) + 1}, one before the first merge and one after each, "
+            f"got {len(spellings)}."
+        )
+    for step, spelling in enumerate(spellings):
+        if (spelled := ["".join(symbols) for symbols in spelling]) != list(words):
+            raise ValueError(f"spellings[{step}]: expected symbols that spell {list(words)}, got {spelled}.")
+    if not 0 <= start <= len(merges):
+        raise ValueError(f"start: expected 0 to {len(merges)}, got {start}.")
+
+    now = f"datum.step === {STEP}"
+    newest = [None, *("".join(pair) for pair in merges)]
+    table = pd.DataFrame(
+        box for step, spelling in enumerate(spellings) for box in _symbol_rows(step, spelling, newest[step])
+    )
+    letters, row_height = max(map(len, words)), 30
+    boxes = _boxes(alt.Chart(table).transform_filter(now), len(words), letters, row_height - 6, 14)
+    names = (
+        alt.Chart(pd.DataFrame({"row": range(len(words)), "word": words}))
+        .mark_text(align="right", color=QUIET_INK, dx=-8)
+        .encode(x=alt.value(0), y="row:O", text="word:N")
+    )
+    status = pd.DataFrame(
+        {
+            "step": range(len(spellings)),
+            "pair": ["no merge yet", *(f"merge {n}: {a} + {b}" for n, (a, b) in enumerate(merges, 1))],
+            "told": [f"{sum(map(len, spelling))} symbols in total" for spelling in spellings],
+        }
+    )
+    # Short lines: the layout is computed for the first position of the slider.
+    line = alt.Chart(status).transform_filter(now).encode(x=alt.value(0))
+    height = row_height * len(words)
+    pair = line.mark_text(align="left", fontWeight="bold", fontSize=13).encode(
+        y=alt.value(height + 16), text="pair:N"
+    )
+    told = line.mark_text(align="left", color=QUIET_INK).encode(y=alt.value(height + 34), text="told:N")
+    handle = alt.binding_range(min=0, max=len(merges), step=1, name="Number of merges: ")
+    joined = ", ".join(newest[1:])  # type: ignore[arg-type]
+    ends = "; ".join(f"{word}: {' '.join(row)}" for word, row in zip(words, spellings[-1], strict=True))
+    subtitle = "Drag the slider below. Orange: made by the last merge. Blue: made by an earlier one."
+    picture = alt.LayerChart(
+        layer=[*boxes, names, pair, told],
+        width=min(26, (WIDTH - 110) // letters) * letters,
+        height=height,
+        title=alt.Title(title, subtitle=subtitle),
+        description=f"{title}. The merges make, in this order: {joined}. At the end: {ends}.",
+    )
+    return picture.add_params(alt.param(name=STEP, value=start, bind=handle))
+
+
+def _symbol_rows(step: int, spelling: Spelling, newest: str | None) -> Iterable[dict[str, object]]:
+    """Yield one table row for each symbol: where it begins and ends, in letters, and how it looks."""
+    for row, symbols in enumerate(spelling):
+        start = 0
+        for symbol in symbols:
+            kind = NEW if symbol == newest else JOINED if len(symbol) > 1 else LETTER
+            fill, stroke = STYLES[kind]
+            yield {
+                "step": step,
+                "row": row,
+                "symbol": symbol,
+                "shown": symbol,
+                "kind": kind,
+                "from": start + 0.04,
+                "to": start + len(symbol) - 0.04,
+                "fill": fill,
+                "stroke": stroke,
+            }
+            start += len(symbol)
+
+
+def _boxes(base: alt.Chart, rows: int, letters: float, height: int, font_size: int) -> list[alt.Chart]:
+    """Draw symbols in boxes along rows that are `letters` wide."""
+    base = base.encode(
+        y=index_y("row", rows),
+        tooltip=tips(("symbol:N", "symbol"), ("kind:N", "it is")),
+    )
+    box = base.mark_rect(cornerRadius=4, height=height, strokeWidth=1.3, aria=False).encode(
+        x=fixed_x("from", 0, letters),
+        x2="to:Q",
+        fill=alt.Fill("fill:N", scale=None),
+        stroke=alt.Stroke("stroke:N", scale=None),
+    )
+    text = (
+        base.transform_calculate(middle="(datum.from + datum.to) / 2")
+        .mark_text(font=MONOSPACE, fontSize=font_size, color=INK)
+        .encode(x=fixed_x("middle", 0, letters), text="shown:N")
+    )
+    return [box, text]
+
+
+def sentence_pieces(
+    cuts: Mapping[str, Sequence[Sequence[str]]],
+    *,
+    unknown: Collection[str] = (),
+    title: str = "One sentence, tokenized in several ways",
+) -> Picture:
+    """Draw one row for each way to tokenize a sentence, with a gap between words but not between their
+    tokens.
+
+    `cuts` maps a name to the words, each a list of its tokens. Tokens in `unknown` are orange, with a
+    question mark. Raises ValueError if there is no cut, or one without a token.
+    """
+    if not cuts or not all(any(map(len, words)) for words in cuts.values()):
+        raise ValueError(f"cuts: expected sentences with at least one token, got {dict(cuts)}.")
+    boxes: list[dict[str, object]] = []
+    for row, words in enumerate(cuts.values()):
+        start = 0.0
+        for word in words:
+            for piece in word:
+                missing = piece in unknown
+                width = max(len(piece), 1) + 0.9 + (1.2 if missing else 0)
+                boxes.append(
+                    {
+                        "row": row,
+                        "symbol": piece,
+                        "shown": f"{piece} ?" if missing else piece,
+                        "kind": "not in the vocabulary" if missing else f"part of {''.join(word)}",
+                        "from": start,
+                        "to": start + width,
+                        "fill": ALARM_FILL if missing else "#eef5fc",
+                        "stroke": ALARM_INK if missing else "#2171b5",
+                    }
+                )
+                start += width
+            start += 0.8
+    table = pd.DataFrame(boxes)
+    longest = float(table["to"].max())
+    letter, row_height = min(9.0, (WIDTH - 96) / longest), 34
+    symbols = _boxes(
+        alt.Chart(table), len(cuts), longest, row_height - 10, min(13, max(6, int(letter * 1.6)))
+    )
+    names = pd.DataFrame({"row": range(len(cuts)), "name": list(cuts)})
+    names["told"] = [f"{sum(map(len, words))} tokens" for words in cuts.values()]
+    label = alt.Chart(names).encode(y="row:O", x=alt.value(0))
+    name = label.mark_text(align="right", dx=-8, dy=-7, fontWeight="bold").encode(text="name:N")
+    count = label.mark_text(align="right", dx=-8, dy=8, fontSize=11, color=QUIET_INK).encode(text="told:N")
+    subtitle = "Boxes that touch belong to one word."
+    if unknown and table["symbol"].isin(list(unknown)).any():
+        subtitle += " Orange, with a question mark: not in the vocabulary."
+    told = "; ".join(f"{name}: {' '.join('+'.join(word) for word in words)}" for name, words in cuts.items())
+    return alt.LayerChart(
+        layer=[*symbols, name, count],
+        width=letter * longest,
+        height=row_height * len(cuts),
+        title=alt.Title(title, subtitle=subtitle),
+        description=f"{title}. {told}.",
+    )
+
+
+def length_histograms(
+    lengths: Mapping[str, Sequence[int]], *, title: str = "How many tokens does a sentence have?"
+) -> Picture:
+    """Draw one histogram above the other on one axis, each with its mean and its longest sentence.
+
+    `lengths` maps a name to the lengths of all sentences; at most six names. Raises ValueError for none or
+    too many, for a name without sentences, or for a length below 0.
+    """
+    check_count(len(lengths), 6, "lengths", "names")
+    for name, numbers in lengths.items():
+        if len(numbers) == 0 or min(numbers) < 0:
+            found = f"{min(numbers)}" if len(numbers) else "none"
+            raise ValueError(f"lengths[{name!r}]: expected lengths of 0 or more, got {found}.")
+    longest = max(max(numbers) for numbers in lengths.values())
+    panels, told = [], []
+    for number, (name, numbers) in enumerate(lengths.items()):
+        summary = f"mean {pd.Series(numbers).mean():.1f}, longest {max(numbers)}"
+        told.append(f"{name}: {summary}")
+        last = number == len(lengths) - 1
+        panels.append(_histogram(name, pd.Series(numbers), summary, longest, CATEGORIES[number], last))
+    return alt.vconcat(*panels, spacing=12).properties(
+        title=alt.Title(title, subtitle="A bar for each length. The dashed line is the mean."),
+        description=f"{title} {'; '.join(told)}.",
+    )
+
+
+def _histogram(
+    name: str, lengths: pd.Series, summary: str, longest: int, colour: str, last: bool
+) -> alt.LayerChart:
+    width = WIDTH - 60
+    axis = alt.Axis(title="tokens in a sentence" if last else None, labels=last, ticks=last, grid=False)
+    x = fixed_x("length", 0, longest + 1, axis)
+    counts = lengths.value_counts().rename_axis("length").reset_index(name="sentences")
+    bars = (
+        alt.Chart(counts)
+        .mark_bar(color=colour, opacity=0.75, width=max(1.0, 0.8 * width / (longest + 1)))
+        .encode(
+            x=x,
+            y=alt.Y("sentences:Q", title=None, axis=alt.Axis(tickCount=2, format="~s")),
+            tooltip=tips(("length:Q", "tokens"), ("sentences:Q", "sentences", ",")),
+        )
+    )
+    mean = alt.Chart(pd.DataFrame({"length": [float(lengths.mean())]})).mark_rule(
+        strokeDash=[5, 3], strokeWidth=2, color=ALARM_INK
+    )
+    names = (
+        note(name, width - 2, 10, align="right", bold=True),
+        note(summary, width - 2, 27, align="right"),
+    )
+    return alt.LayerChart(layer=[bars, mean.encode(x=x), *names], width=width, height=74)
+
+
+def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is padding?") -> Picture:
+    """Draw a bar for each batching plan: the positions that hold tokens, and after them the padding.
+
+    `table` has one row for each plan, with the columns `plan` (its name), `real` and `padding` (numbers of
+    positions) and `batches`. Raises ValueError for missing columns, an empty table, a plan without tokens or
+    numbers below 0.
+    """
+    check_table(table, ("plan", "real", "padding", "batches"))
+    check_column(table, "real", "real tokens in each plan", 1)
+    for column in ("padding", "batches"):
+        check_column(table, column, "counts of 0 or more", 0)
+    frame = table.assign(total=table["real"] + table["padding"])
+    frame["share"] = frame["padding"] / frame["total"]
+    frame["told"] = [
+        f"{share:.1%} padding, {count:,} batches"
+        for share, count in zip(frame["share"], frame["batches"], strict=True)
+    ]
+    room, row_height = 150, 58
+    names = alt.Axis(domain=False, ticks=False, labelLimit=room)
+    across = alt.Axis(title="positions in all batches of an epoch", format="~s", tickCount=6)
+    reach = float(frame["total"].max()) * 1.02
+    base = alt.Chart(frame).encode(
+        y=alt.Y("plan:N", title=None, sort=list(frame["plan"]), axis=names),
+        tooltip=tips(
+            ("plan:N", "plan"),
+            ("real:Q", "tokens", ","),
+            ("padding:Q", "padding", ","),
+            ("share:Q", "share of padding", ".1%"),
+            ("batches:Q", "batches", ","),
+        ),
+    )
+    whole = base.mark_bar(height=22, color=MASKED_FILL, stroke=QUIET_INK, strokeDash=[3, 2])
+    real = base.mark_bar(height=22, color=CATEGORIES[0])
+    told = base.mark_text(align="left", dy=-20, fontWeight="bold", color=ALARM_INK)
+    described = "; ".join(f"{plan}: {text}" for plan, text in zip(frame["plan"], frame["told"], strict=True))
+    return alt.LayerChart(
+        layer=[
+            whole.encode(x=fixed_x("total", 0, reach, across)),
+            real.encode(x=fixed_x("real", 0, reach, across)),
+            told.encode(x=alt.value(2), text="told:N"),
+        ],
+        width=WIDTH - room,
+        height=row_height * len(frame),
+        title=alt.Title(title, subtitle="Blue: positions that hold a token. Grey: padding."),
+        description=f"{title} {described}.",
+    )
+
+
+def batch_tables(
+    tables: Mapping[str, Sequence[Sequence[str]]],
+    *,
+    padding: str = "<pad>",
+    marks: Collection[str] = ("<start>", "<end>"),
+    title: str = "The tokens of a batch",
+) -> Picture:
+    """Draw one table for each name, a row for each sentence, a cell for each token.
+
+    `tables` maps a name to rows of equal length. Cells that hold `padding` are grey with a cross; those that
+    hold one of the `marks` are orange. Raises ValueError for no table, or rows of different lengths.
+    """
+    if not tables:
+        raise ValueError("tables: expected at least one, got none.")
+    for name, rows in tables.items():
+        widths = {len(row) for row in rows}
+        if len(widths) != 1 or 0 in widths:
+            raise ValueError(
+                f"tables[{name!r}]: expected rows of one length, got the lengths {sorted(widths)}."
+            )
+    most = max(len(rows[0]) for rows in tables.values())
+    size = max(4, min(78, WIDTH // most))
+    written = size >= 34
+    panels, told = [], []
+    for name, rows in tables.items():
+        tokens = [token for row in rows for token in row]
+        told.append(
+            f"{name}: {len(rows)} rows of {len(rows[0])} tokens, "
+            f"{tokens.count(padding) / len(tokens):.0%} of them padding"
+        )
+        grid = Grid(
+            [str(row) for row in range(len(rows))],
+            [str(position) for position in range(len(rows[0]))],
+            size,
+            ("sentence", "position", "token"),
+            row_height=24 if written else 9,
+        )
+        cells = [
+            Cell(MASKED_FILL, "×" if written else "", token, ink=MASKED_INK)
+            if token == padding
+            else Cell("#ffd8a8" if token in marks else "#c6dbef", _cut(token, size) if written else "", token)
+            for token in tokens
+        ]
+        panels.append(grid.draw(cells, title=told[-1], row_labels=False, column_labels=False))
+    return alt.vconcat(*panels, spacing=26).properties(
+        title=alt.Title(title, subtitle="Blue: words. Orange: start and end. Grey: padding."),
+        description=f"{title}. {'; '.join(told)}.",
+    )
+
+
+def _cut(token: str, width: int) -> str:
+    most = int(width / 6.4)
+    return token if len(token) <= most else f"{token[: most - 1]}…"
