@@ -21,9 +21,10 @@ from nbgrader.preprocessors import (
     SaveCells,
 )
 
+from autograder.nbgrader.converters import install
 from autograder.nbgrader.mark_scheme import ShowMarkScheme
 from autograder.nbgrader.sandboxed_execute import RecordGrading, SandboxedExecute
-from autograder.release.freshness import refresh, refresh_at_start
+from autograder.release.freshness import refresh_at_start
 from autograder.release.stubs import NamedStubs
 from autograder.reports.feedback import FeedbackExporter, ForStudents
 from autograder.reports.safe_html import Harmless
@@ -31,6 +32,9 @@ from course_lib.curriculum.course_file import CourseError
 
 course = Path(__file__).resolve().parents[1]
 c = get_config()  # type: ignore[name-defined] # nbgrader hands it in
+
+# nbgrader's commands, such that no failure loses a grade, a graded notebook or a release.
+install()
 
 # About nbgrader's own use of its database: nothing that its users could mend.
 warnings.filterwarnings("ignore", message="Object of type <Submitted", module="nbgrader")
@@ -73,10 +77,7 @@ c.GenerateAssignment.preprocessors = [
 c.GenerateAssignment.force = True
 
 # --- Grading ------------------------------------------------------------------------------------------------
-# Submissions are read, repaired where they need it, and handed to the workers, before nbgrader goes through
-# them one by one.
-c.Autograde.exporter_class = "autograder.nbgrader.exporter.GradingExporter"
-# Code of students runs in sandboxes, the checks do not: `python -m autograder.doctor` says what confines it.
+# Students' code runs in sandboxes, the checks do not: `python -m autograder.doctor` shows what confines it.
 c.SandboxedExecute.course = str(course)
 if sys.argv[1:2] == ["validate"]:  # the Validate button of students does not read this file
     os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "course-sandbox"
@@ -119,8 +120,6 @@ c.HTMLExporter.filters = {
 }
 
 # --- The solution notebooks, which git does not keep --------------------------------------------------------
-# Formgrader's button releases without loading this file again.
-c.GenerateAssignment.pre_convert_hook = lambda **_: refresh(course)
 try:
     refresh_at_start(course)
 except CourseError as error:

@@ -1,42 +1,33 @@
-"""One `nbgrader autograde` at a time in a course: work in progress looks like what a killed run has left."""
+"""A lock that allows one `nbgrader autograde` at a time in a course."""
 
 import fcntl
+import logging
 import os
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 
 
-def claim(folder: Path) -> Callable[[], None]:
-    """Claim the course whose nbgrader_config.py lies in a folder, and give what lets go of it again.
+@contextmanager
+def course_lock(folder: Path, log: logging.Logger) -> Iterator[None]:
+    """Lock a course's grading folder.
 
-    The folder itself is locked, so nothing is left behind; the system lets go of it when the process ends,
-    however that ends. Raises NbGraderException where another run has it.
+    The folder itself is locked, so no lock file is left behind, and graders with different Unix accounts
+    exclude each other. The operating system releases the lock when the process ends, however it ends.
+    Raises NbGraderException if another run holds the lock.
     """
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise NbGraderException(
-            f"another process is autograding in {folder}, and two at a time would take each other's work for "
-            "what a killed run has left; wait until it is done, or end it"
-        ) from None
-    except OSError:
-        pass  # a file system without locks: there nobody can be refused
-    return partial(os.close, lock)
-
-
-def let_go_afterwards(converter: Autograde, let_go: Callable[[], None]) -> None:
-    """Let go when the run that is about to begin has ended. nbgrader has no hook there, only a method."""
-
-    def convert_and_let_go() -> None:
         try:
-            type(converter).convert_notebooks(converter)
-        finally:
-            let_go()
-
-    converter.convert_notebooks = convert_and_let_go  # type: ignore[method-assign]
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NbGraderException(
+                f"another process is autograding in {folder}. Wait until it has finished, or end it."
+            ) from None
+        except OSError as error:
+            log.warning("%s cannot be locked (%s). Make sure that nobody else grades now.", folder, error)
+        yield
+    finally:
+        os.close(descriptor)

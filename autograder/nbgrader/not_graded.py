@@ -1,10 +1,11 @@
-"""The list of submissions that could not be graded, and why: `autograder/not_graded.json`.
+"""The list of submissions that could not be graded, with reasons: `not_graded.json`.
 
-It holds a reason for each lesson and student. A student's entry goes when the submission is graded.
+It maps each lesson and student to a reason. An entry is removed when the submission is graded or withdrawn.
 """
 
 import json
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,39 +17,46 @@ NAME = "not_graded.json"
 _Reasons = TypeAdapter(dict[str, dict[str, str]])
 
 
-def load_not_graded(desk: Path) -> dict[str, dict[str, str]]:
-    """Read the list in the folder of nbgrader_config.py: reasons by lesson, then by student.
+class NotGraded:
+    """The list in a course's grading folder. A damaged list counts as empty."""
 
-    One that is damaged is begun anew.
-    """
-    path = desk / NAME
-    if not path.is_file():
-        return {}
-    try:
-        return _Reasons.validate_json(path.read_bytes())
-    except ValidationError:
-        _save(desk, {})
-        return {}
+    def __init__(self, folder: Path, log: logging.Logger) -> None:
+        self._path, self._log = folder / NAME, log
 
+    def load(self) -> dict[str, dict[str, str]]:
+        """Return the reasons by lesson and student."""
+        try:
+            return _Reasons.validate_json(self._path.read_bytes())
+        except (FileNotFoundError, ValidationError):
+            return {}
 
-def note_not_graded(desk: Path, lesson: str, student: str, reason: str) -> None:
-    """Write down why a submission was not graded."""
-    listed = load_not_graded(desk)
-    listed.setdefault(lesson, {})[student] = reason
-    _save(desk, listed)
+    def add(self, lesson: str, student: str, reason: str) -> None:
+        """Record why a submission was not graded."""
+        reasons = self.load()
+        reasons.setdefault(lesson, {})[student] = reason
+        self._save(reasons)
 
+    def remove(self, lesson: str, student: str) -> None:
+        """Remove a submission from the list."""
+        self.prune(lambda *entry: entry != (lesson, student))
 
-def forget_not_graded(desk: Path, gone: Iterable[tuple[str, str]]) -> None:
-    """Take submissions, each a lesson and a student, off the list."""
-    listed = load_not_graded(desk)
-    before = json.dumps(listed)
-    for lesson, student in gone:
-        listed.get(lesson, {}).pop(student, None)
-    listed = {lesson: students for lesson, students in listed.items() if students}
-    if json.dumps(listed) != before:
-        _save(desk, listed)
+    def prune(self, keep: Callable[[str, str], bool]) -> None:
+        """Remove the submissions, each given by lesson and student, for which `keep` returns False."""
+        if self._path.exists():
+            self._save(
+                {
+                    lesson: {student: reason for student, reason in students.items() if keep(lesson, student)}
+                    for lesson, students in self.load().items()
+                }
+            )
 
-
-def _save(desk: Path, listed: dict[str, dict[str, str]]) -> None:
-    in_order = {lesson: dict(sorted(listed[lesson].items())) for lesson in sorted(listed)}
-    atomic_write_text(desk / NAME, json.dumps(in_order, indent=1) + "\n")
+    def _save(self, reasons: dict[str, dict[str, str]]) -> None:
+        ordered = {
+            lesson: dict(sorted(reasons[lesson].items())) for lesson in sorted(reasons) if reasons[lesson]
+        }
+        text = json.dumps(ordered, indent=1) + "\n"
+        try:
+            if not self._path.exists() or self._path.read_bytes() != text.encode():
+                atomic_write_text(self._path, text)
+        except OSError as error:
+            self._log.warning("The list of what was not graded cannot be updated: %s", error)

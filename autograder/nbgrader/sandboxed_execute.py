@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -13,8 +14,10 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked, is_solution
 from traitlets import Bool, Float, Integer, Unicode
 
-from autograder.judge.job import Cell, Job, Result
-from autograder.results.pool import Pool
+from autograder.judge.job import Cell, Job
+from autograder.results.local_executor import LocalExecutor, SharedExecutor
+from autograder.results.results import Results
+from autograder.results.worker import initialize
 from autograder.sandbox.archive import beside
 from autograder.sandbox.confinement import probe, require
 from autograder.sandbox.limits import Limits
@@ -24,7 +27,6 @@ from course_lib.curriculum.course_file import LESSONS
 GRADING = "course_grading"
 
 _USUAL = Limits()
-_pools: dict[tuple[object, ...], Pool] = {}
 
 
 class SandboxedExecute(NbGraderPreprocessor):
@@ -48,26 +50,71 @@ class SandboxedExecute(NbGraderPreprocessor):
     processes = Integer(_USUAL.processes, help="How many processes there may be").tag(config=True)
     output_bytes = Integer(_USUAL.output_bytes, help="How much a cell may print and show").tag(config=True)
 
+    prefetch = Integer(
+        0, help="How many notebooks are read ahead of the one being graded; 0 for four per worker"
+    ).tag(config=True)
+
+    #: Where results come from, set for the duration of a run.
+    results: Results | None = None
+
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Wait for the result, and write it into the notebook."""
+        if self.results is None:
+            raise RuntimeError("notebooks run in a grading run only: autograder/nbgrader/converters.py")
         names = resources["nbgrader"]
         folder = Path(resources["metadata"]["path"]).resolve()
-        cells = [cell for cell in nb.cells if cell.cell_type == "code"]
-        pool = self.pool()
-        result = pool.result(self.job(names["assignment"], nb, files_beside(folder)))
+        result = self.results.get(self.job(names["assignment"], nb, files_beside(folder)))
         self.log.info(
-            "%s, %s: ran in %.1f s. %s.", names["student"], names["notebook"], result.seconds, pool.progress
+            "%s, %s: ran in %.1f s. %s.",
+            names["student"],
+            names["notebook"],
+            result.seconds,
+            self.results.progress,
         )
+        cells = [cell for cell in nb.cells if cell.cell_type == "code"]
         for cell, outputs, count in zip(cells, result.outputs, result.counts, strict=True):
             cell.outputs, cell.execution_count = outputs, count
-        told = dict(nb.metadata.get(GRADING, {})) | _told(result)
-        told["tampering"] = [*told.get("tampering", []), *result.suspicions]
-        resources[GRADING] = told
+        recorded = dict(nb.metadata.get(GRADING, {}))
+        resources[GRADING] = recorded | {
+            "tampering": [*recorded.get("tampering", []), *result.suspicions],
+            "mechanism": result.mechanism,
+            "violations": result.violations,
+            "findings": result.findings,
+        }
         return nb, resources
 
-    def begin(self, jobs: Iterator[Job]) -> None:
-        """Have jobs done whose results will be asked for soon."""
-        self.pool().begin(jobs)
+    @contextmanager
+    def running(self, shared: SharedExecutor) -> Iterator[None]:
+        """Run notebooks, in worker processes, as long as this context lasts.
+
+        Raises CourseError if nothing on this machine can confine students' code.
+        """
+        confinement = probe()
+        require(confinement, self.allow_unconfined)
+        workers = self._worker_count()
+
+        def create() -> LocalExecutor:
+            return LocalExecutor(workers, initialize, (os.getpid(), confinement))
+
+        with shared.borrow((workers, confinement), create) as executor:
+            self.results = Results(Path(self.course), executor)
+            try:
+                yield
+            finally:
+                self.results = None
+
+    def request(self, lesson: str, nb: NotebookNode, files: Mapping[str, bytes]) -> None:
+        """Have a notebook run whose result will be needed soon."""
+        if self.results is not None:
+            self.results.request(self.job(lesson, nb, files))
+
+    @property
+    def ahead(self) -> int:
+        """How many notebooks to read ahead of the one being graded."""
+        return self.prefetch or 4 * self._worker_count()
+
+    def _worker_count(self) -> int:
+        return self.workers or len(os.sched_getaffinity(0))
 
     def job(self, lesson: str, nb: NotebookNode, files: Mapping[str, bytes]) -> Job:
         """Say what is to be run of a notebook that nbgrader has put in order."""
@@ -85,16 +132,6 @@ class SandboxedExecute(NbGraderPreprocessor):
             if cell.cell_type == "code"
         )
         return Job(lesson, cells, tuple(sorted(files.items())), self._limits(), self.everything)
-
-    def pool(self) -> Pool:
-        """Give the workers, which are shared by all notebooks."""
-        confinement = probe()
-        require(confinement, self.allow_unconfined)
-        workers = self.workers or len(os.sched_getaffinity(0))
-        key = (self.course, workers, confinement)
-        if key not in _pools:
-            _pools[key] = Pool(Path(self.course), workers, confinement)
-        return _pools[key]
 
     def _limits(self) -> Limits:
         chosen = {
@@ -143,11 +180,3 @@ def _released(course: Path, lesson: str) -> dict[str | None, _Released]:
 def _read(path: Path, written_at: int) -> dict[str | None, _Released]:
     cells = nbformat.read(path, as_version=4).cells
     return {cell.id: _Released(cell.source, tuple(cell.metadata.get("tags", ()))) for cell in cells}
-
-
-def _told(result: Result) -> dict[str, Any]:
-    return {
-        "mechanism": result.mechanism,
-        "violations": result.violations,
-        "findings": result.findings,
-    }

@@ -7,12 +7,12 @@ import fnmatch
 import glob
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nbgrader.converters import Autograde
-from nbgrader.utils import find_all_files, parse_utc
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import parse_utc
 
 from autograder.submissions.reading import MOST_BYTES, UnreadableError, shown, too_large
 
@@ -70,7 +70,7 @@ class Submission:
             raise UnreadableError(f"there is no {named.name}, and more than one that it could be: {names}")
         raise UnreadableError(f"there is no notebook in it; {named.name} was expected")
 
-    def look(self, masters: Iterable[str], most_bytes: int) -> None:
+    def inspect(self, masters: Iterable[str], most_bytes: int) -> None:
         """Note what must not be copied, and what else is odd.
 
         `masters` are the instructor's files that come with the lesson, by their paths inside its folder.
@@ -83,6 +83,7 @@ class Submission:
             self.refused = [self.folder]
             return
         _refuse_too_deep(self.folder)
+        refuse_bad_timestamp(self)
         for where, folders, files in os.walk(self.folder):
             for name in sorted(folders + files):
                 path = os.path.join(where, name)
@@ -120,42 +121,23 @@ class Submission:
                 )
 
 
-def submissions(converter: Autograde) -> list[Submission]:
-    """Find all submissions that a run of `nbgrader autograde` is about, those without a notebook too."""
-    course = converter.coursedir
-    pattern = converter._format_source(course.assignment_id, course.student_id)
-    left_out = course.student_id_exclude.split(",")
+def submissions(course: CourseDirectory) -> list[Submission]:
+    """Find all submissions that a run of `nbgrader autograde` covers, including those without a notebook."""
+    pattern = course.format_path(course.submitted_directory, course.student_id, course.assignment_id)
+    excluded = course.student_id_exclude.split(",")
     found = []
     for folder in sorted(glob.glob(pattern)):
         lesson, student = os.path.basename(folder), os.path.basename(os.path.dirname(folder))
-        if student not in left_out:
-            found.append(Submission(student, lesson, folder, released_notebooks(converter, lesson)))
+        if student not in excluded:
+            found.append(Submission(student, lesson, folder, released_notebooks(course, lesson)))
     return found
 
 
-def released_notebooks(converter: Autograde, lesson: str) -> tuple[str, ...]:
-    """Give the names of a lesson's notebooks, of those that this run is about."""
-    course = converter.coursedir
+def released_notebooks(course: CourseDirectory, lesson: str) -> tuple[str, ...]:
+    """Return the names of a lesson's notebooks that a run of `nbgrader autograde` covers."""
     folder = Path(course.format_path(course.release_directory, ".", lesson))
     names = sorted(path.stem for path in folder.glob("*.ipynb"))
     return tuple(name for name in names if fnmatch.fnmatchcase(name, course.notebook_id))
-
-
-def masters(converter: Autograde, lesson: str) -> list[str]:
-    """Give the files that nbgrader puts beside every submission of a lesson, by their paths inside it."""
-    course = converter.coursedir
-    folder = course.format_path(course.source_directory, ".", lesson)
-    files = find_all_files(folder, [*course.ignore, "*.ipynb"])
-    return sorted(os.path.relpath(path, folder) for path in files)
-
-
-def do_not_copy(converter: Autograde, found: Sequence[Submission]) -> None:
-    """Have nbgrader leave out what must not be copied, by `CourseDirectory.ignore`."""
-    course = converter.coursedir
-    # Formgrader keeps one CourseDirectory for all its runs: what was said in an earlier one is forgotten.
-    submitted = glob.escape(course.format_path(course.submitted_directory, "", "").rstrip(os.sep)) + os.sep
-    kept = [pattern for pattern in course.ignore if not pattern.startswith(submitted)]
-    course.ignore = [*kept, *(glob.escape(path) for each in found for path in each.refused)]
 
 
 def refuse_bad_timestamp(submission: Submission) -> None:

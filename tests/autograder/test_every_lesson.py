@@ -15,6 +15,7 @@ from nbgrader.utils import determine_grade
 from autograder.example_class import example_class
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute, is_judged
 from autograder.release.build import COURSE
+from autograder.results.local_executor import SharedExecutor
 from autograder.sandbox.confinement import probe
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import SOURCES, load_curriculum
@@ -30,8 +31,8 @@ def execute() -> Iterator[SandboxedExecute]:
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
     made = SandboxedExecute(course=str(COURSE), workers=1)
-    yield made
-    made.pool().close()
+    with made.running(SharedExecutor()):
+        yield made
 
 
 @pytest.fixture

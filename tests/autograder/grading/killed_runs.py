@@ -24,7 +24,7 @@ from sqlalchemy.engine import Engine
 # All that a run needs is imported ahead, so that each starts by a fork, in no time.
 for module in (
     "torch",
-    "autograder.nbgrader.exporter",
+    "autograder.nbgrader.converters",
     "autograder.release.solution_notebook",
     "course_lib.checks",
 ):

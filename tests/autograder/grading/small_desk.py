@@ -10,11 +10,12 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, cell_of
 from traitlets.config import Config, PyFileConfigLoader
+
+from autograder.nbgrader.converters import CourseAutograde
 
 SOLVED = {
     "predict_spread": "predict_spread = 8.0",
@@ -73,7 +74,7 @@ class Desk:
         log.addHandler(handler)
         config = configuration(self.course)
         directory = CourseDirectory(config=config, assignment_id=LESSON)
-        converter = Autograde(coursedir=directory, config=config)
+        converter = CourseAutograde(coursedir=directory, config=config)
         converter.log = log
         for name, value in options.items():
             setattr(converter if converter.has_trait(name) else directory, name, value)

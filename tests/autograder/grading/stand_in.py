@@ -5,12 +5,10 @@ from typing import Any
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
-from nbgrader.converters import Autograde
 from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked
 
-from autograder.nbgrader.exporter import GradingExporter
 from autograder.submissions.repair import GRADING
 
 
@@ -45,17 +43,9 @@ class StandInRecord(NbGraderPreprocessor):
         return nb, resources
 
 
-class Alone(GradingExporter):
-    """Has nobody work ahead."""
-
-    def begin(self, converter: Autograde) -> None:
-        """Start nothing."""
-
-
 #: Added to a course's nbgrader_config.py.
 CONFIG = """
 from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, SaveAutoGrades
-c.Autograde.exporter_class = "stand_in.Alone"
 c.Autograde.autograde_preprocessors = [
     "stand_in.StandInExecute",
     SaveAutoGrades,

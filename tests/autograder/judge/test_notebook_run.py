@@ -1,5 +1,6 @@
 """A notebook in a real sandbox, judged outside it: what ends a kernel costs its cell, not the rest."""
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -7,7 +8,8 @@ import pytest
 
 from autograder.judge.job import Cell, Job, Result
 from autograder.release.build import COURSE
-from autograder.results.pool import Pool
+from autograder.results.local_executor import LocalExecutor
+from autograder.results.worker import grade, initialize
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
 
@@ -25,14 +27,15 @@ class Desk:
     """Has notebooks run by a worker: a process of its own, as in a real run."""
 
     def __init__(self) -> None:
-        self.pool = Pool(COURSE, 1, probe())
+        self.executor = LocalExecutor(1, initialize, (os.getpid(), probe()))
 
     def run(self, *sources: str, files: tuple[tuple[str, bytes], ...] = (), **limits: float) -> Result:
         cells = tuple(
             Cell(f"cell-{place}", source, source.startswith("# judged"), source.startswith("# shows"))
             for place, source in enumerate(sources)
         )
-        return self.pool.result(Job("an-assignment-of-ones-own", cells, files, Limits.from_json(limits)))
+        job = Job("an-assignment-of-ones-own", cells, files, Limits.from_json(limits))
+        return self.executor.submit(grade, COURSE, job).result()
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,7 @@ def desk() -> Iterator[Desk]:
         pytest.skip("nothing here can confine code")
     made = Desk()
     yield made
-    made.pool.close()
+    made.executor.shutdown(cancel_futures=True)
 
 
 def said(result: Result) -> list[str]:

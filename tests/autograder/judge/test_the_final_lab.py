@@ -12,7 +12,8 @@ import pytest
 from autograder.judge.job import Cell, Job, Result
 from autograder.release.build import COURSE
 from autograder.release.example_files import example_files
-from autograder.results.pool import Pool
+from autograder.results.local_executor import LocalExecutor
+from autograder.results.worker import grade, initialize
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import load_curriculum
@@ -60,14 +61,15 @@ class Desk:
     """Has the lesson's cells run by a worker in one of the sandboxes."""
 
     def __init__(self, without: tuple[str, ...]) -> None:
-        self.pool = Pool(COURSE, 1, probe(without))
+        self.executor = LocalExecutor(1, initialize, (os.getpid(), probe(without)))
 
     def run(self, *sources: str, files: dict[str, bytes]) -> Result:
         cells = tuple(
             Cell(f"cell-{place}", source, source.startswith("# judged"), False)
             for place, source in enumerate(sources)
         )
-        return self.pool.result(Job(LESSON.name, cells, tuple(sorted(files.items())), Limits()))
+        job = Job(LESSON.name, cells, tuple(sorted(files.items())), Limits())
+        return self.executor.submit(grade, COURSE, job).result()
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def desk() -> Iterator[Desk]:
         pytest.skip("Landlock and seccomp cannot confine code here")
     made = Desk(left_out)
     yield made
-    made.pool.close()
+    made.executor.shutdown(cancel_futures=True)
 
 
 def verdicts(result: Result) -> list[tuple[str, float | None]]:

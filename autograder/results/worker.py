@@ -1,4 +1,4 @@
-"""What the gradebook's process sends to its workers. They load torch and the checks; it does not."""
+"""The functions that run in a worker process. It loads torch and the checks; the parent process does not."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ from autograder.sandbox.confinement import Confinement
 from autograder.sandbox.fork_server import Nursery
 
 
-def prepare(owner: int, confinement: Confinement) -> None:
-    """Make this process a worker of the process `owner`."""
-    # The sandbox takes as long to start as the import of torch here: both at once.
+def initialize(parent: int, confinement: Confinement) -> None:
+    """Start the sandbox of a worker whose parent process is `parent`."""
+    # The sandbox takes as long to start as torch takes to import here, so both happen at once.
     nursery = Nursery(confinement)
     nursery.begin()
     from autograder.judge import worker
 
-    worker.prepare(owner, nursery)
+    worker.prepare(parent, nursery)
 
 
 def grade(course: Path, job: Job) -> Result:

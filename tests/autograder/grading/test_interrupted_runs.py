@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,14 +11,10 @@ from typing import Any
 
 import pytest
 from nbgrader.api import Gradebook
-from nbgrader.converters import Autograde
-from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, cell_of
-from small_desk import Desk, configuration, solved
+from small_desk import Desk, solved
 
-from autograder.nbgrader.recovery import clear
 from autograder.release.build import COURSE
-from autograder.submissions.folder import submissions
 
 HERE = Path(__file__).parent
 NAME = f"{LESSON}.ipynb"
@@ -72,7 +69,7 @@ def test_killed_anywhere_it_ends_the_same(desk: Desk) -> None:
     runs = Runs(desk.course)
     expected = runs.trial()
     state = expected["state"]
-    assert set(state["gradings"]) == {"anna", "bela", "carl", "dora", "emil"}
+    assert set(state["gradings"]) == {"anna", "bela", "dora", "emil"}
     assert state["gradings"]["anna"]["penalty"] == [1.0]
     assert state["gradings"]["emil"]["penalty"] == [0.25]
     assert list(state["not graded"]) == ["carl"]
@@ -88,7 +85,6 @@ def test_killed_anywhere_it_ends_the_same(desk: Desk) -> None:
     assert runs.process.wait() == 0
 
 
-# --- What is taken away, and what is not --------------------------------------------------------------------
 @pytest.fixture
 def graded(desk: Desk) -> Desk:
     """A desk on which `anna` is graded."""
@@ -98,25 +94,10 @@ def graded(desk: Desk) -> Desk:
     return desk
 
 
-def cleared(desk: Desk, **options: str) -> list[Path]:
-    config = configuration(desk.course)
-    directory = CourseDirectory(config=config, assignment_id=LESSON, **options)
-    converter = Autograde(coursedir=directory, config=config)
-    converter.init_notebooks()
-    autograded = (desk.course / "autograder/autograded").resolve()
-    return [path.relative_to(autograded) for path in clear(converter, submissions(converter))]
-
-
 def rewrite(path: Path, text: str) -> None:
     path.unlink()
     path.write_text(text)
     path.chmod(0o444)
-
-
-def test_what_is_complete_stays(graded: Desk) -> None:
-    before = graded.state()
-    assert cleared(graded) == []
-    assert graded.state() == before
 
 
 @pytest.mark.parametrize(
@@ -129,38 +110,28 @@ def test_what_is_complete_stays(graded: Desk) -> None:
         lambda folder: rewrite(folder / NAME, ""),
         lambda folder: rewrite(folder / NAME, "[" * 100_000),
         lambda folder: (folder / NAME).unlink(),
-        lambda folder: (folder / "mine.csv").unlink(),
-        lambda folder: (folder / "timestamp.txt").unlink(),
     ],
 )
-def test_what_is_not_complete_goes(graded: Desk, harm: Callable[[Path], object]) -> None:
+def test_an_incomplete_notebook_is_graded_again(graded: Desk, harm: Callable[[Path], object]) -> None:
     before = graded.state()
     harm(graded.folder("anna", "autograded"))
-    assert cleared(graded) == [Path("anna", LESSON)]
-    assert not graded.folder("anna", "autograded").exists()
-    graded.autograde()
+    assert graded.autograde() == []
     assert graded.state() == before
 
 
-def test_permissions_that_were_not_set_yet_are_set(graded: Desk) -> None:
-    before = graded.state()
-    (graded.folder("anna", "autograded") / "mine.csv").chmod(0o644)
-    assert cleared(graded) == []
-    assert graded.state() == before
-
-
-def test_only_what_a_run_is_about_is_touched(graded: Desk) -> None:
+def test_only_what_a_run_is_about_is_graded_again(graded: Desk) -> None:
     (graded.folder("anna", "autograded") / NAME).unlink()
     graded.hand_in("bela", solved(graded.released))
-    assert cleared(graded, student_id="bela") == []
-    assert cleared(graded, student_id_exclude="anna") == []
-    assert graded.folder("anna", "autograded").exists()
+    graded.autograde(student_id="bela")
+    graded.autograde(student_id_exclude="anna")
+    assert not (graded.folder("anna", "autograded") / NAME).exists()
 
 
-def test_of_one_notebook_only_its_file_goes(graded: Desk) -> None:
+def test_one_notebook_is_graded_again_among_its_files(graded: Desk) -> None:
+    before = graded.state()
     rewrite(graded.folder("anna", "autograded") / NAME, "{")
-    assert cleared(graded, notebook_id="01-*") == [Path("anna", LESSON, NAME)]
-    assert (graded.folder("anna", "autograded") / "mine.csv").exists()
+    graded.autograde(notebook_id="01-*")
+    assert graded.state() == before
 
 
 @pytest.mark.parametrize("link", ["lesson", "student", "notebook"])
@@ -173,10 +144,10 @@ def test_no_link_leads_out_of_the_autograded_folder(graded: Desk, tmp_path: Path
         (folder / NAME).unlink()
         (folder / NAME).symlink_to(outside / LESSON / NAME)
     else:
-        for path in sorted(folder.parent.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        place = folder if link == "lesson" else folder.parent
-        place.rmdir() if place.exists() else None
-        place.symlink_to(outside / LESSON if link == "lesson" else outside)
-    assert len(cleared(graded)) == (link == "notebook")
+        replaced = folder if link == "lesson" else folder.parent
+        shutil.rmtree(replaced)
+        replaced.symlink_to(outside / LESSON if link == "lesson" else outside)
+    said = graded.autograde()
+    assert bool(said) == (link != "notebook")
     assert (outside / LESSON / NAME).read_text() == "{}"
+    assert [path.name for path in outside.rglob("*")] == [LESSON, NAME]

@@ -1,5 +1,6 @@
-"""Two runs at once in one course would take each other's work for leftovers: the second one is refused."""
+"""Only one run of `nbgrader autograde` at a time works in a course."""
 
+import logging
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,27 +11,27 @@ import pytest
 from nbgrader.converters.base import NbGraderException
 from small_desk import Desk, solved
 
-from autograder.nbgrader.lock import claim
+from autograder.nbgrader.lock import course_lock
 from autograder.release.build import COURSE
 
 HOLD = """
-import sys, time
+import logging, sys, time
 from pathlib import Path
-from autograder.nbgrader.lock import claim
-let_go = claim(Path(sys.argv[1]))
-print("claimed", flush=True)
-time.sleep(600)
+from autograder.nbgrader.lock import course_lock
+with course_lock(Path(sys.argv[1]), logging.getLogger()):
+    print("locked", flush=True)
+    time.sleep(600)
 """
 
 
 @contextmanager
 def another_run(folder: Path) -> Iterator[None]:
-    """A process that has claimed a course, and in the end is killed."""
+    """A process that holds the lock of a course until it is killed."""
     command = [sys.executable, "-c", HOLD, str(folder)]
     with subprocess.Popen(command, cwd=COURSE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
-            assert process.stdout.readline() == "claimed\n"
+            assert process.stdout.readline() == "locked\n"
             yield
         finally:
             process.kill()
@@ -43,9 +44,7 @@ def test_while_another_run_grades_nothing_is_touched(desk: Desk) -> None:
     half_done.write_text("{")
     with another_run(desk.course / "autograder"):
         said, ended = desk.autograde()
-    assert said.startswith(
-        f"another process is autograding in {desk.course / 'autograder'}, and two at a time"
-    )
+    assert said.startswith(f"another process is autograding in {desk.course / 'autograder'}.")
     assert ended == f"nbgrader ends with an error: {said}"
     assert half_done.read_text() == "{"
     # The system has let go for the process that was killed.
@@ -54,18 +53,23 @@ def test_while_another_run_grades_nothing_is_touched(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>"])
-def test_a_run_lets_go_however_it_ends(desk: Desk, content: bytes) -> None:
-    folder = desk.course / "autograder"
+def test_a_run_releases_the_lock_however_it_ends(desk: Desk, content: bytes) -> None:
     desk.autograde()  # nothing to grade
-    claim(folder)()
+    assert_unlocked(desk)
     desk.hand_in("bela", content)
     assert desk.autograde()[-1].startswith("nbgrader ends with an error")
-    claim(folder)()
+    assert_unlocked(desk)
 
 
-def test_a_claim_holds_until_it_is_let_go(tmp_path: Path) -> None:
-    let_go = claim(tmp_path)
-    with pytest.raises(NbGraderException, match="another process is autograding in"):
-        claim(tmp_path)
-    let_go()
-    claim(tmp_path)()
+def test_a_lock_is_exclusive(tmp_path: Path) -> None:
+    with (
+        course_lock(tmp_path, logging.getLogger()),
+        pytest.raises(NbGraderException, match="another process is autograding in"),
+        course_lock(tmp_path, logging.getLogger()),
+    ):
+        pass
+
+
+def assert_unlocked(desk: Desk) -> None:
+    with course_lock(desk.course / "autograder", logging.getLogger()):
+        pass

@@ -1,0 +1,235 @@
+"""nbgrader's commands, such that no failure loses a grade, a graded notebook or a release.
+
+nbgrader deletes the old result of a command before it starts on the new one, and has no setting for the
+converter class of a command. So `install` rebinds the names under which its commands and Formgrader find it.
+This is the only place where anything of nbgrader is replaced.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.exporters import Exporter, NotebookExporter
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.apps import api, autogradeapp, generateassignmentapp, generatefeedbackapp
+from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
+from nbgrader.converters.base import BaseConverter, NbGraderException
+from nbgrader.utils import is_grade, is_locked, is_solution, is_task
+from traitlets import Type
+
+from autograder.nbgrader.grading_run import GradingRun, Prepared
+from autograder.nbgrader.replacement import FolderReplacement
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute
+from autograder.release.freshness import refresh
+from autograder.results.local_executor import SharedExecutor
+from autograder.submissions.folder import submissions
+from course_lib.curriculum.course_file import CourseError
+
+#: How long Formgrader's workers wait for the next submission, in seconds.
+_IDLE_SECONDS = 120.0
+
+
+def install() -> None:
+    """Have nbgrader's commands and Formgrader use the converters of this module."""
+    autogradeapp.Autograde = CourseAutograde
+    generateassignmentapp.GenerateAssignment = api.GenerateAssignment = CourseGenerateAssignment
+    generatefeedbackapp.GenerateFeedback = api.GenerateFeedback = CourseGenerateFeedback
+    # Formgrader grades many times in one process: its workers are kept between runs.
+    api.Autograde = partial(CourseAutograde, workers=SharedExecutor(_IDLE_SECONDS))
+
+
+class RepairedNotebookExporter(NotebookExporter):
+    """nbconvert's NotebookExporter, which finds repaired notebooks in memory, by their submission's path."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.repaired: dict[str, NotebookNode] = {}
+
+    def from_filename(
+        self, filename: str, resources: dict[str, Any] | None = None, **options: Any
+    ) -> tuple[str, dict[str, Any]]:
+        """Convert a repaired notebook, or else the file."""
+        notebook = self.repaired.get(filename)
+        if notebook is None:
+            return super().from_filename(filename, resources, **options)  # type: ignore[no-any-return]
+        path = Path(filename)
+        resources = {**(resources or {}), "metadata": {"name": path.stem, "path": str(path.parent)}}
+        return self.from_notebook_node(notebook, resources, **options)  # type: ignore[no-any-return]
+
+
+class CourseAutograde(Autograde):
+    """`nbgrader autograde` with sandboxed workers: see `GradingRun`."""
+
+    exporter_class = Type(RepairedNotebookExporter, klass=Exporter).tag(config=True)
+
+    def __init__(self, *arguments: Any, workers: SharedExecutor | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._workers = workers or SharedExecutor()
+        self._error: Exception | None = None
+
+    def init_notebooks(self) -> None:
+        """Let the run find the submissions: nbgrader would leave out those without a notebook."""
+        if not submissions(self.coursedir):
+            super().init_notebooks()  # raises, and suggests similar names
+
+    def convert_notebooks(self) -> None:
+        """Grade all submissions, in a run that survives what goes wrong with any of them."""
+        try:
+            with self._executing() as execute:
+                GradingRun(self, execute, self._convert).run()
+        except NbGraderException as error:
+            self.log.error("%s", error)  # the command itself ends without a message
+            raise
+
+    @contextmanager
+    def _executing(self) -> Iterator[SandboxedExecute | None]:
+        """Set up the one `SandboxedExecute` of this run, unless the configuration has none."""
+        if self.config.get("Execute", {}).get("enabled", True) is not True:
+            raise NbGraderException(
+                "--no-execute would take the outputs that students handed in for results. Leave it out."
+            )
+        steps: list[object] = self.autograde_preprocessors  # type: ignore[has-type]
+        if SandboxedExecute not in steps:
+            yield None
+            return
+        execute = SandboxedExecute(parent=self)
+        # nbgrader makes new preprocessors for each notebook from classes, but takes an instance as it is.
+        self.autograde_preprocessors = [execute if step is SandboxedExecute else step for step in steps]
+        with execute.running(self._workers):
+            yield execute
+
+    def _convert(self, prepared: Prepared) -> None:
+        """Have nbgrader process one submission. Raises whatever stopped it."""
+        self.exporter.repaired = prepared.notebooks
+        self.assignments = {prepared.submission.folder: list(prepared.notebooks)}
+        self._error = None
+        try:
+            super().convert_notebooks()
+        except NbGraderException:
+            if self._error is not None:  # nbgrader has logged it, and raises "see the above traceback"
+                raise self._error from None
+            raise
+
+    def init_assignment(self, assignment_id: str, student_id: str) -> None:
+        """Prepare the folder and the gradebook, and remember an error."""
+        with self._remembering_errors():
+            super().init_assignment(assignment_id, student_id)
+
+    def convert_single_notebook(self, notebook_filename: str) -> None:
+        """Process a notebook, and remember an error."""
+        with self._remembering_errors():
+            super().convert_single_notebook(notebook_filename)
+
+    @contextmanager
+    def _remembering_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._error = error
+            raise
+
+
+class _Replacing(BaseConverter):
+    """A converter that replaces an old result only once the new one is complete."""
+
+    def convert_notebooks(self) -> None:
+        """Convert each assignment, and restore the old result of those that fail."""
+        assignments: dict[str, list[str]] = self.assignments  # type: ignore[has-type]
+        problems: list[str] = []
+        for source in sorted(assignments):
+            self.assignments = {source: assignments[source]}
+            try:
+                self._replace(sorted(assignments[source]), super().convert_notebooks)
+            except (NbGraderException, OSError) as error:
+                problems.append(str(error))
+        if problems:
+            self.log.error("%s", "\n".join(problems))
+            raise NbGraderException("\n".join(problems))
+
+    def check(self, assignment: str, notebooks: list[str]) -> None:
+        """Raise NbGraderException if an assignment must not be converted. Nothing has been changed yet."""
+
+    def _replace(self, notebooks: list[str], convert: Callable[[], None]) -> None:
+        names = self.init_single_notebook_resources(notebooks[0])["nbgrader"]
+        folder = Path(os.path.normpath(self._format_dest(names["assignment"], names["student"])))
+        old = FolderReplacement(folder)
+        if old.interrupted:
+            old.roll_back()
+        written = {Path(notebook).stem + self.exporter.file_extension for notebook in notebooks}
+        if not self._is_due(Path(notebooks[0]).parent, folder, written):
+            convert()  # nbgrader says that it skips it
+            return
+        self.check(names["assignment"], notebooks)
+        only_some = self.coursedir.notebook_id != "*"
+        old.begin(copy_back=(lambda _, files: written.intersection(files)) if only_some else None)
+        try:
+            convert()
+        except BaseException:
+            old.roll_back()
+            raise
+        if folder.is_dir():
+            old.commit()
+        else:  # a student who is excluded
+            old.roll_back()
+
+    def _is_due(self, source: Path, folder: Path, written: set[str]) -> bool:
+        """Return whether nbgrader will convert an assignment, by the rules of its `init_destination`."""
+        missing = self.coursedir.notebook_id != "*" and any(not (folder / name).exists() for name in written)
+        if self.force or missing or not folder.exists():
+            return True
+        new, old = map(self.coursedir.get_existing_timestamp, (str(source), str(folder)))
+        return new is not None and old is not None and new > old
+
+
+class CourseGenerateAssignment(_Replacing, GenerateAssignment):
+    """`nbgrader generate_assignment`, from sources that are up to date, which never loses a release."""
+
+    def init_notebooks(self) -> None:
+        """Build the solution notebooks whose sources have changed, and find them."""
+        try:
+            for problem in refresh(Path(self.coursedir.root)):
+                self.log.error("%s", problem)
+        except CourseError as error:
+            self.log.error("%s", error)
+            raise NbGraderException(str(error)) from None
+        super().init_notebooks()
+
+    def check(self, assignment: str, notebooks: list[str]) -> None:
+        """Refuse to add or remove cells that nbgrader tracks if the gradebook has submissions."""
+        if self.no_database:
+            return
+        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            try:
+                known = gradebook.find_assignment(assignment)
+            except MissingEntry:
+                return
+            submitted = len(known.submissions)
+            old = {
+                f"{notebook.name}: {cell.name}"
+                for notebook in known.notebooks
+                for cell in notebook.source_cells
+            }
+        new = {f"{Path(path).stem}: {name}" for path in notebooks for name in _cells_nbgrader_knows(path)}
+        if submitted and old != new:
+            changes = [f"{name} was added" for name in sorted(new - old)]
+            changes += [f"{name} was removed" for name in sorted(old - new)]
+            raise NbGraderException(
+                f"{assignment} was not released again, and its release stays as it is: {'; '.join(changes)}. "
+                f"The gradebook holds {submitted} submissions, and nbgrader cannot add or remove cells then. "
+                "Undo this change in the source, or release it as a lesson with another name."
+            )
+
+
+class CourseGenerateFeedback(_Replacing, GenerateFeedback):
+    """`nbgrader generate_feedback`, which keeps the old page if there is no new one."""
+
+
+def _cells_nbgrader_knows(path: str) -> Iterator[str]:
+    for cell in nbformat.read(path, as_version=4).cells:
+        if is_grade(cell) or is_solution(cell) or is_locked(cell) or is_task(cell):
+            yield cell.metadata.nbgrader.grade_id

@@ -1,0 +1,260 @@
+"""One run of `nbgrader autograde`: read, repair and run the submissions, and have nbgrader write the grades.
+
+If anything fails for a submission, its earlier grade and graded files stay as they were, the submission is
+reported by name, and the others are graded.
+"""
+
+import glob
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.converters import Autograde
+from nbgrader.converters.base import NbGraderException
+from nbgrader.utils import find_all_files, is_locked
+
+from autograder.nbgrader.lock import course_lock
+from autograder.nbgrader.not_graded import NotGraded
+from autograder.nbgrader.replacement import FolderReplacement
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute, files_beside
+from autograder.nbgrader.saved_scores import restore_scores, save_scores
+from autograder.sandbox.archive import MOST_BESIDE
+from autograder.submissions.folder import Submission, read_file, released_notebooks, submissions
+from autograder.submissions.reading import UnreadableError, shown
+from autograder.submissions.repair import GRADING, repair
+
+
+@dataclass
+class Prepared:
+    """A submission that nbgrader can grade: its repaired notebooks by the paths that nbgrader asks for."""
+
+    submission: Submission
+    notebooks: dict[str, NotebookNode]
+
+
+class GradingRun:
+    """Grades all submissions that a converter has been asked for.
+
+    `write_grades` has nbgrader process one submission. `execute` is None if something else runs notebooks.
+    """
+
+    def __init__(
+        self,
+        converter: Autograde,
+        execute: SandboxedExecute | None,
+        write_grades: Callable[[Prepared], None],
+    ) -> None:
+        self._converter, self._course, self._log = converter, converter.coursedir, converter.log
+        self._execute, self._write_grades = execute, write_grades
+        self._not_graded = NotGraded(self._folder, self._log)
+        self._failed: list[str] = []
+        self._releases: dict[str, NotebookNode] = {}
+        self._locked_cells: dict[tuple[str, str], dict[str, str]] = {}
+
+    @property
+    def _folder(self) -> Path:
+        """The grading folder, which holds the list of what was not graded."""
+        return Path(self._course.format_path(self._course.autograded_directory, "", "")).parent
+
+    def run(self) -> None:
+        """Grade. Raises NbGraderException if the run cannot start, or if any submission was not graded."""
+        with course_lock(self._folder, self._log):
+            found = submissions(self._course)
+            for lesson in sorted({submission.lesson for submission in found}):
+                self._require_release(lesson)
+            self._not_graded.prune(self._is_handed_in)
+            due = [submission for submission in found if self._is_due(submission)]
+            if self._execute is not None and self._execute.results is not None:
+                self._execute.results.expect(sum(len(submission.notebooks) for submission in due))
+            for prepared in self._prepare_ahead(due):
+                with self._reporting(prepared.submission):
+                    self._grade(prepared)
+        if self._failed:
+            raise NbGraderException(
+                f"{len(self._failed)} of {len(found)} submissions could not be graded, and were left as they "
+                f"were: {', '.join(self._failed)}"
+            )
+
+    # --- What there is to do --------------------------------------------------------------------------------
+    def _require_release(self, lesson: str) -> None:
+        if not released_notebooks(self._course, lesson):
+            folder = os.path.relpath(self._release_folder(lesson), self._course.root)
+            named = "" if self._course.notebook_id == "*" else f" called {self._course.notebook_id}"
+            raise NbGraderException(
+                f"there is no notebook{named} in {folder}, and submissions are compared with it. "
+                f"Run `nbgrader generate_assignment {lesson}` first."
+            )
+        with self._gradebook() as gradebook:
+            try:
+                gradebook.find_assignment(lesson)
+            except MissingEntry:
+                raise NbGraderException(
+                    f"the gradebook does not know {lesson} yet. Run `nbgrader generate_assignment {lesson}` "
+                    "first: it releases the lesson as it is, and adds it to the gradebook."
+                ) from None
+
+    def _is_handed_in(self, lesson: str, student: str) -> bool:
+        return os.path.lexists(self._course.format_path(self._course.submitted_directory, student, lesson))
+
+    def _is_due(self, submission: Submission) -> bool:
+        """Inspect a submission, undo an interrupted run's work on it, and return whether to grade it."""
+        with self._reporting(submission):
+            submission.inspect(self._masters(submission.lesson), self._course.max_file_size * 1000)
+            replacement = FolderReplacement(self._graded_folder(submission))
+            if replacement.interrupted:
+                self._log.warning("Undoing what an interrupted run did to %s", replacement.folder)
+                replacement.roll_back(self._restore(submission))
+            if self._converter.force or not self._is_graded(submission):
+                return True
+            new, old = map(self._course.get_existing_timestamp, (submission.folder, str(replacement.folder)))
+            if new is not None and old is not None and new > old:
+                return True
+            self._log.info("Skipping existing assignment: %s", replacement.folder)
+            self._not_graded.remove(submission.lesson, submission.student)
+        return False
+
+    def _is_graded(self, submission: Submission) -> bool:
+        folder = self._graded_folder(submission)
+        return all(_is_complete(folder / f"{name}.ipynb") for name in submission.notebooks)
+
+    # --- Reading --------------------------------------------------------------------------------------------
+    def _prepare_ahead(self, due: list[Submission]) -> Iterator[Prepared]:
+        """Read and repair submissions, and have their notebooks run, some steps ahead of the grading."""
+        ahead = 0 if self._execute is None else self._execute.ahead
+        waiting: deque[Prepared] = deque()
+        for submission in due:
+            with self._reporting(submission):
+                waiting.append(self._prepare(submission))
+            if len(waiting) > ahead:
+                yield waiting.popleft()
+        yield from waiting
+
+    def _prepare(self, submission: Submission) -> Prepared:
+        notebooks = {submission.path(name): self._read(submission, name) for name in submission.notebooks}
+        if self._execute is not None:
+            files = self._files(submission)
+            for notebook in notebooks.values():
+                self._execute.request(submission.lesson, notebook, files)
+        return Prepared(submission, notebooks)
+
+    def _read(self, submission: Submission, name: str) -> NotebookNode:
+        """Read one notebook, repair it, and record in its metadata what was repaired."""
+        path = submission.find(name)
+        repaired = repair(read_file(path), self._release(submission.lesson, name))
+        renamed = []
+        if path != Path(submission.path(name)):
+            found = shown(os.path.relpath(path, submission.folder))
+            renamed.append(f"it was handed in as {found}, not {name}.ipynb")
+        # nbgrader inserts the hidden tests too, but with a warning for each cell.
+        locked = self._locked(submission.lesson, name)
+        for cell in repaired.notebook.cells:
+            grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
+            if is_locked(cell) and grade_id in locked:
+                cell.source = locked[grade_id]
+        repaired.notebook.metadata[GRADING] |= {
+            "repairs": [*renamed, *submission.notes, *repaired.notes],
+            "tampering": [*submission.tampering, *repaired.tampering],
+        }
+        return repaired.notebook
+
+    def _files(self, submission: Submission) -> dict[str, bytes]:
+        """Return the files that will be next to the notebooks: the student's, overwritten by the lesson's."""
+        files = {
+            path: content
+            for path, content in files_beside(Path(submission.folder)).items()
+            if os.path.join(submission.folder, path) not in submission.refused
+        }
+        source = self._course.format_path(self._course.source_directory, ".", submission.lesson)
+        for path in self._masters(submission.lesson):
+            if os.path.getsize(os.path.join(source, path)) <= MOST_BESIDE:
+                files[path] = Path(source, path).read_bytes()
+        return files
+
+    # --- Grading --------------------------------------------------------------------------------------------
+    def _grade(self, prepared: Prepared) -> None:
+        submission, course = prepared.submission, self._course
+        replacement = FolderReplacement(self._graded_folder(submission))
+        graded_again = {f"{name}.ipynb" for name in submission.notebooks}
+        replacement.begin(
+            save_scores(course, submission.lesson, submission.student),
+            None if course.notebook_id == "*" else lambda _, names: graded_again.intersection(names),
+        )
+        ignored = course.ignore
+        course.ignore = [*ignored, *map(glob.escape, submission.refused)]
+        try:
+            self._write_grades(prepared)
+        except BaseException:
+            replacement.roll_back(self._restore(submission))
+            raise
+        finally:
+            course.ignore = ignored
+        replacement.commit()
+        self._not_graded.remove(submission.lesson, submission.student)
+
+    def _restore(self, submission: Submission) -> Callable[[dict], None]:
+        return partial(restore_scores, self._course, submission.lesson, submission.student)
+
+    @contextmanager
+    def _reporting(self, submission: Submission) -> Iterator[None]:
+        """Report a submission by name if anything goes wrong with it, and continue with the others."""
+        try:
+            yield
+        except Exception as error:
+            known = isinstance(error, UnreadableError | OSError | NbGraderException)
+            reason = str(error) if known else f"{type(error).__name__}: {shown(str(error))}"
+            self._log.error("%s, %s: not graded: %s", submission.student, submission.lesson, reason)
+            self._failed.append(f"{submission.student} ({submission.lesson})")
+            self._not_graded.add(submission.lesson, submission.student, reason)
+
+    # --- The course -----------------------------------------------------------------------------------------
+    def _graded_folder(self, submission: Submission) -> Path:
+        return Path(
+            self._course.format_path(self._course.autograded_directory, submission.student, submission.lesson)
+        )
+
+    def _release_folder(self, lesson: str) -> str:
+        return self._course.format_path(self._course.release_directory, ".", lesson)
+
+    def _release(self, lesson: str, name: str) -> NotebookNode:
+        path = os.path.join(self._release_folder(lesson), f"{name}.ipynb")
+        if path not in self._releases:
+            self._releases[path] = nbformat.read(path, as_version=4)
+        return self._releases[path]
+
+    def _locked(self, lesson: str, name: str) -> dict[str, str]:
+        """Return the sources of the locked cells, hidden tests included."""
+        if (lesson, name) not in self._locked_cells:
+            with self._gradebook() as gradebook:
+                try:
+                    cells = gradebook.find_notebook(name, lesson).source_cells
+                except MissingEntry:
+                    cells = []
+                self._locked_cells[lesson, name] = {cell.name: cell.source for cell in cells if cell.locked}
+        return self._locked_cells[lesson, name]
+
+    def _masters(self, lesson: str) -> list[str]:
+        """Return the instructor's files of a lesson, which nbgrader copies next to each submission."""
+        folder = self._course.format_path(self._course.source_directory, ".", lesson)
+        files = find_all_files(folder, [*self._course.ignore, "*.ipynb"])
+        return sorted(os.path.relpath(path, folder) for path in files)
+
+    def _gradebook(self) -> Gradebook:
+        return Gradebook(self._course.db_url, self._course.course_id)
+
+
+def _is_complete(path: Path) -> bool:
+    """Return whether a notebook was graded to the end: the mark is written last."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        return json.loads(path.read_bytes())["metadata"][GRADING]["complete"] is True
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return False

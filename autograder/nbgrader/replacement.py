@@ -1,0 +1,107 @@
+"""Replacing a folder such that a failure, or a killed process, leaves or restores the old one."""
+
+import json
+import os
+import pwd
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from course_lib.atomic_files import atomic_write_text
+
+
+class FolderReplacement:
+    """The replacement of one folder: `begin`, write the new folder, then `commit` or `roll_back`.
+
+    `begin` moves the old folder into a journal beside it. A journal that is found later belongs to a process
+    that was killed; `roll_back` then restores the old folder. Each step is one rename, so no state between
+    old and new can be mistaken for either.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._journal = folder.with_name(f".{folder.name}.replacing")
+        self._discarded = folder.with_name(f".{folder.name}.discarded")
+        self._old = self._journal / "old"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether an earlier replacement was neither committed nor rolled back."""
+        return self._journal.is_dir()
+
+    def begin(
+        self, note: object = None, copy_back: Callable[[str, list[str]], set[str]] | None = None
+    ) -> None:
+        """Move the old folder, if there is one, into the journal, together with a note for `roll_back`.
+
+        With `copy_back`, the new folder starts as a copy of the old one, without the names that this function
+        returns (as in `shutil.copytree`). Raises OSError, with everything as before, if that is impossible.
+        """
+        self._require_replaceable()
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove(self._discarded)
+        self._discarded.mkdir()
+        exists = self.folder.exists()
+        atomic_write_text(self._discarded / "note.json", json.dumps({"note": note, "existed": exists}))
+        self._discarded.rename(self._journal)
+        try:
+            if exists:
+                self.folder.rename(self._old)
+                if copy_back is not None:
+                    shutil.copytree(self._old, self.folder, ignore=copy_back)
+        except BaseException:
+            self.roll_back()
+            raise
+
+    def commit(self) -> None:
+        """Keep the new folder, and delete the old one."""
+        _remove(self._discarded)
+        self._journal.rename(self._discarded)
+        _remove(self._discarded)
+
+    def roll_back(self, restore: Callable[[Any], object] | None = None) -> None:
+        """Delete the new folder, if there is one, and bring back the old one.
+
+        `restore` is called with the note from `begin`. If it raises, the journal stays for a later attempt.
+        """
+        saved = json.loads((self._journal / "note.json").read_text(encoding="utf-8"))
+        if self._old.exists() or not saved["existed"]:
+            _remove(self.folder)
+        if self._old.exists():
+            self._old.rename(self.folder)
+        if restore is not None:
+            restore(saved["note"])
+        _remove(self._discarded)
+        self._journal.rename(self._discarded)
+        _remove(self._discarded)
+
+    def _require_replaceable(self) -> None:
+        for path in (self.folder, self.folder.parent):
+            if path.is_symlink():
+                raise OSError(
+                    f"{path} is a symbolic link, and nothing is written through it. Remove the link."
+                )
+        parent = next(parent for parent in self.folder.parents if parent.exists())
+        for folder in (parent, *(Path(where) for where, _, _ in os.walk(self.folder))):
+            if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+                raise PermissionError(
+                    f"{self.folder} cannot be replaced, because {folder} belongs to {_owner(folder)} "
+                    "and is not writable for you. If several people grade, set "
+                    "`c.CourseDirectory.groupshared = True` and make the folders writable for their group."
+                )
+
+
+def _remove(folder: Path) -> None:
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.exists():
+        shutil.rmtree(folder)
+
+
+def _owner(path: Path) -> str:
+    number = path.stat().st_uid
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"

@@ -1,0 +1,132 @@
+"""An executor of worker processes on this machine that survives the death of any of them."""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Attempts at a job whose worker dies.
+_ATTEMPTS = 2
+
+
+class WorkerDiedError(RuntimeError):
+    """Each worker process that ran a call died."""
+
+
+class LocalExecutor(Executor):
+    """Runs calls in worker processes, first come, first served.
+
+    Each worker is a pool of one process with a thread that feeds it. So if a worker dies, the call that it
+    was running is known: it is tried again in a new worker, and no other call is affected.
+    """
+
+    def __init__(self, workers: int, initializer: Callable[..., object], initargs: tuple[Any, ...]) -> None:
+        self.workers = workers
+        self._initializer, self._initargs = initializer, initargs
+        self._threads = ThreadPoolExecutor(workers)
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._lifelines: set[Connection] = set()
+        self._closed = False
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Schedule a call in the next free worker.
+
+        The future raises WorkerDiedError if the worker dies each time.
+        """
+        return self._threads.submit(lambda: self._run(function, *args, **kwargs))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Stop the workers, even in the middle of a call if `cancel_futures` is set."""
+        self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
+        if not cancel_futures:
+            self._threads.shutdown(wait=True)
+        with self._lock:
+            self._closed = True
+            for lifeline in self._lifelines:
+                lifeline.close()
+        self._threads.shutdown(wait=wait)
+
+    def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(_ATTEMPTS):
+            worker = getattr(self._local, "worker", None) or self._new_worker()
+            try:
+                return worker.submit(function, *args, **kwargs).result()
+            except BrokenProcessPool:
+                self._local.worker = None
+        raise WorkerDiedError(
+            f"the worker process died {_ATTEMPTS} times while running this notebook. Is there enough memory?"
+        )
+
+    def _new_worker(self) -> ProcessPoolExecutor:
+        worker_end, lifeline = multiprocessing.get_context("spawn").Pipe(duplex=False)
+        with self._lock:
+            if self._closed:
+                lifeline.close()
+                raise CancelledError
+            self._lifelines.add(lifeline)
+        self._local.worker = ProcessPoolExecutor(
+            1,
+            multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(worker_end, self._initializer, *self._initargs),
+        )
+        return self._local.worker
+
+
+class SharedExecutor:
+    """One executor for several runs in the same process, closed after some idle time.
+
+    Formgrader starts a run for each submission that a grader clicks on. Workers take seconds to start, so
+    they wait for the next run.
+    """
+
+    def __init__(self, idle_seconds: float = 0.0) -> None:
+        self._idle_seconds = idle_seconds
+        self._key: object = None
+        self._executor: LocalExecutor | None = None
+        self._timer: threading.Timer | None = None
+
+    @contextmanager
+    def borrow(self, key: object, create: Callable[[], LocalExecutor]) -> Iterator[LocalExecutor]:
+        """Lend the executor, or a new one if `key` differs from that of the last run."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+        if self._executor is None or self._key != key:
+            self.close()
+            self._key, self._executor = key, create()
+        try:
+            yield self._executor
+        finally:
+            if self._idle_seconds:
+                self._timer = threading.Timer(self._idle_seconds, self.close)
+                self._timer.daemon = True
+                self._timer.start()
+            else:
+                self.close()
+
+    def close(self) -> None:
+        """Stop the workers."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(cancel_futures=True)
+
+
+def _start_worker(lifeline: Connection, initializer: Callable[..., object], *initargs: object) -> None:
+    threading.Thread(target=_die_with, args=(lifeline,), daemon=True).start()
+    initializer(*initargs)
+
+
+def _die_with(lifeline: Connection) -> None:
+    """End this process when the other end of the pipe is closed."""
+    lifeline.poll(None)
+    os._exit(1)

@@ -1,0 +1,123 @@
+"""`nbgrader generate_assignment` never loses a release, whatever stops it."""
+
+import os
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+from nbgrader.converters import GenerateAssignment
+from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from small_course import LESSON, SmallCourse
+from small_desk import Desk, configuration, solved
+
+from autograder.nbgrader.converters import CourseGenerateAssignment
+from autograder.nbgrader.replacement import FolderReplacement
+
+MANIFEST_ENTRY = '[[lessons.explanations]]\nname = "explain_sum"\npoints = 1\n'
+CELLS = """
+# %% [markdown]
+# Why a sum?
+
+# %% [markdown] explain="explain_sum"
+# Because of the product.
+#
+# ### BEGIN MARK SCHEME
+# - 1 point: says so.
+# ### END MARK SCHEME
+"""
+
+
+def add_graded_cell(course: Path) -> None:
+    for name, text in (("course.toml", MANIFEST_ENTRY), (f"{LESSON}/{LESSON}.py", CELLS)):
+        with (course / "solutions" / name).open("a", encoding="utf-8") as file:
+            file.write(text)
+
+
+def generate(course: Path, **options: object) -> None:
+    """Release the lesson; raises NbGraderException if that fails."""
+    config = configuration(course)
+    directory = CourseDirectory(config=config, assignment_id=LESSON)
+    converter = CourseGenerateAssignment(coursedir=directory, config=config)
+    for name, value in options.items():
+        setattr(converter, name, value)
+    converter.start()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def cells_in_gradebook(desk: Desk) -> set[str]:
+    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+        return {cell.name for cell in gradebook.find_notebook(LESSON, LESSON).source_cells}
+
+
+@pytest.fixture
+def graded(desk: Desk) -> Desk:
+    """A class of one, graded."""
+    desk.hand_in("anna", solved(desk.released))
+    desk.autograde()
+    return desk
+
+
+def test_a_changed_text_is_released_again_after_submissions_were_graded(graded: Desk) -> None:
+    SmallCourse(graded.course).change_source("# Why the root?", "# Why is there a root?")
+    generate(graded.course)
+    assert "Why is there a root?" in (graded.course / "lessons" / LESSON / f"{LESSON}.ipynb").read_text()
+    assert not [path for path in (graded.course / "lessons").iterdir() if path.name.startswith(".")]
+
+
+def test_an_added_check_is_refused_before_the_release_is_touched(
+    graded: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_graded_cell(graded.course)
+    before, state = contents(graded.course / "lessons"), graded.state()
+    monkeypatch.setattr(FolderReplacement, "begin", lambda *_, **__: pytest.fail("the release was touched"))
+    with pytest.raises(NbGraderException, match=f"{LESSON}: explain_sum was added"):
+        generate(graded.course)
+    assert contents(graded.course / "lessons") == before
+    assert graded.state() == state
+    assert "explain_sum" not in cells_in_gradebook(graded)
+
+
+def test_before_submissions_a_check_can_be_added(desk: Desk) -> None:
+    add_graded_cell(desk.course)
+    generate(desk.course)
+    assert "explain_sum" in cells_in_gradebook(desk)
+
+
+@pytest.mark.parametrize("when", ["converting", "setting permissions"])
+def test_a_release_that_fails_leaves_the_old_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    method = "convert_single_notebook" if when == "converting" else "set_permissions"
+    monkeypatch.setattr(GenerateAssignment, method, fail)
+    before = contents(desk.course / "lessons")
+    with pytest.raises(NbGraderException):
+        generate(desk.course)
+    assert contents(desk.course / "lessons") == before
+
+
+def test_the_release_of_a_killed_run_is_restored(desk: Desk) -> None:
+    before = contents(desk.course / "lessons")
+    killed = FolderReplacement(desk.course / "lessons" / LESSON)
+    killed.begin()
+    killed.folder.mkdir()
+    (killed.folder / f"{LESSON}.ipynb").write_text("{")
+    generate(desk.course, force=False)
+    assert contents(desk.course / "lessons") == before
+
+
+def test_the_command_of_nbgrader_uses_this_converter(graded: Desk) -> None:
+    from nbgrader.apps import api, autogradeapp, generateassignmentapp, generatefeedbackapp
+
+    configuration(graded.course)  # installs the converters
+    assert generateassignmentapp.GenerateAssignment is api.GenerateAssignment is CourseGenerateAssignment
+    assert autogradeapp.Autograde.__name__ == "CourseAutograde"
+    assert generatefeedbackapp.GenerateFeedback.__name__ == "CourseGenerateFeedback"
+    assert os.environ.get("OMP_NUM_THREADS")

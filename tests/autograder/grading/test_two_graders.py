@@ -1,0 +1,174 @@
+"""Two graders with Unix accounts of their own: whatever one may not do, no grade of the other is lost."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nbgrader.apps import AutogradeApp
+from small_course import LESSON, SmallCourse, cell_of
+from small_desk import Desk, solved
+from unix_accounts import Account, accounts, why_unavailable
+
+pytestmark = pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable()))
+
+NAME = f"{LESSON}.ipynb"
+SHARED = "\nc.CourseDirectory.groupshared = True\n"
+
+
+@dataclass
+class Graders:
+    """A course with an instructor and an assistant, each with a Unix account."""
+
+    desk: Desk
+    instructor: Account
+    assistant: Account
+
+    def autograde(self, account: Account, *options: str) -> tuple[int, str]:
+        """Type `nbgrader autograde` as one of them; return its exit code and what it printed."""
+
+        def command() -> None:
+            os.environ.pop("COURSE_GRADEBOOK", None)
+            os.environ["HOME"] = str(self.desk.course.parent / "home")
+            os.chdir(self.desk.course / "autograder")
+            AutogradeApp.clear_instance()
+            AutogradeApp.launch_instance([LESSON, *options])
+
+        return account.call(command, umask=0o022 if account is self.instructor else 0o002)
+
+    def share(self) -> None:
+        """Do what an instructor does to let assistants grade."""
+        config = self.desk.course / "autograder/nbgrader_config.py"
+        config.write_text(config.read_text(encoding="utf-8") + SHARED, encoding="utf-8")
+        subprocess.run(["chmod", "-R", "g+rwX", self.desk.course], check=True)
+
+    def hand_in(self, student: str, content: Any, at: str) -> Path:
+        """Hand in as nbgrader's collect leaves it: the instructor's file, readable by the group."""
+        folder = self.desk.hand_in(student, content, at=at)
+        for path in (folder.parent, folder, *folder.iterdir()):
+            os.chown(path, self.instructor.uid, self.instructor.group)
+        return folder
+
+
+@pytest.fixture
+def graders(made: SmallCourse) -> Iterator[Graders]:
+    """A class of two that the instructor has graded, alone, with nbgrader's usual modes."""
+    with (
+        tempfile.TemporaryDirectory(prefix="two-graders-") as name,
+        accounts("instructor", "assistant") as (instructor, assistant),
+    ):
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "home").mkdir()
+        (folder / "home").chmod(0o777)
+        shutil.copytree(made.root, folder / "warm")
+        Desk(folder / "warm").hand_in("anna", solved(Desk(folder / "warm").released))
+        Desk(folder / "warm").autograde()  # imports all that the commands below need
+        shutil.copytree(made.root, folder / "course")
+        desk = Desk(folder / "course")
+        for path in (desk.course, *desk.course.rglob("*")):
+            os.chown(path, instructor.uid, instructor.group)
+        graders = Graders(desk, instructor, assistant)
+        (desk.course / "autograder/submitted").mkdir()
+        os.chown(desk.course / "autograder/submitted", instructor.uid, instructor.group)
+        for student in ("anna", "bela"):
+            graders.hand_in(student, solved(desk.released), at="2025-01-30 12:00:00 UTC")
+        code, printed = graders.autograde(instructor)
+        assert code == 0, printed
+        scores = desk.scores("anna")
+        assert scores is not None
+        assert scores["check_attention_scores"] is not None
+        yield graders
+
+
+def test_a_second_grader_with_nothing_to_grade_changes_nothing(graders: Graders) -> None:
+    graders.share()
+    before = graders.desk.state()
+    code, printed = graders.autograde(graders.assistant)
+    after = graders.desk.state()
+    assert after["gradings"] == before["gradings"]
+    assert after["files"] == before["files"]
+    assert code == 0, printed
+
+
+def test_a_second_grader_can_grade_what_is_handed_in_again(graders: Graders) -> None:
+    graders.share()
+    graders.hand_in("anna", other(graders.desk), at="2025-02-01 12:00:00 UTC")
+    before = graders.desk.scores("anna")
+    code, printed = graders.autograde(graders.assistant)
+    assert code == 0, printed
+    assert graders.desk.scores("anna") != before
+    assert graders.desk.not_graded == {}
+
+
+@pytest.mark.parametrize("option", [(), ("--force",)])
+def test_what_a_second_grader_may_not_replace_stays_and_is_reported(
+    graders: Graders, option: tuple[str, ...]
+) -> None:
+    graders.share()
+    for folder in ("autograded/anna", f"autograded/anna/{LESSON}"):
+        (graders.desk.course / "autograder" / folder).chmod(0o755)
+    graders.hand_in("anna", other(graders.desk), at="2025-02-01 12:00:00 UTC")
+    before = graders.desk.state()
+    code, printed = graders.autograde(graders.assistant, *option)
+    after = graders.desk.state()
+    assert after["gradings"]["anna"] == before["gradings"]["anna"]
+    assert graded_files(after, "anna") == graded_files(before, "anna")
+    assert code == 1
+    assert f"anna, {LESSON}: not graded: " in printed
+    assert "bela" not in graders.desk.not_graded
+
+
+def test_what_a_second_grader_may_not_read_stays_and_is_reported(graders: Graders) -> None:
+    graders.share()
+    folder = graders.hand_in("anna", other(graders.desk), at="2025-02-01 12:00:00 UTC")
+    (folder / NAME).chmod(0o600)
+    before = graders.desk.state()
+    code, printed = graders.autograde(graders.assistant)
+    assert code == 1
+    assert f"anna, {LESSON}: not graded: {NAME} cannot be read" in printed
+    assert graders.desk.state()["gradings"] == before["gradings"]
+    assert graders.desk.state()["files"] == before["files"]
+
+
+@pytest.mark.parametrize(
+    ("locked", "failing"),
+    [
+        ("autograder/gradebook.db", ["anna", "carl"]),
+        ("autograder", ["anna", "carl"]),
+        ("autograder/autograded", ["carl"]),
+    ],
+)
+def test_a_course_that_a_second_grader_may_not_write_keeps_its_grades(
+    graders: Graders, locked: str, failing: list[str]
+) -> None:
+    graders.share()
+    path = graders.desk.course / locked
+    path.chmod(0o755 if path.is_dir() else 0o644)
+    for student in ("anna", "carl"):
+        graders.hand_in(student, other(graders.desk), at="2025-02-01 12:00:00 UTC")
+    before = graders.desk.state()
+    code, printed = graders.autograde(graders.assistant)
+    after = graders.desk.state()
+    assert code == 1
+    assert after["gradings"]["bela"] == before["gradings"]["bela"]
+    for student in failing:
+        assert f"{student}, {LESSON}: not graded: " in printed
+        assert after["gradings"].get(student) == before["gradings"].get(student)
+        assert graded_files(after, student) == graded_files(before, student)
+
+
+def graded_files(state: dict[str, Any], student: str) -> dict[str, Any]:
+    return {name: file for name, file in state["files"].items() if name.startswith(f"{student}/")}
+
+
+def other(desk: Desk) -> Any:
+    """Return a solved lesson that earns other points."""
+    notebook = solved(desk.released)
+    cell_of(notebook, "attention_scores").source += "  # once more"
+    return notebook

@@ -1,0 +1,79 @@
+"""Real Unix accounts for tests, created with `useradd` and removed afterwards."""
+
+import grp
+import io
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Account:
+    """A Unix account that belongs to one shared group."""
+
+    name: str
+    uid: int
+    group: int
+
+    def call(self, function: Callable[[], object], umask: int = 0o002) -> tuple[int, str]:
+        """Call a function in a child process that runs as this user; return its exit code and its output.
+
+        The child is forked, not started: another account may not be able to read the interpreter's own files.
+        """
+        with tempfile.TemporaryFile() as output:
+            child = os.fork()
+            if child == 0:
+                code = 70
+                try:
+                    os.dup2(output.fileno(), 1)
+                    os.dup2(output.fileno(), 2)
+                    sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(1, "w"), line_buffering=True)
+                    os.setgroups([])
+                    os.setresgid(self.group, self.group, self.group)
+                    os.setresuid(self.uid, self.uid, self.uid)
+                    os.umask(umask)
+                    function()
+                    code = 0
+                except SystemExit as end:
+                    code = end.code if isinstance(end.code, int) else int(end.code is not None)
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                    os._exit(code)
+            _, status = os.waitpid(child, 0)
+            output.seek(0)
+            return os.waitstatus_to_exitcode(status), output.read().decode()
+
+
+def why_unavailable() -> str | None:
+    """Return why accounts cannot be created here, or None if they can."""
+    if os.geteuid() != 0:
+        return "only root can create Unix accounts"
+    if not shutil.which("useradd"):
+        return "there is no useradd on this machine"
+    return None
+
+
+@contextmanager
+def accounts(*roles: str) -> Iterator[list[Account]]:
+    """Create one account per role, all in one group, and remove them afterwards."""
+    group = f"course{os.getpid()}"
+    names = [f"{role}{os.getpid()}" for role in roles]
+    subprocess.run(["groupadd", group], check=True)
+    try:
+        for name in names:
+            subprocess.run(["useradd", "--no-create-home", "--no-log-init", "--gid", group, name], check=True)
+        yield [Account(name, pwd.getpwnam(name).pw_uid, grp.getgrnam(group).gr_gid) for name in names]
+    finally:
+        for name in names:
+            subprocess.run(["userdel", name], check=False, capture_output=True)
+        subprocess.run(["groupdel", group], check=False, capture_output=True)
