@@ -35,27 +35,27 @@ def _penalties(candidate: Candidate, alpha: float, *lengths: int) -> Any:
     return penalties
 
 
-@probe("with an alpha of 1 the penalty grows in a straight line, and is 1 for a single token")
+@probe("with an alpha of 1, the penalty grows linearly and is 1 for a single token")
 def _penalty_of_one(candidate: Candidate, draw: Draw) -> Any:
     return _penalties(candidate, 1.0, 1, 7, 13)
 
 
-@probe("with an alpha of 0 nothing is penalised: the penalty is 1 for every length")
+@probe("with an alpha of 0, the penalty is 1 for every length")
 def _penalty_of_zero(candidate: Candidate, draw: Draw) -> Any:
     return _penalties(candidate, 0.0, 1, 5, 40)
 
 
-@probe("with the paper's alpha of 0.6")
+@probe("the penalties are correct for the paper's alpha of 0.6")
 def _penalty_of_the_paper(candidate: Candidate, draw: Draw) -> Any:
     return _penalties(candidate, 0.6, 1, 2, 19, 100)
 
 
-@probe("with an alpha of 2 the penalty grows faster than the length")
+@probe("with an alpha of 2, the penalty grows faster than the length")
 def _penalty_of_two(candidate: Candidate, draw: Draw) -> Any:
     return _penalties(candidate, 2.0, 1, 4, 7)
 
 
-@probe("many lengths at the same time, in a tensor")
+@probe("the lengths may also be a tensor")
 def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Reply:
     lengths = draw.integers(1, 60, 2, 3).double()
     return candidate.make(in_float64(candidate)).call(lengths, 0.8)
@@ -198,54 +198,54 @@ _OVERTAKING: _Roads = {
 }
 
 
-@probe("one sentence: a beam of two finds the likelier sentence behind the less likely first word")
+@probe("a beam of two finds the likelier sentence, which begins with a less likely word")
 def _beam_of_two(candidate: Candidate, draw: Draw) -> Reply:
     return _search(candidate, _crossing(draw, _GARDEN_PATH), _asked(3), beam=2, alpha=0.0)
 
 
-@probe("a beam of one writes what greedy decoding writes")
+@probe("a beam of one gives the same result as greedy decoding")
 def _beam_of_one(candidate: Candidate, draw: Draw) -> Reply:
     model = _crossing(draw, _GARDEN_PATH, _THIRD_WAY)
     return _search(candidate, model, _asked(4, 3, 3), beam=1, alpha=0.6)
 
 
-@probe("rows that end at different steps, with an alpha of 0: what has ended is kept beside what goes on")
+@probe("with an alpha of 0, ended hypotheses are kept next to those that continue")
 def _beam_without_penalty(candidate: Candidate, draw: Draw) -> Reply:
     model = _crossing(draw, *_RIVALS[:3], _GARDEN_PATH, _THIRD_WAY)
     return _search(candidate, model, _asked(3, 7, 5, 6), beam=2, alpha=0.0)
 
 
-@probe("with an alpha of 0.6 a longer sentence may win, if it is not much less likely")
+@probe("with an alpha of 0.6, a longer sentence can win if it is not much less likely")
 def _beam_with_the_papers_alpha(candidate: Candidate, draw: Draw) -> Reply:
     return _search(candidate, _crossing(draw, *_RIVALS), _asked(3, 4, 5, 6, 7), beam=2, alpha=0.6)
 
 
-@probe("with an alpha of 1 it may be less likely by more, but not by any amount")
+@probe("with an alpha of 1, a longer sentence can win even if it is clearly less likely")
 def _beam_with_alpha_one(candidate: Candidate, draw: Draw) -> Reply:
     return _search(
         candidate, _crossing(draw, *_RIVALS[:4], _LIKELIER), _asked(7, 6, 5, 4, 3), beam=2, alpha=1.0
     )
 
 
-@probe("three beams that change places: each keeps its words, its length and whether it has ended")
+@probe("beams that change position keep their words, their length and whether they have ended")
 def _beam_of_three(candidate: Candidate, draw: Draw) -> Reply:
     model = _crossing(draw, _OVERTAKING, _THIRD_WAY)
     return _search(candidate, model, _asked(3, 4), beam=3, alpha=1.0)
 
 
-@probe("at max_length tokens it stops, the start counted, with the best beginning that it has")
+@probe("the search stops at max_length tokens, including the start, with the best prefix so far")
 def _beam_stops(candidate: Candidate, draw: Draw) -> Reply:
     model = _crossing(draw, _THIRD_WAY, _OVERTAKING)
     return _search(candidate, model, _asked(3, 3), beam=3, alpha=0.6, max_length=4)
 
 
-@probe("a beam that is wider than the vocabulary")
+@probe("a beam may be wider than the vocabulary")
 def _beam_wide(candidate: Candidate, draw: Draw) -> Reply:
     model = _crossing(draw, _GARDEN_PATH, _THIRD_WAY, _RIVALS[0])
     return _search(candidate, model, _asked(4, 5, 3), beam=11, alpha=0.0)
 
 
-@probe("the start and end symbols are those that are asked for")
+@probe("the start and end symbols are those given as arguments")
 def _beam_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
     model = _crossing(draw, _RIVALS[0], _GARDEN_PATH, start=6, end=7)
     return _search(candidate, model, _asked(3, 4), beam=2, alpha=0.0, start=6, end=7)
@@ -259,7 +259,7 @@ def _mode(model: Candidate) -> dict[str, str]:
     return {"the mode afterwards": known[modes.pop()] if len(modes) == 1 else "mixed"}
 
 
-@probe("the model is in evaluation mode and keeps no gradients meanwhile, and gets its mode back")
+@probe("the model runs in evaluation mode without gradients, and its mode is restored afterwards")
 def _beam_modes(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_crossing(draw, _GARDEN_PATH))
     reply = _search(candidate, model, _asked(3, 3), beam=2, alpha=0.6)
@@ -267,7 +267,7 @@ def _beam_modes(candidate: Candidate, draw: Draw) -> Any:
     return after(reply, lambda: {"meanwhile": meanwhile, **_mode(model)})
 
 
-@probe("a model in evaluation mode stays in it")
+@probe("a model that is in evaluation mode stays in it")
 def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_crossing(draw, _GARDEN_PATH))
     model.train(False)
@@ -291,7 +291,7 @@ def _real_sources() -> Tensor:
     )
 
 
-@probe("a real model with two layers, and sentences of different lengths", tolerance=1e-6)
+@probe("the result is correct for a real model and sentences of different lengths", tolerance=1e-6)
 def _beam_real(candidate: Candidate, draw: Draw) -> Reply:
     source = _real_sources()[draw.normal(4).argsort()]
     model = transformer(9, target_vocab=11, seed=_REAL_SEED, gain=3.0, **_REAL)
@@ -321,12 +321,19 @@ BEAM_SEARCH = Exercise(
 # --- average_checkpoints ------------------------------------------------------------------------------------
 
 
+_LABELS = {
+    "average": "the average",
+    "written into": "the entries of the checkpoints that were modified",
+    "shared": "the entries that share memory with a checkpoint",
+}
+
+
 def _part(reply: Reply, *names: str) -> Reply:
-    """Leave of what the fixture tells only these parts."""
+    """Keep only these parts of the fixture's result."""
     if not isinstance(reply, Returned):
         return reply
-    kept = {name: reply.value[name] for name in names}
-    return replace(reply, value=kept[names[0]] if len(names) == 1 else kept)
+    kept = {_LABELS[name]: reply.value[name] for name in names}
+    return replace(reply, value=reply.value[names[0]] if len(names) == 1 else kept)
 
 
 def _averaged(candidate: Candidate, *states: Mapping[str, Tensor]) -> Reply:
@@ -342,42 +349,42 @@ def _checkpoint(draw: Draw) -> dict[str, Tensor]:
     }
 
 
-@probe("three checkpoints: each entry is the mean of the three, number by number")
+@probe("each entry is the elementwise mean of three checkpoints")
 def _average_of_three(candidate: Candidate, draw: Draw) -> Reply:
     return _part(_averaged(candidate, *(_checkpoint(draw) for _ in range(3))), "average")
 
 
-@probe("five checkpoints, in float32 as models have them")
+@probe("each entry is the mean of five checkpoints in float32")
 def _average_of_five(candidate: Candidate, draw: Draw) -> Reply:
     states = [{name: entry.float() for name, entry in _checkpoint(draw).items()} for _ in range(5)]
     return _part(_averaged(candidate, *states), "average")
 
 
-@probe("large numbers in float16, whose sum float16 cannot hold")
+@probe("large float16 numbers are averaged without overflow")
 def _average_of_large(candidate: Candidate, draw: Draw) -> Reply:
     states = [{"layer.weight": (50_000 + 3_000 * draw.normal(2, 4).clamp(-3, 3)).half()} for _ in range(4)]
     return _part(_averaged(candidate, *states), "average")
 
 
-@probe("every dtype of floating numbers is kept")
+@probe("every floating-point dtype is kept")
 def _average_keeps_dtypes(candidate: Candidate, draw: Draw) -> Reply:
     dtypes = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     states = [{f"in {dtype}": draw.normal(2).to(dtype) for dtype in dtypes} for _ in range(3)]
     return _part(_averaged(candidate, *states), "average")
 
 
-_WHOLE = "whole, of int64: that of the first, of the last, or the rounded mean"
+_WHOLE = "an int64: the first, the last, or the rounded mean"
 
 
 def _told(entry: Any, allowed: tuple[int, ...]) -> Any:
-    """Say of a whole number what is asked of it: which of those that are allowed it is, is free."""
+    """Replace any allowed integer by a description, because all of them are correct."""
     if not isinstance(entry, Tensor) or entry.dim():
         return entry
     right = entry.dtype == torch.int64 and entry.item() in allowed
     return _WHOLE if right else f"{str(entry.dtype).removeprefix('torch.')}, {entry.item():g}"
 
 
-@probe("what is no floating number is taken whole: a counter stays a counter, a flag a flag")
+@probe("entries that are not floating-point are copied unchanged: counters and flags")
 def _average_of_whole(candidate: Candidate, draw: Draw) -> Reply:
     counts = (10, 40, 15)
     # The first, the last and most of them agree; any() and all() of the three differ from that.
@@ -398,13 +405,13 @@ def _average_of_whole(candidate: Candidate, draw: Draw) -> Reply:
     return replace(reply, value=reply.value | {"steps": _told(reply.value["steps"], (10, 15, 22))})
 
 
-@probe("the checkpoints stay as they are, and the average lies in memory of its own")
+@probe("the checkpoints are not modified, and the average has its own memory")
 def _average_shares_nothing(candidate: Candidate, draw: Draw) -> Reply:
     states = [_checkpoint(draw) | {"steps": torch.tensor(7), "flags": torch.tensor([True])} for _ in range(2)]
     return _part(_averaged(candidate, *states), "written into", "shared")
 
 
-@probe("a single checkpoint is its own average, and is copied all the same")
+@probe("the average of a single checkpoint is a copy of it")
 def _average_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return _part(_averaged(candidate, _checkpoint(draw)), "average", "written into", "shared")
 
@@ -429,8 +436,8 @@ PREDICT_BEAM_OF_TWO = Prediction(
     name="predict_beam_of_two",
     answer=0.36,
     tolerance=0.001,
-    hint="A beam of two keeps both first words. Work out the probability of every sentence of two words: the "
-    "product of the probabilities along its way.",
+    hint="A beam of two keeps both first words. Compute the probability of every sentence of two words: the "
+    "product of the probabilities of its words.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -438,7 +445,7 @@ PREDICT_CANDIDATES = Prediction(
     name="predict_candidates",
     answer=32_000.0,
     tolerance=0.0001,
-    hint="Each beam may go on with each word of the vocabulary.",
+    hint="Each beam can continue with each word of the vocabulary.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -446,6 +453,6 @@ PREDICT_SCORE = Prediction(
     name="predict_score",
     answer=-4.0,
     tolerance=0.001,
-    hint="First the penalty: (5 + 49) / 6, and to the power of 0.5 means its root. Then divide.",
+    hint="Compute the penalty first: (5 + 49) / 6, to the power of 0.5, which is a square root. Then divide.",
     misconceptions_file=MISCONCEPTIONS,
 )
