@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Literal
 
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.map_layout import ARROWS, BOXES, HEADINGS, HEIGHT, SIGNS, TIES, WAVES, Box, Path
-from course_lib.charts.marks import fixed_x, fixed_y, tips
+from course_lib.charts.map_layout import ARROWS, BOXES, HEADINGS, HEIGHT, SIGNS, TIES, WAVES, Box
+from course_lib.charts.marks import arrows, fixed_x, fixed_y, texts, tips
 from course_lib.charts.theme import CATEGORIES, INK, QUIET_INK, WIDTH, Picture
 from course_lib.curriculum import public_curriculum
 
@@ -45,14 +45,15 @@ def architecture_map(
     open_boxes = [box for box in BOXES if box.is_open]
     closed_boxes = [box for box in BOXES if not box.is_open] + _further_boxes()
     parts = sorted(closed_boxes, key=lambda box: states[box.name])
+    height = _height()
     layers = [
         *_boxes(open_boxes, states, OPEN_FILLS, corner=8, align="left"),
-        *_arrows(ARROWS, []),
-        *_arrows(TIES, [2, 3]),
+        *arrows(ARROWS, WIDTH, height),
+        *arrows(TIES, WIDTH, height, [2, 3]),
         *_boxes(parts, states, FILLS, corner=4, align="center"),
         *_waves(states),
-        _texts(SIGNS, 11, QUIET_INK, align="center"),
-        _texts(HEADINGS, 12, INK, align="left", weight="bold"),
+        texts(SIGNS, WIDTH, height),
+        texts(HEADINGS, WIDTH, height, size=12, colour=INK, align="left", weight="bold"),
         *_key(),
     ]
     count = sum(state == BUILT for state in states.values())
@@ -64,7 +65,7 @@ def architecture_map(
     return alt.LayerChart(
         layer=layers,
         width=WIDTH,
-        height=_height(),
+        height=height,
         title=alt.Title(title, subtitle=progress),
         description=f"{title}. {progress} {' '.join(told)}",
     )
@@ -148,39 +149,6 @@ def _rectangles(base: alt.Chart, state: str, fills: dict[str, str], corner: int)
     ).encode(x=_x("left"), x2="right:Q", y=_y("top"), y2="bottom:Q")
 
 
-def _arrows(paths: Sequence[Path], dash: list[int]) -> list[alt.Chart]:
-    """Draw lines along their corners, with a head at the end of those that point."""
-    corners = pd.DataFrame(
-        {"path": number, "order": order, "x": x, "y": y}
-        for number, path in enumerate(paths)
-        for order, (x, y) in enumerate(path.corners)
-    )
-    x, y = _x("x"), _y("y")
-    line = (
-        alt.Chart(corners)
-        .mark_line(
-            color=QUIET_INK, strokeWidth=1.1, strokeDash=dash or alt.Undefined, strokeJoin="round", aria=False
-        )
-        .encode(x=x, y=y, detail="path:N", order="order:Q")
-    )
-    heads = pd.DataFrame(_head(path) for path in paths if path.points)
-    if heads.empty:
-        return [line]
-    head = alt.Chart(heads).mark_point(
-        filled=True, color=QUIET_INK, size=34, opacity=1, shape="triangle-up", aria=False
-    )
-    return [line, head.encode(x=x, y=y, angle=alt.Angle("angle:Q", scale=None))]
-
-
-def _head(path: Path) -> dict[str, float]:
-    """Return the middle of an arrowhead, a little before the end of its path, and its direction."""
-    (from_x, from_y), (to_x, to_y) = list(pairwise(path.corners))[-1]
-    length = math.hypot(to_x - from_x, to_y - from_y)
-    along_x, along_y = (to_x - from_x) / length, (to_y - from_y) / length
-    angle = math.degrees(math.atan2(along_x, -along_y))
-    return {"x": to_x - 3 * along_x, "y": to_y - 3 * along_y, "angle": angle}
-
-
 def _waves(states: dict[str, str]) -> list[alt.Chart]:
     """Draw the sinusoids: a wave in a circle, as in the paper's figure."""
     curve = pd.DataFrame(
@@ -200,20 +168,6 @@ def _waves(states: dict[str, str]) -> list[alt.Chart]:
     ]
 
 
-def _texts(
-    signs: Sequence[tuple[float, float, str]],
-    size: int,
-    colour: str,
-    align: Literal["left", "center"],
-    weight: Literal["normal", "bold"] = "normal",
-) -> alt.Chart:
-    return (
-        alt.Chart(pd.DataFrame(signs, columns=["x", "y", "text"]))
-        .mark_text(fontSize=size, color=colour, fontWeight=weight, align=align)
-        .encode(x=_x("x"), y=_y("y"), text="text:N")
-    )
-
-
 def _key() -> list[alt.Chart]:
     """Draw the key: what the three styles of a box mean."""
     layers, bottom = [], _height()
@@ -222,6 +176,6 @@ def _key() -> list[alt.Chart]:
         sample = pd.DataFrame([{"left": left, "right": left + 24, "top": bottom - 19, "bottom": bottom - 4}])
         layers += [
             _rectangles(alt.Chart(sample), state, FILLS, corner=4),
-            _texts([(left + 32, bottom - 11, words)], 12, INK, align="left"),
+            texts([(left + 32, bottom - 11, words)], WIDTH, bottom, size=12, colour=INK, align="left"),
         ]
     return layers

@@ -7,6 +7,8 @@ below.
 
 from dataclasses import dataclass
 
+from course_lib.charts.marks import Path
+
 HEIGHT = 640
 LEFT, RIGHT = 116, 312
 """The x positions of the middle of the encoder and of the decoder."""
@@ -23,14 +25,6 @@ class Box:
     width: float
     height: float
     is_open: bool = False
-
-
-@dataclass(frozen=True)
-class Path:
-    """A line along corners, with an arrowhead at its end if it `points`."""
-
-    corners: tuple[tuple[float, float], ...]
-    points: bool = True
 
 
 def _in_stack(name: str, label: str, middle: float, y: float, height: float) -> Box:

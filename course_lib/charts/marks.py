@@ -321,6 +321,64 @@ def note(
     return mark.encode(x=alt.value(x), y=alt.value(y), text="text:N")
 
 
+@dataclass(frozen=True)
+class Path:
+    """A line along corners, given in pixels, with an arrowhead at its end if it `points`."""
+
+    corners: tuple[tuple[float, float], ...]
+    points: bool = True
+
+    def head(self) -> dict[str, float]:
+        """Return the middle of the arrowhead, a little before the end, and its direction."""
+        (from_x, from_y), (to_x, to_y) = self.corners[-2:]
+        length = math.hypot(to_x - from_x, to_y - from_y)
+        right, down = (to_x - from_x) / length, (to_y - from_y) / length
+        angle = math.degrees(math.atan2(right, -down))
+        return {"x": to_x - 3 * right, "y": to_y - 3 * down, "angle": angle}
+
+
+def arrows(
+    paths: Sequence[Path], width: float, height: float, dash: Sequence[float] = (1, 0)
+) -> list[alt.Chart]:
+    """Draw paths on a canvas of this size."""
+    if not paths:
+        return []
+    x, y = fixed_x("x", 0, width), fixed_y("y", height, 0)
+    corners = pd.DataFrame(
+        {"path": number, "order": order, "x": x, "y": y}
+        for number, path in enumerate(paths)
+        for order, (x, y) in enumerate(path.corners)
+    )
+    line = alt.Chart(corners).mark_line(
+        color=QUIET_INK, strokeWidth=1.1, strokeDash=list(dash), strokeJoin="round", aria=False
+    )
+    layers = [line.encode(x=x, y=y, detail="path:N", order="order:Q")]
+    if heads := [path.head() for path in paths if path.points]:
+        head = alt.Chart(pd.DataFrame(heads)).mark_point(
+            filled=True, color=QUIET_INK, size=34, opacity=1, shape="triangle-up", aria=False
+        )
+        layers.append(head.encode(x=x, y=y, angle=alt.Angle("angle:Q", scale=None)))
+    return layers
+
+
+def texts(
+    signs: Sequence[tuple[float, float, str]],
+    width: float,
+    height: float,
+    *,
+    size: int = 11,
+    colour: str = QUIET_INK,
+    align: Literal["left", "center"] = "center",
+    weight: Literal["normal", "bold"] = "normal",
+) -> alt.Chart:
+    """Draw words at places in pixels on a canvas of this size."""
+    return (
+        alt.Chart(pd.DataFrame(signs, columns=["x", "y", "text"]))
+        .mark_text(fontSize=size, color=colour, fontWeight=weight, align=align)
+        .encode(x=fixed_x("x", 0, width), y=fixed_y("y", height, 0), text="text:N")
+    )
+
+
 def powers_of_ten(low: float, high: float, decades_with_steps: int = 4) -> alt.Axis:
     """Return an axis with ticks at 1, 2 and 5 times the powers of ten, or at some powers of many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

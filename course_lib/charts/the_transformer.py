@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from course_lib.charts.inputs import Numbers, as_words, check_column, check_table, from_tensor
-from course_lib.charts.marks import Cell, Grid, fixed_x, fixed_y, panel_title, tips
-from course_lib.charts.theme import ALARM_INK, AMOUNTS, CATEGORIES, INK, QUIET_INK, WIDTH, Picture, on_ramp
+from course_lib.charts.marks import Cell, Grid, Path, arrows, fixed_x, fixed_y, panel_title, texts, tips
+from course_lib.charts.theme import ALARM_INK, AMOUNTS, CATEGORIES, QUIET_INK, WIDTH, Picture, on_ramp
 
 Stages: TypeAlias = Sequence[tuple[str, Sequence[int]]]
 """The stages of a stack from its input upwards: a name and a shape each."""
@@ -79,8 +79,7 @@ def shape_flow(
     ]
     return alt.LayerChart(
         layer=[
-            *_upward_arrows(table, height),
-            *_memory_arrows(table, memory_to, height),
+            *_arrows(table, memory_to, height),
             *_bars(table, height),
         ],
         width=WIDTH,
@@ -135,59 +134,29 @@ def _bars(table: pd.DataFrame, height: float) -> list[alt.Chart]:
     return [bars, *(text.encode(y=fixed_y("text", height, 0)) for text in (names, shapes))]
 
 
-def _head(base: alt.Chart, shape: str) -> alt.Chart:
-    return base.mark_point(filled=True, color=QUIET_INK, size=34, opacity=1, shape=shape, aria=False)
-
-
-def _upward_arrows(table: pd.DataFrame, height: float) -> list[alt.Chart]:
-    """Draw an arrow from each stage up to the next."""
-    pieces = [
-        {"x": lower["middle"], "from": lower["top"], "to": upper["bottom"] + 2}
-        for lower, upper in pairwise(table.to_dict("records"))
+def _arrows(table: pd.DataFrame, memory_to: Sequence[str], height: float) -> list[alt.Chart]:
+    """Draw an arrow from each stage to the next, and two (keys and values) to each reader of the memory."""
+    stages = table.to_dict("records")
+    upward = [
+        Path(((lower["middle"], lower["top"]), (lower["middle"], upper["bottom"])))
+        for lower, upper in pairwise(stages)
         if lower["column"] == upper["column"]
     ]
-    if not pieces:
-        return []
-    base = alt.Chart(pd.DataFrame(pieces)).encode(x=fixed_x("x", 0, WIDTH))
-    stems = base.mark_rule(color=QUIET_INK, aria=False).encode(y=fixed_y("from", height, 0), y2="to:Q")
-    return [stems, _head(base, "triangle-up").encode(y=fixed_y("to", height, 0))]
-
-
-def _memory_arrows(table: pd.DataFrame, memory_to: Sequence[str], height: float) -> list[alt.Chart]:
-    """Draw two arrows, for keys and for values, from the end of the encoder to each stage that reads it."""
-    stages = table.to_dict("records")
     end = [stage for stage in stages if stage["column"] == "encoder"][-1]
-    readers = [stage for stage in stages if stage["column"] == "decoder" and stage["name"] in memory_to]
-    if not readers:
-        return []
-    lane = (WIDTH - GAP) / 2 + 2
-    corners = pd.DataFrame(
-        {"path": f"{number} {sign}", "sign": sign, "order": order, "x": x, "y": y + side}
-        for number, reader in enumerate(readers)
-        for side, sign in ((-5, "K"), (5, "V"))
-        for order, (x, y) in enumerate(
-            [
-                (end["right"], end["text"]),
-                (lane - side, end["text"]),
-                (lane - side, reader["text"]),
-                (reader["names"] - LETTER * len(reader["name"]) - 8, reader["text"]),
-            ]
-        )
-    )
-    x, y = fixed_x("x", 0, WIDTH), fixed_y("y", height, 0)
-    line = (
-        alt.Chart(corners)
-        .mark_line(color=QUIET_INK, strokeDash=[4, 3], strokeJoin="round", aria=False)
-        .encode(x=x, y=y, detail="path:N", order="order:Q")
-    )
-    tips_of_arrows = alt.Chart(corners.groupby("path").tail(1)).encode(x=x, y=y)
-    signs = [
-        tips_of_arrows.transform_filter(alt.datum.sign == sign)
-        .mark_text(dx=-12, dy=away, fontSize=11, color=INK)
-        .encode(text="sign:N")
-        for sign, away in (("K", -8), ("V", 9))
+    memory, signs = [], []
+    for reader in stages:
+        if reader["column"] == "decoder" and reader["name"] in memory_to:
+            for side, sign in ((-5, "K"), (5, "V")):
+                start, stop = end["text"] + side, reader["text"] + side
+                lane = (WIDTH - GAP) / 2 + 2 - side
+                name = reader["names"] - LETTER * len(reader["name"]) - 5
+                memory.append(Path(((end["right"], start), (lane, start), (lane, stop), (name, stop))))
+                signs.append((name - 14, reader["text"] + 2.6 * side, sign))
+    return [
+        *arrows(upward, WIDTH, height),
+        *arrows(memory, WIDTH, height, [4, 3]),
+        *([texts(signs, WIDTH, height)] if signs else []),
     ]
-    return [line, _head(tips_of_arrows, "triangle-right"), *signs]
 
 
 def parameters_by_part(

@@ -496,7 +496,7 @@ def learned(residual: bool, norm_first: bool, steps: int = 60) -> list[float]:
         if step == 0:
             alike = nn.functional.cosine_similarity(x.unsqueeze(0), x.unsqueeze(1), dim=-1)
             others = alike[~torch.eye(50, dtype=torch.bool)].mean().item()
-            print(f"{residual=!s:5}  {norm_first=!s:5}  two words are {others:.0%} alike at the top")
+            print(f"{residual=!s:5}  {norm_first=!s:5}  mean cosine of two words at the top: {others:.2f}")
         loss = nn.functional.cross_entropy(answer(top(x) if norm_first else x), torch.arange(50))
         optimizer.zero_grad()
         loss.backward()

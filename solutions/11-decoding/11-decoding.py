@@ -361,7 +361,11 @@ print("greedy:", text_of(greedy[0]), f"({log_probability(model, source, greedy).
 print("beam:  ", text_of(ids[0]), f"({log_probability(model, source, ids).item():.2f})")
 print("right: ", " ".join(right))
 
-beam_tree(totals, [spelled[index] for index in winner[1:]])
+beam_tree(
+    totals,
+    [spelled[index] for index in winner[1:]],
+    greedy=[spelled[index] for index in to_the_end(greedy[0].tolist())[1:]],
+)
 
 # %% [markdown]
 # ### See it: wider and wider
