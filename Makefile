@@ -5,13 +5,14 @@ STUDENTS ?= 20
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test lab progress lessons check install lock doctor bench kill-matrix
+.PHONY: help demo test quick lab progress lessons check install lock doctor bench kill-matrix
 
 help:
 	@echo "make demo         grade a class and train a translator, to see all of it work (under ten minutes)"
 	@echo "make lab          JupyterLab on the lessons, with how far you have come"
 	@echo "make progress     how far you have come, in the terminal"
 	@echo "make test         all that CI runs: check, then the tests"
+	@echo "make quick        the fast tests only (under three minutes)"
 	@echo "make check        format, lint, types, and that lessons/ is what solutions/ gives"
 	@echo "make lessons      build lessons/ from solutions/"
 	@echo "make doctor       what confines students' code here when it is graded, and whether grading works"
@@ -50,6 +51,9 @@ check: install
 test: check
 	pytest --numprocesses=$(WORKERS) --dist=worksteal
 	python -m tests.checks.totals
+
+quick: install
+	pytest --numprocesses=$(WORKERS) --dist=worksteal -q -m "not (slow or browser or slurm or postgres or sandbox)"
 
 doctor: install
 	course doctor

@@ -19,6 +19,8 @@ from tests.browser.jupyterlab import JupyterLab, jupyterlab
 from tests.browser.screenshots import shoot
 from tests.nbgrader_command import nbgrader
 
+pytestmark = pytest.mark.browser
+
 STUDENTS = ("amara", "bruno", "chiyo")
 #: JupyterLab shows Formgrader in a frame that lets no script open a window: so one that ran says so.
 RAN = "a script of a submission ran"

@@ -19,6 +19,8 @@ from tests.browser.hostile_notebook import ATTACKER, in_html, made_hostile
 from tests.browser.jupyterlab import jupyterlab
 from tests.nbgrader_command import nbgrader
 
+pytestmark = pytest.mark.browser
+
 STUDENT = "<img src=x onerror=document.title='RUN-id'>"
 
 

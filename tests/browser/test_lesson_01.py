@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import nbformat
+import pytest
 from playwright.sync_api import Page, expect
 
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises.registry import catalogue
 from tests.browser.notebook_page import NotebookPage
 from tests.browser.screenshots import shoot
+
+pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
 NAME = "01-attention/01-attention.ipynb"

@@ -3,11 +3,14 @@
 import shutil
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from course_lib.student.progress.start_page import PAGE, write_page
 from tests.browser.notebook_page import NotebookPage
 from tests.browser.screenshots import shoot
+
+pytestmark = pytest.mark.browser
 
 LESSONS = Path(__file__).parents[2] / "lessons"
 NAME, TITLE = "01-attention", "01 Scaled dot-product attention"

@@ -16,6 +16,8 @@ from playwright.sync_api import Page, sync_playwright
 from course_lib.charts import Picture, attention_over_sentence, layers_and_heads, softmax_temperature
 from course_lib.charts.softmax import FACTOR
 
+pytestmark = pytest.mark.browser
+
 TextsOf = Callable[[Picture], list[str]]
 
 WORDS = ["the", "cat", "saw", "the", "dog"]

@@ -13,7 +13,7 @@ from same_run import assert_same_run
 
 SCRIPTS = Path(__file__).parents[2] / "solutions" / "12-final-lab"
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
+pytestmark = [pytest.mark.skipif(bool(why_not()), reason=str(why_not())), pytest.mark.slurm]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from sqlalchemy import text
 from autograder.release.build import COURSE
 from tests import nbgrader_command
 
+pytestmark = pytest.mark.postgres
+
 HERE = Path(__file__).parent
 
 
