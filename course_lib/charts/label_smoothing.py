@@ -71,7 +71,7 @@ def loss_by_confidence(
     check_count(table["smoothing"].nunique(), 5, "table", "smoothings")
     check_column(table, "confidence", "each confidence between 0 and 1", 0, 1, ends=False)
     check_column(table, "loss", "finite losses", -math.inf)
-    frame = table.assign(
+    frame = table.reset_index(drop=True).assign(
         odds=[_log_odds(confidence) for confidence in table["confidence"]],
         line=[f"smoothing {smoothing:g}" for smoothing in table["smoothing"]],
     )

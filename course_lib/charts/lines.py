@@ -32,6 +32,7 @@ def named_lines(
     aren't finite, or with `log` numbers that aren't above 0.
     """
     check_table(table, ("line", "x", "y"))
+    table = table.reset_index(drop=True)
     names = list(dict.fromkeys(table["line"]))
     check_count(len(names), len(CATEGORIES), "table", "lines")
     if unknown := sorted(set(dashed) - set(names)):

@@ -7,7 +7,7 @@ cross, and a cell without a number is black and says what it holds.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -216,6 +216,22 @@ class Grid:
             layers.append(frame.transform_filter("datum.framed"))
         chart = alt.LayerChart(layer=layers, width=self.cell * count, height=height * len(self.rows))
         return chart.properties(title=panel_title(title)) if title else chart
+
+
+def side_by_side(
+    grid: Grid,
+    panels: Mapping[str, Sequence[Cell]],
+    *,
+    gap: int,
+    ramp: Shades | None = None,
+    column_labels: bool = True,
+) -> alt.HConcatChart:
+    """Draw several matrices of one layout in a row, each below its name, with row labels on the left."""
+    charts = [
+        grid.draw(cells, title=name, ramp=ramp, row_labels=number == 0, column_labels=column_labels)
+        for number, (name, cells) in enumerate(panels.items())
+    ]
+    return alt.hconcat(*charts, spacing=gap)
 
 
 def cell_size(columns: int, room: int, largest: int = 44) -> int:

@@ -7,7 +7,17 @@ import numpy as np
 
 from course_lib.charts.attention import mask_cells
 from course_lib.charts.inputs import Numbers, as_words, from_tensor, mask_from_tensor
-from course_lib.charts.marks import Cell, Grid, Shades, cell_size, exact, leak_cell, number_cell, short
+from course_lib.charts.marks import (
+    Cell,
+    Grid,
+    Shades,
+    cell_size,
+    exact,
+    leak_cell,
+    number_cell,
+    short,
+    side_by_side,
+)
 from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Picture
 
 
@@ -32,10 +42,7 @@ def mask_panels(
     gap = 26
     size = cell_size(len(masks) * len(columns), WIDTH - 120 - gap * (len(masks) - 1), 36)
     grid = Grid(rows, columns, size, ("query", "key", "mask"))
-    panels = [
-        grid.draw(mask_cells(mask), title=name, row_labels=number == 0)
-        for number, (name, mask) in enumerate(allowed.items())
-    ]
+    panels = {name: mask_cells(mask) for name, mask in allowed.items()}
     counts = "; ".join(f"{name} {int(mask.sum())} of {mask.size}" for name, mask in allowed.items())
     lines = [
         "Each row is a query. A tick: it may attend to this key. ×: it must not.",
@@ -43,7 +50,7 @@ def mask_panels(
     ]
     last, mask = list(allowed.items())[-1]
     seen = ", ".join(f"{row} {int(open_keys.sum())}" for row, open_keys in zip(rows, mask, strict=True))
-    return alt.hconcat(*panels, spacing=gap).properties(
+    return side_by_side(grid, panels, gap=gap).properties(
         title=alt.Title(title, subtitle=lines),
         description=f"{title} Allowed pairs: {counts}. Keys allowed for each query under {last}: {seen}.",
     )

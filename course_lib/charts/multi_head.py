@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib.charts.inputs import Floats, Numbers, as_words, check_column, check_table, from_tensor
-from course_lib.charts.marks import Cell, Grid, cell_size, panel_title, tips
+from course_lib.charts.marks import Cell, Grid, cell_size, panel_title, side_by_side, tips
 from course_lib.charts.theme import CATEGORIES, WIDTH, Picture, on_ramp
 
 TINTS = [on_ramp(("#ffffff", colour), 0.45) for colour in CATEGORIES[:6]]
@@ -68,16 +68,9 @@ def _heads(name: str, cells: Sequence[Sequence[Cell]], words: list[str], width: 
     count, gap = len(cells), 22
     size = cell_size(count * width, WIDTH - 110 - gap * (count - 1), 42)
     grid = Grid(words, [str(n) for n in range(width)], size, ("word", "feature", "holds"))
-    panels = [
-        grid.draw(
-            head,
-            title=f"head {number}" if count > 1 else "all features",
-            row_labels=number == 0,
-            column_labels=False,
-        )
-        for number, head in enumerate(cells)
-    ]
-    return alt.hconcat(*panels, spacing=gap).properties(title=alt.Title(name, fontSize=13, offset=4))
+    names = [f"head {number}" if count > 1 else "all features" for number in range(count)]
+    heads = side_by_side(grid, dict(zip(names, cells, strict=True)), gap=gap, column_labels=False)
+    return heads.properties(title=alt.Title(name, fontSize=13, offset=4))
 
 
 COUNTS = {

@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 
 from course_lib.charts.inputs import Floats, Numbers, from_tensor
-from course_lib.charts.marks import Cell, Grid, Shades, cell_size, exact, leak_cell, short
+from course_lib.charts.marks import Cell, Grid, Shades, cell_size, exact, leak_cell, short, side_by_side
 from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Picture
 
 
@@ -95,17 +95,13 @@ def broadcast_tables(
     grid = Grid([str(row) for row in range(rows)], [str(column) for column in range(columns)], cell)
     shades = [Shades.spanning(*operands)] * 2 + [Shades.spanning(outcome)]
     named = list(zip(names, (*operands, outcome), strict=True))
-    panels = [
-        grid.draw(
-            _with_copies(grid, values, (rows, columns), shade),
-            title=f"{name}  {values.shape}",
-            row_labels=number == 0,
-        )
-        for number, ((name, values), shade) in enumerate(zip(named, shades, strict=True))
-    ]
+    panels = {
+        f"{name}  {values.shape}": _with_copies(grid, values, (rows, columns), shade)
+        for (name, values), shade in zip(named, shades, strict=True)
+    }
     told = [f"{name} {values.shape}" for name, values in named]
     lines = "Numbers in brackets are copies. Broadcasting acts as if they existed, but stores nothing twice."
-    return alt.hconcat(*panels, spacing=gap).properties(
+    return side_by_side(grid, panels, gap=gap).properties(
         title=alt.Title(title, subtitle=lines),
         description=f"{title}. {told[0]} and {told[1]} give {told[2]}.",
     )

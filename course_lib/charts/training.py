@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib.charts.inputs import Numbers, as_words, check_count, from_tensor, mask_from_tensor
-from course_lib.charts.marks import Grid, Shades, cell_size, fixed_x, fixed_y, tips
+from course_lib.charts.marks import Grid, Shades, cell_size, fixed_x, fixed_y, side_by_side, tips
 from course_lib.charts.theme import AMOUNTS, CATEGORIES, QUIET_INK, WIDTH, Picture
 
 
@@ -90,15 +90,10 @@ def token_counts(
     grid = Grid(rows, positions, cell_size(shape[1], room, 34), ("sentence", "position", "counts"))
     # Light shades only, on which small numbers are easy to read.
     shades = Shades(0.0, float(max(matrix.max() for matrix in matrices.values())) or 1.0, AMOUNTS[:3])
-    panels = [
-        grid.draw(
-            grid.numbers(np.where(kept, matrix, 0.0), shades, kept, _times),
-            title=name,
-            ramp=shades,
-            row_labels=number == 0,
-        )
-        for number, (name, matrix) in enumerate(matrices.items())
-    ]
+    panels = {
+        name: grid.numbers(np.where(kept, matrix, 0.0), shades, kept, _times)
+        for name, matrix in matrices.items()
+    }
     lines = ["1: as much as the average token.", "×: padding, which does not count."]
     told = []
     for name, matrix in matrices.items():
@@ -107,7 +102,7 @@ def token_counts(
             for row, line, own in zip(rows, matrix, kept, strict=True)
         ]
         told.append(f"{name}: a token of {', '.join(means)}")
-    return alt.hconcat(*panels, spacing=gap).properties(
+    return side_by_side(grid, panels, gap=gap, ramp=shades).properties(
         title=alt.Title(title, subtitle=lines[: 1 if kept.all() else 2]),
         description=f"{title} {'; '.join(told)}.",
     )

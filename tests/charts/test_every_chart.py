@@ -1,4 +1,4 @@
-"""What holds for every picture of the course, also for those that are still to be drawn."""
+"""Tests of every chart of the course. A new chart has to be added to EXAMPLES."""
 
 import importlib
 import inspect

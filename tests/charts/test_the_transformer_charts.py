@@ -1,4 +1,4 @@
-"""The pictures of lesson 06: shapes on their way, parameters by part, a sentence written word by word."""
+"""The charts of lesson 06: shapes through the model, parameters by part, greedy decoding."""
 
 from collections.abc import Callable
 

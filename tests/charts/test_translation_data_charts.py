@@ -1,4 +1,4 @@
-"""The pictures of lesson 10: lengths, merges, pieces, padding and batches."""
+"""The charts of lesson 10: lengths, merges, tokens, padding and batches."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The pictures of label smoothing: the targets, the loss against confidence, and calibration."""
+"""The charts of lesson 08: targets, the loss against confidence, and calibration."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The pictures that a student plays with: what the browser computes, and that it follows the hand."""
+"""The interactive charts: what the browser computes, and how it reacts to clicks and sliders."""
 
 import copy
 import math

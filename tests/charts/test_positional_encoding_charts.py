@@ -1,4 +1,4 @@
-"""The pictures of lesson 05: waves, a field of numbers, and the hands of clocks."""
+"""The charts of lesson 05: waves, a field of numbers, and clocks."""
 
 import math
 from collections.abc import Callable

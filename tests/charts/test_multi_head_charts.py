@@ -1,4 +1,4 @@
-"""The pictures of lesson 02: where the numbers of each head come from, and what heads cost."""
+"""The charts of lesson 02: the features of each head, and what heads cost."""
 
 from collections.abc import Callable
 

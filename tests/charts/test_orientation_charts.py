@@ -1,4 +1,4 @@
-"""Shapes below each other, and tables that broadcasting stretches."""
+"""The charts of lesson 00: aligned shapes and broadcast tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

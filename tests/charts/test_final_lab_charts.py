@@ -1,4 +1,4 @@
-"""The final lab's pictures: a run's curves while it is written, and attention of any layer and head."""
+"""The metrics of a run, live, and the attention of any layer and head."""
 
 import copy
 import math
@@ -54,6 +54,13 @@ def test_head_zero_is_the_mean(texts_of: TextsOf) -> None:
     assert weights_in(texts_of(layers_and_heads(maps(), QUERIES, KEYS, layer=2, head=0))) == written(
         maps()[1].mean(dim=0)
     )
+
+
+def test_the_most_focused_head_is_shown_first(texts_of: TextsOf) -> None:
+    sharp = maps()
+    sharp[1, 1] = torch.eye(5)[:4]
+    assert weights_in(texts_of(layers_and_heads(sharp, QUERIES, KEYS))) == ["1.00"] * 4
+    assert "Largest weights of layer 2, head 2" in str(layers_and_heads(sharp, QUERIES, KEYS).description)
 
 
 def test_words_of_all_kinds_stand_beside_the_cells(texts_of: TextsOf) -> None:

@@ -1,4 +1,4 @@
-"""The pictures of lesson 03: before and after a norm, named lines, and what a layer costs."""
+"""The charts of lesson 03: layer normalisation, named lines, and what a layer costs."""
 
 import math
 from collections.abc import Callable
@@ -84,6 +84,17 @@ def test_lines_over_many_decades_have_ticks_at_powers_of_ten(texts_of: TextsOf) 
     texts = texts_of(_drawn(_lines(fading=[1e-16, 1.0]), log=True))
     assert 3 < sum("e" in text and text[0].isdigit() for text in texts) < 14
     assert {"1", "2", "5"} <= set(texts_of(_drawn(_lines(level=[1.0, 6.0]), log=True)))
+
+
+def test_a_line_that_ends_early_is_led_to_its_name() -> None:
+    table = pd.concat([_lines(short=[1.0, 2.0]), _lines(long=[1.0, 2.0, 3.0])])
+    (leaders,) = [
+        data
+        for layer in _drawn(table).to_dict()["layer"]
+        if layer["mark"]["type"] == "rule"
+        for data in [_drawn(table).to_dict()["datasets"][layer["data"]["name"]]]
+    ]
+    assert [row["line"] for row in leaders] == ["short"]
 
 
 def test_a_level_line_is_drawn(texts_of: TextsOf) -> None:

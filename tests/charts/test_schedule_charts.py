@@ -1,4 +1,4 @@
-"""The picture of learning-rate schedules."""
+"""The chart of lesson 07: learning-rate schedules."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The heat map of weights and the three panels of a mask."""
+"""The heat map of weights and the effect of a mask."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The pictures that show why scores are divided by the root of d_k."""
+"""The charts that show why scores are divided by the root of d_k."""
 
 import math
 from collections.abc import Callable

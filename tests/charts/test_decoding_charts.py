@@ -1,4 +1,4 @@
-"""The picture of beam search as a tree."""
+"""The tree of beam search."""
 
 import math
 from collections.abc import Callable
@@ -46,6 +46,16 @@ def test_the_winner_is_told() -> None:
     told = str(beam_tree(BEGINNINGS, WINNER, title="What was kept?").description)
     assert told.startswith("What was kept? Returned: the dog runs </s>, with a log-probability of -1.50.")
     assert "7 prefixes in 4 steps, of which 0 were dropped" in told
+
+
+def test_the_greedy_sentence_is_framed_as_far_as_the_beam_kept_it(texts_of: TextsOf) -> None:
+    chart = beam_tree(BEGINNINGS, WINNER, greedy=["a", "dog", "sleeps", "</s>"])
+    nodes = chart.layer[1].data
+    assert nodes.loc[nodes["greedy"], "prefix"].tolist() == ["a", "a dog"]
+    assert any("which the beam kept for 2 of its 4 words" in text for text in texts_of(chart))
+    assert "kept the sentence of greedy decoding to the end" in str(
+        beam_tree(BEGINNINGS, WINNER, greedy=WINNER).description
+    )
 
 
 def test_another_word_may_mean_the_end() -> None:
