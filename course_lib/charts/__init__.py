@@ -12,7 +12,7 @@ from course_lib.charts.decoding import beam_tree
 from course_lib.charts.final_lab import layers_and_heads, run_progress
 from course_lib.charts.label_smoothing import calibration_curves, loss_by_confidence, target_distributions
 from course_lib.charts.lines import named_lines
-from course_lib.charts.live import followed, watched
+from course_lib.charts.live import live_progress, watch_live
 from course_lib.charts.masks import leak_probe, mask_panels
 from course_lib.charts.multi_head import cost_of_heads, features_in_heads
 from course_lib.charts.orientation import aligned_shapes, broadcast_tables
@@ -48,13 +48,13 @@ __all__ = [
     "decoding_steps",
     "exercises_through",
     "features_in_heads",
-    "followed",
     "found_beside_expected",
     "layer_costs",
     "layers_and_heads",
     "leak_probe",
     "learning_curve",
     "length_histograms",
+    "live_progress",
     "loss_by_confidence",
     "mask_effect",
     "mask_panels",
@@ -75,5 +75,5 @@ __all__ = [
     "softmax_temperature",
     "target_distributions",
     "token_counts",
-    "watched",
+    "watch_live",
 ]

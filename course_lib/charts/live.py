@@ -29,7 +29,7 @@ class Frame:
         return f"<div>{text}</div>{self.svg}"
 
 
-def watched(steps: int, picture: Callable[[], Picture], *, every: int = 20) -> Iterator[int]:
+def live_progress(steps: int, picture: Callable[[], Picture], *, every: int = 20) -> Iterator[int]:
     """Count from 1 to `steps` for a `for` loop, and show a progress bar and a chart that is redrawn.
 
     After every `every` steps, and after the last, `picture` is called and its chart replaces the previous
@@ -52,38 +52,38 @@ def _count(steps: int, picture: Callable[[], Picture], every: int) -> Iterator[i
             display.update(Frame(f"{step:,} of {steps:,}", as_svg(picture()), step, steps))
 
 
-def followed(
+def watch_live(
     picture: Callable[[], Picture],
-    goes_on: Callable[[], bool],
+    is_running: Callable[[], bool],
     *,
-    says: Callable[[], str] = lambda: "",
+    status: Callable[[], str] = lambda: "",
     every: float = 1.0,
-    at_most: float = math.inf,
+    timeout: float = math.inf,
 ) -> None:
-    """Redraw a chart every `every` seconds while `goes_on` returns True, and once more at the end.
+    """Redraw a chart every `every` seconds while `is_running` returns True, and once more at the end.
 
-    Stops after `at_most` seconds in any case, so that the cells below can run. `says` returns a line to show
-    above the chart; outside a notebook it is printed when it changes. The notebook's stop button ends the
-    watching, not what is watched. Raises ValueError for a negative time.
+    Stop after `timeout` seconds at the latest, so that the cells below can run. `status` returns a line to
+    show above the chart; outside a notebook it is printed when it changes. The notebook's stop button ends
+    the watching, not what is watched. Raises ValueError for a negative time.
     """
     if every < 0:
         raise ValueError(f"every: expected 0 or more seconds, got {every:g}.")
     from IPython.display import DisplayHandle
 
-    end = time.monotonic() + at_most
+    end = time.monotonic() + timeout
     display = DisplayHandle()
-    display.display(Frame(says()))
+    display.display(Frame(status()))
     drawn = ""
     try:
         while True:
             # Asked before drawing, so that the last chart shows the final state.
-            more = goes_on() and time.monotonic() < end
+            more = is_running() and time.monotonic() < end
             svg = as_svg(picture())
             if svg != drawn or not more:
-                display.update(Frame(says(), svg))
+                display.update(Frame(status(), svg))
                 drawn = svg
             if not more:
                 return
             time.sleep(every)
     except KeyboardInterrupt:
-        display.update(Frame(f"{says()} (no longer watched)", drawn))
+        display.update(Frame(f"{status()} (no longer watched)", drawn))

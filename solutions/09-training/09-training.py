@@ -25,10 +25,10 @@ from course_lib.charts import (
     attention_heatmap,
     exercises_through,
     learning_curve,
+    live_progress,
     named_lines,
     show_offline,
     token_counts,
-    watched,
 )
 
 show_offline()
@@ -343,7 +343,7 @@ def learn_to_copy(step, model, loss, adam, scheduler) -> list[float]:
     def picture():
         return learning_curve(losses, UPDATES, levels=levels, title="A Transformer learns to copy")
 
-    for update in watched(UPDATES, picture, every=25):
+    for update in live_progress(UPDATES, picture, every=25):
         sequences = drawn(SEQUENCES)
         trained_on.update(sequences)
         pieces = [collated(sequences[: SEQUENCES // 2]), collated(sequences[SEQUENCES // 2 :])]

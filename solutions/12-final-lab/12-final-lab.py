@@ -23,10 +23,10 @@
 from course_lib.charts import (
     architecture_map,
     exercises_through,
-    followed,
     layers_and_heads,
     run_progress,
     show_offline,
+    watch_live,
 )
 
 show_offline()
@@ -370,7 +370,7 @@ small = BackgroundRun(
     "evaluation.alpha=1.0",
     anew=True,
 )
-followed(lambda: run_progress(small.rows()), lambda: small.running, says=small.says, at_most=20)
+watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=small.says, timeout=20)
 
 # %% [markdown]
 # ### See it: your run, live
@@ -392,10 +392,10 @@ def finished():
     return any("test_bleu" in row for row in rows_so_far(RUN))
 
 
-followed(
+watch_live(
     lambda: run_progress(rows_so_far(RUN), title=f"The run in {RUN}"),
     lambda: WATCH and not finished(),
-    says=lambda: "finished" if finished() else "not finished yet",
+    status=lambda: "finished" if finished() else "not finished yet",
     every=3.0,
 )
 

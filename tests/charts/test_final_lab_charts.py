@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.charts import Picture, followed, layers_and_heads, run_progress
+from course_lib.charts import Picture, layers_and_heads, run_progress, watch_live
 from course_lib.charts.final_lab import CHOICE
 
 TextsOf = Callable[[Picture], list[str]]
@@ -144,7 +144,7 @@ def test_a_run_is_drawn_until_it_has_ended(capsys: pytest.CaptureFixture[str]) -
         rows.extend(ROWS[len(rows) : len(rows) + 1])
         return len(rows) < 3
 
-    followed(picture, goes_on, says=lambda: f"{len(rows)} rows", every=0.0)
+    watch_live(picture, goes_on, status=lambda: f"{len(rows)} rows", every=0.0)
     assert drawn == [1, 2, 3]
     assert capsys.readouterr().out.splitlines()[-1] == "3 rows"
 
@@ -158,13 +158,13 @@ def test_the_stop_button_ends_the_watching(capsys: pytest.CaptureFixture[str]) -
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    followed(lambda: run_progress(ROWS), goes_on, says=lambda: "at work", every=0.0)
+    watch_live(lambda: run_progress(ROWS), goes_on, status=lambda: "at work", every=0.0)
     assert "at work (no longer watched)" in capsys.readouterr().out
 
 
 def test_a_negative_time_is_refused() -> None:
     with pytest.raises(ValueError, match="every: expected 0 or more seconds, got -1"):
-        followed(lambda: run_progress([]), lambda: False, every=-1.0)
+        watch_live(lambda: run_progress([]), lambda: False, every=-1.0)
 
 
 def test_the_mean_of_heads_keeps_rows_that_sum_to_one() -> None:

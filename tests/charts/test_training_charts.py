@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.charts import Picture, learning_curve, token_counts, watched
+from course_lib.charts import Picture, learning_curve, live_progress, token_counts
 from course_lib.charts import live as live_module
 
 TextsOf = Callable[[Picture], list[str]]
@@ -69,7 +69,7 @@ def test_the_bar_and_the_picture_move_together(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("IPython.display.DisplayHandle", _Display)
     losses: list[float] = []
     steps = []
-    for step in watched(5, lambda: learning_curve(losses, 5), every=2):
+    for step in live_progress(5, lambda: learning_curve(losses, 5), every=2):
         steps.append(step)
         losses.append(1.0 / step)
     assert steps == [1, 2, 3, 4, 5]
@@ -83,7 +83,7 @@ def test_the_bar_and_the_picture_move_together(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_where_there_is_no_notebook_a_line_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in watched(2, lambda: learning_curve([1.0], 2)):
+    for _ in live_progress(2, lambda: learning_curve([1.0], 2)):
         pass
     printed = capsys.readouterr()
     assert printed.out.splitlines() == ["0 of 2", "2 of 2"]
@@ -92,7 +92,7 @@ def test_where_there_is_no_notebook_a_line_is_printed(capsys: pytest.CaptureFixt
 
 def test_a_loop_that_is_left_early_shows_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("IPython.display.DisplayHandle", _Display)
-    for step in watched(9, lambda: learning_curve([1.0], 9), every=1):
+    for step in live_progress(9, lambda: learning_curve([1.0], 9), every=1):
         if step == 3:
             break
     assert repr(_Display.shown[-1]) == "2 of 9"
@@ -101,7 +101,7 @@ def test_a_loop_that_is_left_early_shows_how_far_it_came(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(("steps", "every", "message"), [(0, 1, "steps: expected 1"), (3, 0, "every: .*0")])
 def test_bad_counts_of_steps(steps: int, every: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        watched(steps, lambda: learning_curve([1.0], 1), every=every)
+        live_progress(steps, lambda: learning_curve([1.0], 1), every=every)
 
 
 def test_the_display_needs_no_notebook_to_be_imported() -> None:
