@@ -55,7 +55,7 @@ class Exercise(_Table):
     hints: list[str] = field(default_factory=list)
     """Three hints, from gentle to plain."""
     deductions: dict[str, Points] = field(default_factory=dict)
-    """The points that known misconceptions cost, by their names. Any other mistake costs all points."""
+    """The points that known mistakes cost, by their names. Any other mistake costs all points."""
     may_not_call: list[str] = field(default_factory=list)
     """Full names of functions that would solve the whole exercise."""
     write: list[str] = field(default_factory=list)
