@@ -1,6 +1,7 @@
-"""A small class of made-up students, for the demo and the tests: what each of them hands in."""
+"""The submissions of five made-up students, for the demo and the tests."""
 
 import copy
+import json
 import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +11,14 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_solution
 
-from autograder.release.example_files import example_files
 from course_lib.atomic_files import atomic_write_text
 from course_lib.checks.engine import exercise as checks
 from course_lib.checks.engine.misconceptions import Misconception
+from course_lib.checks.exercises.final_lab.hand_in import METRICS, TRANSLATIONS
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import Curriculum, Exercise, Lesson
 from course_lib.curriculum.course_file import LESSONS, SOURCES
+from course_lib.translation.data.corpora import load_captions
 
 _MARK_SCHEME = re.compile(r"\n*^### BEGIN MARK SCHEME.*?^### END MARK SCHEME\n?", re.MULTILINE | re.DOTALL)
 _MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)
@@ -28,15 +30,15 @@ class Submission:
 
     student: str
     did: str
-    """In a few words, for a person who looks at the scores."""
+    """A short description, for a person who looks at the scores."""
     notebook: NotebookNode
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """What lies beside it, by name."""
+    """Files handed in with the notebook, by name."""
 
 
 @dataclass(frozen=True)
-class Slip:
-    """A mistake that costs some of an exercise's points, not all."""
+class PartialMistake:
+    """A mistake that costs some of an exercise's points, but not all."""
 
     exercise: Exercise
     misconception: Misconception
@@ -44,67 +46,64 @@ class Slip:
 
     @property
     def code(self) -> str:
-        """The exercise, written with the mistake."""
+        """The code of the exercise, with the mistake in it."""
         entry = catalogue()[self.exercise.name]
         assert isinstance(entry, checks.Exercise)
         return entry.source_with(self.misconception)
 
 
 def example_lesson(curriculum: Curriculum) -> Lesson:
-    """Give the lesson that the class does: the first with several exercises, if there is one."""
-    return next((lesson for lesson in curriculum.lessons if len(lesson.exercises) > 1), curriculum.lessons[0])
+    """Return the first lesson with several exercises, or the first lesson if there is none."""
+    lessons = curriculum.lessons
+    return next((lesson for lesson in lessons if len(lesson.exercises) > 1), lessons[0])
 
 
 def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
-    """Give what five students hand in for a lesson that is built and released."""
+    """Yield the submissions of five students for a lesson that has been built and released."""
     released = _read(course / LESSONS, lesson)
-    answers = {
-        cell.id: _as_written(cell) for cell in _read(course / SOURCES, lesson).cells if is_solution(cell)
-    }
+    solution = _read(course / SOURCES, lesson)
+    answers = {cell.id: _without_markers(cell) for cell in solution.cells if is_solution(cell)}
     last = lesson.exercises[-1].name
-    slip = last_slip(lesson)
+    mistake = partial_mistake(lesson)
     files = example_files(lesson)
 
     yield Submission("amara", "everything right", _with(released, answers), files)
     yield Submission(
         "bruno",
-        f"one slip: {slip.misconception.statement}",
-        _with(released, answers | {slip.exercise.name: slip.code}),
+        f"one mistake: {mistake.misconception.statement}",
+        _with(released, answers | {mistake.exercise.name: mistake.code}),
         files,
     )
-    yield Submission("chiyo", "handed it in as it was", released)
+    yield Submission("chiyo", "handed in the unchanged lesson", released)
     yield Submission(
         "daria",
-        f"right, but {last} is in a cell that fails on its first line",
+        f"right, but the first line of the cell with {last} fails",
         _with(released, answers | {last: f"import a_package_of_my_own\n\n{answers[last]}"}),
         files,
     )
     yield Submission(
         "emeka",
-        "wrote nothing, tagged the checks to be skipped, and put another `check` in place of ours",
+        "wrote nothing, tagged the checks to be skipped and replaced our `check`",
         _with_skipped_checks(_with(released, {last: "def check(*_, **__): return None"})),
     )
 
 
-def last_slip(lesson: Lesson) -> Slip:
-    """Find the first slip of the last exercise that has any: least in the lesson builds on that one."""
+def partial_mistake(lesson: Lesson) -> PartialMistake:
+    """Return a mistake with a deduction, in the last exercise that has one: few other exercises build on it.
+
+    Raises ValueError if `course.toml` has no deductions for this lesson.
+    """
     for exercise in reversed(lesson.exercises):
         entry = catalogue()[exercise.name]
         for misconception in entry.misconceptions if isinstance(entry, checks.Exercise) else ():
             if misconception.name in exercise.deductions:
-                return Slip(exercise, misconception, exercise.deductions[misconception.name])
-    raise ValueError(
-        f"{lesson.name}: course.toml has no deductions for this lesson, so it cannot show partial credit"
-    )
+                return PartialMistake(exercise, misconception, exercise.deductions[misconception.name])
+    raise ValueError(f"{lesson.name}: course.toml has no deductions for it, so it cannot show partial credit")
 
 
 def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[Submission]:
-    """Write the class's notebooks, or `only` some students', to where nbgrader collects them; give them."""
-    submissions = [
-        submission
-        for submission in example_class(course, lesson)
-        if only is None or submission.student in only
-    ]
+    """Write the submissions of the class, or of `only` some students, to nbgrader's folder. Return them."""
+    submissions = [each for each in example_class(course, lesson) if only is None or each.student in only]
     for submission in submissions:
         folder = course / "autograder" / "submitted" / submission.student / lesson.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,6 +111,44 @@ def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) ->
         for name, content in submission.files.items():
             (folder / name).write_bytes(content)
     return submissions
+
+
+def example_files(lesson: Lesson) -> dict[str, bytes]:
+    """Return the files that a student with a good run hands in with the notebook, by name."""
+    made = {METRICS.name: (METRICS.file, _metrics), TRANSLATIONS.name: (TRANSLATIONS.file, _translations)}
+    return {file: make() for file, make in (made[entry.name] for entry in lesson.hand_ins)}
+
+
+def _metrics() -> bytes:
+    """Make up the metrics of a run whose loss falls as a power of the number of updates."""
+    updates, every, warmup = 1000, 20, 200
+    rows: list[dict[str, object]] = [
+        {
+            "step": step,
+            "epoch": 1 + step // (updates // 4),
+            "rate": 1e-3 * min(step / warmup, (warmup / step) ** 0.5),
+            "loss": 12.0 * step**-0.3,
+            "tokens_per_second": 6000.0 + step % 7,
+            "padded": 0.05,
+        }
+        for step in range(every, updates + 1, every)
+    ]
+    rows += [{"step": updates, "epoch": 4, "test_bleu": 92.0}]
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def _translations() -> bytes:
+    """Make up translations of the captions' test split: the references without every 40th word."""
+    count = 0
+    lines = []
+    for caption in load_captions().test.english:
+        kept = []
+        for word in caption.split():
+            count += 1
+            if count % 40:
+                kept.append(word)
+        lines.append(" ".join(kept))
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _with(released: NotebookNode, answers: dict[str, str]) -> NotebookNode:
@@ -129,8 +166,8 @@ def _with_skipped_checks(released: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def _as_written(cell: NotebookNode) -> str:
-    """Take the instructor's markers and mark scheme out of a solution."""
+def _without_markers(cell: NotebookNode) -> str:
+    """Return a solution cell's source without the instructor's markers and mark scheme."""
     return _MARKER.sub("", _MARK_SCHEME.sub("", cell.source))
 
 

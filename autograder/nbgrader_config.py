@@ -24,7 +24,7 @@ from nbgrader.preprocessors import (
 from autograder.nbgrader.converters import install
 from autograder.nbgrader.mark_scheme import ShowMarkScheme
 from autograder.nbgrader.sandboxed_execute import RecordGrading, SandboxedExecute
-from autograder.release.freshness import refresh_at_start
+from autograder.release.solutions import refresh_at_start
 from autograder.release.stubs import NamedStubs
 from autograder.reports.feedback import FeedbackExporter, ForStudents
 from autograder.reports.safe_html import Harmless

@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from traitlets.config import Config
 
-from autograder.reports.feedback import CHECK_ERROR
+from course_lib.checks import CheckError
 from course_lib.checks.engine.findings import Finding, record
 
 _NO_HISTORY = Config({"HistoryManager": {"enabled": False}})
@@ -102,7 +102,7 @@ def _shown(output: RichOutput) -> NotebookNode:
 
 def _error(error: BaseException) -> NotebookNode:
     kind, says = type(error).__name__, str(error)
-    if kind == CHECK_ERROR:
+    if isinstance(error, CheckError):
         lines = says.split("\n")
     else:
         # Of an instructor's own test: the line in it that failed, and no code of ours.

@@ -25,7 +25,7 @@ from traitlets import Type
 from autograder.nbgrader.grading_run import GradingRun, Prepared
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
-from autograder.release.freshness import refresh
+from autograder.release.solutions import refresh
 from autograder.results.local_executor import SharedExecutor
 from autograder.submissions.folder import submissions
 from course_lib.curriculum.course_file import CourseError

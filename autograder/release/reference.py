@@ -1,4 +1,4 @@
-"""Take an exercise's code out of the reference, and mark in it what students have to write."""
+"""Extract the code of an exercise from the reference, and mark what students write."""
 
 import ast
 import importlib.util
@@ -15,20 +15,20 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Region:
-    """Lines of the reference that students write themselves, counted from 1, both ends included."""
+    """A range of lines that students write, counted from 1, both ends included."""
 
     first: int
     last: int
-    names: str
-    """What stands behind the marker: `package.module:function` or `package.module:Class.method`."""
+    name: str
+    """`package.module:function` or `package.module:Class.method`, which the marker names."""
 
 
 def marked_source(reference: str, write: Sequence[str] = ()) -> str:
-    """Give the source of `package.module:name`, with nbgrader's markers around what students write.
+    """Return the source of `package.module:name`, with nbgrader's markers around what students write.
 
-    For a function that is its body after the docstring; for a class, the bodies of the methods in `write`.
-    The text is that of the file, comments and blank lines included; nothing is imported.
-    Raises CourseError where there is no such thing, or nothing is left to write.
+    Students write the body of a function, without its docstring, and of a class the bodies of the methods in
+    `write`. The text keeps comments and blank lines. Nothing is imported.
+    Raises CourseError if there is no such definition or nothing in it to write.
     """
     module, _, name = reference.partition(":")
     text = _file_of(module).read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def marked_source(reference: str, write: Sequence[str] = ()) -> str:
         ]
     elif write:
         raise CourseError(
-            f"{reference} is a function, written whole: remove `write` from {name} in course.toml"
+            f"{reference} is a function: students write all of it. Remove `write` from {name} in course.toml."
         )
     else:
         regions = [_region(definition, reference, lines)]
@@ -61,30 +61,30 @@ def _marked(lines: list[str], first: int, last: int, regions: list[Region]) -> s
         if number in opened:
             body = lines[number - 1 : opened[number].last]
             indent = min((text[: len(text) - len(text.lstrip())] for text in body if text.strip()), key=len)
-            marked.append(f"{indent}### BEGIN SOLUTION {opened[number].names}")
+            marked.append(f"{indent}### BEGIN SOLUTION {opened[number].name}")
         marked.append(line)
         if number in closed:
             marked.append(f"{indent}### END SOLUTION")
     return "\n".join(marked)
 
 
-def _region(function: Function, names: str, lines: list[str]) -> Region:
+def _region(function: Function, name: str, lines: list[str]) -> Region:
     has_docstring = ast.get_docstring(function, clean=False) is not None
     given_until = function.body[0].end_lineno if has_docstring else _end_of_header(function, lines)
     assert given_until is not None
     assert function.end_lineno is not None
     if given_until >= function.end_lineno:
-        raise CourseError(f"{names} has no body on lines of its own that students could write")
-    return Region(given_until + 1, function.end_lineno, names)
+        raise CourseError(f"{name} has no body on separate lines that students could write")
+    return Region(given_until + 1, function.end_lineno, name)
 
 
 def _end_of_header(function: Function, lines: list[str]) -> int:
-    """Find the line of the colon: comments between it and the first statement belong to the body."""
+    """Return the line of the colon: comments after it belong to the body."""
     rest = iter(line + "\n" for line in lines[function.lineno - 1 :])
     for token in tokenize.generate_tokens(lambda: next(rest, "")):
         if token.type == tokenize.NEWLINE:
             return function.lineno + token.start[0] - 1
-    raise AssertionError("a function that ast has parsed has a header")
+    raise AssertionError("every function has a header")
 
 
 def _find(tree: ast.Module, reference: str) -> Definition:
@@ -92,7 +92,7 @@ def _find(tree: ast.Module, reference: str) -> Definition:
     definitions = {node.name: node for node in tree.body if isinstance(node, Definition)}
     if name not in definitions:
         known = ", ".join(definitions) or "nothing"
-        raise CourseError(f"{module} defines no {name!r}; it defines: {known}")
+        raise CourseError(f"{module} does not define {name!r}. It defines: {known}")
     return definitions[name]
 
 
@@ -100,12 +100,12 @@ def _refuse_unknown(reference: str, write: Sequence[str], methods: dict[str, Fun
     known = ", ".join(methods) or "none"
     if not write:
         raise CourseError(
-            f"{reference} is a class: name the methods that students write in course.toml, "
-            f"for example `write = [...]`; it has: {known}"
+            f"{reference} is a class: list the methods that students write in course.toml, as in "
+            f'`write = ["forward"]`. It has: {known}'
         )
     for method in write:
         if method not in methods:
-            raise CourseError(f"{reference} has no method {method!r} to write; it has: {known}")
+            raise CourseError(f"{reference} has no method {method!r}. It has: {known}")
 
 
 def _file_of(module: str) -> Path:
@@ -123,4 +123,4 @@ def _file_of(module: str) -> Path:
         for file in files:
             if file.is_file():
                 return file
-    raise CourseError(f"no module {module!r} is found; a reference is written as package.module:name")
+    raise CourseError(f"there is no module {module!r}. A reference has the form package.module:name")

@@ -33,7 +33,7 @@ def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> Noteboo
         try:
             cells.append(_cell(cell, lesson, ordinals[cell.role]))
         except CourseError as error:
-            problems += [f"{cell.place}: {problem}" for problem in error.problems]
+            problems += [f"{cell.location}: {problem}" for problem in error.problems]
     if problems:
         raise CourseError(problems)
     about = {"lesson": lesson.name, "title": lesson.title, "minutes": lesson.minutes}

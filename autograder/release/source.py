@@ -1,4 +1,4 @@
-"""Read a lesson's source: Python in jupytext's percent format, in which a cell's header names its role."""
+"""Parse a lesson's source: Python in jupytext's percent format, with the role of each cell in its header."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from jupytext.cell_metadata import _JUPYTEXT_CELL_METADATA
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import SOURCES, CourseError
 
-#: The roles, and the type of the cells that have them. `# %% build="name"` gives a cell the role `build`.
+#: The roles and their cell types. `# %% build="name"` gives a cell the role `build`.
 ROLES = {
     "given": "code",
     "build": "code",
@@ -20,7 +20,7 @@ ROLES = {
     "explain": "markdown",
 }
 
-#: The tags that a cell without a role may have.
+#: The allowed tags of cells without a role.
 TAGS = {"see"}
 
 
@@ -31,22 +31,22 @@ class SourceCell:
     role: str
     """One of `ROLES`, or "see", "code" or "text"."""
     name: str
-    """What the header says behind the role; empty where there is none."""
+    """The name after the role; empty if there is none."""
     text: str
-    place: str
-    """File and cell, as a message names them."""
+    location: str
+    """The file and the cell, for messages."""
 
 
 def read_source(course: Path, lesson: Lesson) -> list[SourceCell]:
-    """Read the cells of a lesson.
+    """Parse the cells of a lesson.
 
-    Raises CourseError where a header is not understood, or the cells are not those of course.toml.
+    Raises CourseError if a header is invalid or the cells don't match `course.toml`.
     """
     shown = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
     path = course / shown
     if not path.is_file():
         raise CourseError(
-            f"{shown}: no such file, but course.toml has the lesson. Write it, or remove the lesson."
+            f"{shown}: no such file, but course.toml has the lesson. Write it or remove the lesson."
         )
     cells: list[SourceCell] = []
     problems: list[str] = []
@@ -59,9 +59,9 @@ def read_source(course: Path, lesson: Lesson) -> list[SourceCell]:
             first_line = cell.source.strip().partition("\n")[0]
             problems.append(f"{shown}, cell {number} ({first_line[:40]!r}): {error}")
             continue
-        place = f'{shown}, cell {role}="{name}"' if name else f"{shown}, cell {number}"
-        cells.append(SourceCell(role, name, cell.source.strip("\n"), place))
-    problems += _against_manifest(shown, cells, lesson)
+        location = f'{shown}, cell {role}="{name}"' if name else f"{shown}, cell {number}"
+        cells.append(SourceCell(role, name, cell.source.strip("\n"), location))
+    problems += _mismatches(shown, cells, lesson)
     if problems:
         raise CourseError(problems)
     return cells
@@ -73,31 +73,33 @@ def _role(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
     if unknown or cell_type not in ("code", "markdown"):
         what = f"the header's {unknown[0]!r}" if unknown else f"a {cell_type} cell"
         raise ValueError(
-            f"{what} is not understood; the roles are {', '.join(ROLES)} and tags={sorted(TAGS)}"
+            f"{what} is not supported. The roles are {', '.join(ROLES)} and tags={sorted(TAGS)}."
         )
     if len(roles) > 1 or (roles and "tags" in header):
-        raise ValueError(f"a cell has one role, and this has {' and '.join(header)}; make it two cells")
+        raise ValueError(
+            f"a cell has one role, but this one has {' and '.join(header)}. Split it into two cells."
+        )
     if not roles:
-        return _untitled(cell_type, header)
+        return _role_by_tags(cell_type, header)
     role, name = roles[0], header[roles[0]]
     if not isinstance(name, str) or not name:
-        raise ValueError(f'the role {role} needs a name in quotes, {role}="name"')
+        raise ValueError(f'the role {role} needs a name in quotes: {role}="name"')
     if cell_type != ROLES[role]:
         marker = "# %% [markdown]" if ROLES[role] == "markdown" else "# %%"
-        raise ValueError(f'{role}="{name}" must be a {ROLES[role]} cell; begin it with {marker}')
+        raise ValueError(f'{role}="{name}" must be a {ROLES[role]} cell. Begin it with {marker}')
     return role, name
 
 
-def _untitled(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
+def _role_by_tags(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
     tags = header.get("tags", [])
     if not isinstance(tags, list) or not set(tags) <= TAGS or (tags and cell_type != "code"):
-        raise ValueError(f"tags={tags!r} is not understood; a code cell may have tags={sorted(TAGS)}")
+        raise ValueError(f"tags={tags!r} is not supported. A code cell may have tags={sorted(TAGS)}.")
     if cell_type == "markdown":
         return "text", ""
     return ("see" if tags else "code"), ""
 
 
-def _against_manifest(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str]:
+def _mismatches(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str]:
     """Check the source's cells against course.toml."""
     exercises = {entry.name for entry in lesson.exercises}
     predictions = {entry.name for entry in lesson.predictions}
@@ -117,20 +119,20 @@ def _against_manifest(shown: str, cells: list[SourceCell], lesson: Lesson) -> li
         if (role, name) not in found
     ]
     problems += [
-        f'{shown}, cell {role}="{name}": course.toml has no entry of this kind and name; '
-        f"it has: {', '.join(sorted(wanted[role])) or 'none'}"
+        f'{shown}, cell {role}="{name}": course.toml has no such entry. '
+        f"It has: {', '.join(sorted(wanted[role])) or 'none'}"
         for role, name in found
         if role in wanted and name not in wanted[role]
     ]
     problems += [
-        f'{shown}, cell {role}="{name}": stands there {count} times; one is enough'
+        f'{shown}, cell {role}="{name}": occurs {count} times. Remove all but one.'
         for (role, name), count in found.items()
         if count > 1
     ]
-    # A given cell is restored by its name as well, so it may not have that of another cell.
+    # Given cells are restored by name, too, so their names must differ from all others.
     taken = exercises | predictions | files | wanted["explain"]
     problems += [
-        f'{shown}, cell given="{name}": another cell has that name; give it one of its own'
+        f'{shown}, cell given="{name}": another cell has the same name. Choose a different one.'
         for role, name in found
         if role == "given" and name in taken
     ]

@@ -1,4 +1,4 @@
-"""All that `make check` refuses: each refusal is one line that names the file, the cell and what to do."""
+"""Validate a course for `make check`. Each problem is one line: the file, the cell and what to do."""
 
 import copy
 import os
@@ -16,34 +16,39 @@ from nbformat.v4 import new_code_cell
 from nbgrader.preprocessors import ClearHiddenTests
 from nbgrader.utils import determine_grade, has_failed, is_grade, is_solution
 
+from autograder.example_class import example_files
 from autograder.judge.cell_dependencies import needed
-from autograder.release.build import files_in, released
-from autograder.release.example_files import example_files
+from autograder.release.lessons import files_in, released
+from autograder.release.solutions import curriculum_path, is_current
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import Curriculum, Exercise, Lesson
 from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
 
-#: Shorter lines of a solution, such as `return x`, give nothing away.
+#: Shorter lines of a solution, such as `return x`, reveal nothing.
 SHORTEST_SECRET = 15
 BOILERPLATE = {"super().__init__()"}
 
-#: Notebooks that run at the same time, even where there are more processors: each takes about a gigabyte.
-MOST_AT_A_TIME = 4
+#: The maximum number of notebooks that run at the same time. Each takes about a gigabyte.
+MAX_NOTEBOOKS = 4
 
 
-def refusals(course: Path) -> list[str]:
-    """Check a whole course and give what is wrong with it. Stale solution notebooks are rebuilt."""
+def validate(course: Path) -> list[str]:
+    """Validate a whole course, and return its problems. Stale solution notebooks are built again."""
     try:
         curriculum = load_curriculum(course)
     except CourseError as error:
         return error.problems
-    problems = [*unknown_names(curriculum), *stray_sources(course, curriculum)]
+    problems = [
+        *stale_curriculum(course, curriculum),
+        *unknown_names(curriculum),
+        *stray_sources(course, curriculum),
+    ]
     try:
         with released(course) as folder:
             problems += differences(course, folder)
             for lesson in curriculum.lessons:
                 problems += leaks(course, lesson)
-            # Running the notebooks takes longest, and says little about lessons that are not in order.
+            # Running the notebooks takes longest, and tells little about lessons that have other problems.
             if not problems:
                 problems = running(course, curriculum, folder)
     except CourseError as error:
@@ -51,28 +56,38 @@ def refusals(course: Path) -> list[str]:
     return problems
 
 
+def stale_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
+    """Find a `curriculum.json` that doesn't match `course.toml`."""
+    path = curriculum_path(course)
+    if path is None or is_current(path, curriculum):
+        return []
+    return [
+        f"{path.relative_to(course).as_posix()}: does not match {SOURCES}/course.toml. Run `make lessons`."
+    ]
+
+
 def unknown_names(curriculum: Curriculum) -> list[str]:
-    """Refuse an exercise, a slip or a forbidden function that nothing is known of."""
+    """Find exercises, deductions and forbidden functions in `course.toml` that don't exist."""
     known = catalogue()
     problems: list[str] = []
     for lesson in curriculum.lessons:
         for name, entry in lesson.checked.items():
-            place = f"{SOURCES}/course.toml, lesson {lesson.name}, {name}"
+            location = f"{SOURCES}/course.toml, lesson {lesson.name}, {name}"
             if name not in known:
                 problems.append(
-                    f"{place}: course_lib.checks has no check of that name; it has: {', '.join(known)}"
+                    f"{location}: course_lib.checks has no check of that name. It has: {', '.join(known)}"
                 )
                 continue
             misconceptions = [misconception.name for misconception in known[name].misconceptions]
             problems += [
-                f"{place}, deductions: {mistake!r} is not one of its misconceptions: "
+                f"{location}, deductions: {mistake!r} is not one of its misconceptions: "
                 f"{', '.join(misconceptions)}"
                 for mistake in getattr(entry, "deductions", {})
                 if mistake not in misconceptions
             ]
             forbidden = entry.may_not_call if isinstance(entry, Exercise) else []
             problems += [
-                f"{place}: may_not_call names {function!r}, which cannot be found; mend its spelling"
+                f"{location}, may_not_call: there is no function {function!r}. Correct its spelling."
                 for function in forbidden
                 if not _exists(function)
             ]
@@ -88,49 +103,48 @@ def _exists(name: str) -> bool:
 
 
 def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
-    """Refuse files in `solutions/` that course.toml doesn't list: nbgrader would hand them to students."""
+    """Find files in `solutions/` that `course.toml` doesn't list: nbgrader would give them to students."""
     expected = {"course.toml", *curriculum.files}
     for lesson in curriculum.lessons:
         names = (f"{lesson.name}.py", f"{lesson.name}.ipynb", *lesson.files)
         expected |= {f"{lesson.name}/{name}" for name in names}
     return [
-        f"{SOURCES}/{name}: a stray file; course.toml does not name it, so add it there, or remove it"
+        f"{SOURCES}/{name}: course.toml does not list this file. Add it there or remove it."
         for name in files_in(course / SOURCES)
         if name not in expected
     ]
 
 
 def differences(course: Path, folder: Path) -> list[str]:
-    """Refuse a `lessons/` that is not byte for byte what was released into a folder."""
+    """Find differences between `lessons/` and a folder with a fresh release."""
     expected, found = files_in(folder), files_in(course / LESSONS)
     problems = [
-        f"{LESSONS}/{name}: a stray file; it comes from no source, so remove it"
-        for name in found.keys() - expected
+        f"{LESSONS}/{name}: no source produces this file. Remove it." for name in found.keys() - expected
     ]
     for name, path in expected.items():
         if name not in found:
-            problems.append(f"{LESSONS}/{name}: missing; run `make lessons`")
+            problems.append(f"{LESSONS}/{name}: is missing. Run `make lessons`.")
         elif found[name].read_bytes() != path.read_bytes():
             problems.append(
-                f"{LESSONS}/{name}{_first_difference(path, found[name])}: not what its source gives; "
-                "change the source, never the lesson, then run `make lessons`"
+                f"{LESSONS}/{name}{_first_difference(path, found[name])}: does not match its source. "
+                "Change the source, never the lesson, and run `make lessons`."
             )
     return sorted(problems)
 
 
 def _first_difference(expected: Path, found: Path) -> str:
-    """Say in which cell two notebooks differ first, where that can be said."""
+    """Name the first cell in which two notebooks differ, if they are notebooks."""
     try:
         pairs = zip(nbformat.read(expected, 4).cells, nbformat.read(found, 4).cells, strict=False)
         return next((f", cell {one.id}" for one, other in pairs if one != other), "")
-    except Exception:  # whatever it is that nbformat cannot read
+    except (ValueError, nbformat.ValidationError):  # not a notebook
         return ""
 
 
 def leaks(course: Path, lesson: Lesson) -> list[str]:
-    """Refuse solution lines, model answers and hidden tests in what students get.
+    """Find lines of solutions, model answers and hidden tests in the files that students get.
 
-    Hints may say what they like. A class's given code may repeat a line of another exercise.
+    Hints may contain such lines, and the given code of a class may repeat a line of another exercise.
     """
     solution = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
     hidden = {cell.id: set(_hidden_lines(cell)) for cell in solution.cells}
@@ -140,21 +154,21 @@ def leaks(course: Path, lesson: Lesson) -> list[str]:
     problems: list[str] = []
     for name, path in files_in(course / LESSONS).items():
         if name.partition("/")[0] not in (lesson.name, name):
-            continue  # another lesson's
-        for place, cell, text in _texts(f"{LESSONS}/{name}", path):
+            continue  # belongs to another lesson
+        for location, cell, text in _texts(f"{LESSONS}/{name}", path):
             its_own = hidden.get(cell, set()) - given.get(cell, set())
-            problems += _leaked(place, text, its_own if cell in code_to_write else everything)
+            problems += _leaked(location, text, its_own if cell in code_to_write else everything)
     return problems
 
 
 def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    """Give the texts of a file that students read: where each stands, its cell's id if it has one, itself."""
+    """Yield each text of a file that students read: its location, the id of its cell, and the text."""
     if path.suffix != ".ipynb":
         yield shown, "", path.read_text(encoding="utf-8", errors="replace")
         return
     try:
         cells = _read(path).cells
-    except nbformat.reader.NotJSONError:  # refused already: it is not what the source gives
+    except nbformat.reader.NotJSONError:  # reported by `differences`
         return
     for cell in cells:
         name = cell.get("id", "")
@@ -162,17 +176,17 @@ def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
             yield f"{shown}, cell {name}", name, cell.source
 
 
-def _leaked(place: str, text: str, secrets: set[str]) -> Iterator[str]:
+def _leaked(location: str, text: str, secrets: set[str]) -> Iterator[str]:
     markers = {"BEGIN SOLUTION", "BEGIN HIDDEN TESTS", "BEGIN MARK SCHEME"}
     for secret in sorted(markers | {line.strip() for line in secrets}):
         if (len(secret) < SHORTEST_SECRET and secret not in markers) or secret in BOILERPLATE:
             continue
         if secret in text:
-            yield f"{place}: students would read {secret!r}, which only instructors may; take it out"
+            yield f"{location}: students would read {secret!r}, which is for instructors only. Remove it."
 
 
 def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
-    """Give the lines that stand between nbgrader's markers, and all lines of a written answer."""
+    """Yield the lines between nbgrader's markers, and all lines of a written answer."""
     hidden = is_solution(cell) and cell.cell_type == "markdown"
     for line in cell.source.splitlines():
         if any(
@@ -184,32 +198,32 @@ def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
 
 
 def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
-    """Run all notebooks, some at a time, and give what is wrong in their order."""
-    with ThreadPoolExecutor(min(MOST_AT_A_TIME, os.cpu_count() or 1)) as pool:
+    """Run all notebooks, several at a time, and return the problems in their order."""
+    with ThreadPoolExecutor(min(MAX_NOTEBOOKS, os.cpu_count() or 1)) as pool:
         solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in curriculum.lessons]
         stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in curriculum.lessons]
         return [problem for job in (*solutions, *stubs) for problem in job.result()]
 
 
 def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
-    """Run a solution notebook: no cell may fail, and checks must pass, as graded and as students see them."""
-    place = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
+    """Run a solution notebook: no cell may fail, and all checks must pass, as graded and as released."""
+    source = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
     notebook = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
     notebook.cells = list(_with_practice(notebook.cells))
     _run(notebook, _with_files(folder / lesson.name, lesson))
     problems: list[str] = []
     for cell in notebook.cells:
         if has_failed(cell):
-            problems.append(f"{place}, cell {cell.id}: with the solutions it fails: {_failure(cell)}")
+            problems.append(f"{source}, cell {cell.id}: it fails with the solutions: {_failure(cell)}")
         elif is_grade(cell) and cell.cell_type == "code":
             score, most = determine_grade(cell)
             if score != most:
-                problems.append(f"{place}, cell {cell.id}: the solution gets {score:g} of {most:g} points")
+                problems.append(f"{source}, cell {cell.id}: the solution earns {score:g} of {most:g} points")
     return problems
 
 
 def _with_files(released: Path, lesson: Lesson) -> Path:
-    """Where files are to be handed in beside the notebook, give a folder that has them."""
+    """Return the released folder, or a copy of it with example files if the lesson asks for files."""
     files = example_files(lesson)
     if not files:
         return released
@@ -221,7 +235,7 @@ def _with_files(released: Path, lesson: Lesson) -> Path:
 
 
 def _with_practice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
-    """After each check cell, put what students see of it: that draws other numbers."""
+    """Yield the cells, each check cell followed by the students' version, which draws other numbers."""
     for cell in cells:
         yield cell
         if is_grade(cell) and cell.cell_type == "code":
@@ -230,7 +244,7 @@ def _with_practice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
 
 
 def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
-    """Run a released notebook: each check must fail, and that of an exercise with the stub's own message."""
+    """Run a released notebook: each check must fail, and an exercise's check with the message of its stub."""
     notebook = _read(folder / lesson.name / f"{lesson.name}.ipynb")
     notebook.cells = _without_pictures(notebook.cells, lesson)
     _run(notebook, folder / lesson.name)
@@ -239,21 +253,21 @@ def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
     for cell in notebook.cells:
         if not is_grade(cell) or cell.cell_type != "code":
             continue
-        place = f"{LESSONS}/{lesson.name}/{lesson.name}.ipynb, cell {cell.id}"
+        location = f"{LESSONS}/{lesson.name}/{lesson.name}.ipynb, cell {cell.id}"
         message = _failure(cell)
         if not message:
             problems.append(
-                f"{place}: it passes before anything is written; a cell above it gives the answer"
+                f"{location}: it passes before anything is written. A cell above it gives the answer."
             )
         elif cell.id in exercises and not re.search(rf"\b{exercises[cell.id]}(\.\w+)? is yours to", message):
             problems.append(
-                f"{place}: it should fail because the stub is not written yet, and fails with: {message}"
+                f"{location}: it should fail because the stub is not written, but it fails with: {message}"
             )
     return problems
 
 
 def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[NotebookNode]:
-    """Leave out what only shows something: that takes most of the time, and runs with the solutions."""
+    """Leave out pictures, which take most of the time and are run with the solutions."""
     pictures = {
         cell.id
         for cell in cells

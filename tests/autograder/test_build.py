@@ -8,8 +8,9 @@ import pytest
 from small_course import LESSON, SmallCourse, cell_of
 
 import course_lib
-from autograder.release.build import build, main
-from autograder.release.freshness import refresh
+from autograder.release.build import main
+from autograder.release.lessons import write_lessons
+from autograder.release.solutions import refresh
 from course_lib.curriculum.course_file import CourseError
 from tests.nbgrader_command import try_nbgrader
 
@@ -35,7 +36,7 @@ CLASS_CELLS = """
 
 
 def test_students_get_stubs_that_name_their_exercise(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     notebook = small.released()
     nbformat.validate(notebook)
     assert cell_of(notebook, "predict_spread").source == (
@@ -62,7 +63,7 @@ def test_students_get_stubs_that_name_their_exercise(small: SmallCourse) -> None
 def test_each_method_of_a_class_gets_its_own_stub(small: SmallCourse) -> None:
     small.change_manifest("\n[[lessons.explanations]]", CLASS_EXERCISE + "\n[[lessons.explanations]]")
     small.change_source("\n# %% [markdown]\n# Why the root?\n", CLASS_CELLS)
-    build(small.root)
+    write_lessons(small.root)
     source = cell_of(small.released(), "MultiHeadAttention").source
     assert '"MultiHeadAttention.__init__ is yours to write: lesson 01, exercise 2 of 2"' in source
     assert '"MultiHeadAttention.forward is yours to write: lesson 01, exercise 2 of 2"' in source
@@ -73,7 +74,7 @@ def test_each_method_of_a_class_gets_its_own_stub(small: SmallCourse) -> None:
 
 
 def test_the_solution_notebook_grades_with_hidden_numbers(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     notebook = small.solution()
     assert cell_of(notebook, "check_attention_scores").source == (
         "check(\n"
@@ -90,7 +91,7 @@ def test_the_solution_notebook_grades_with_hidden_numbers(small: SmallCourse) ->
 
 
 def test_cells_have_ids_that_stay(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     assert [cell.id for cell in small.released().cells] == [
         "01-scores-text-1",
         "setup",
@@ -107,7 +108,7 @@ def test_cells_have_ids_that_stay(small: SmallCourse) -> None:
 
 
 def test_which_cells_nbgrader_locks_and_grades(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     kinds = {}
     for cell in small.released().cells:
         if "nbgrader" in cell.metadata:
@@ -125,7 +126,7 @@ def test_which_cells_nbgrader_locks_and_grades(small: SmallCourse) -> None:
 
 
 def test_the_notebook_carries_the_course_version_and_no_trace_of_its_source(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     assert small.released().metadata == {
         "course": {"lesson": LESSON, "title": "Scores", "minutes": 10, "version": course_lib.__version__},
         "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -133,7 +134,7 @@ def test_the_notebook_carries_the_course_version_and_no_trace_of_its_source(smal
 
 
 def test_files_beside_the_lessons_are_handed_out_and_sources_are_not(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     lessons = small.root / "lessons"
     found = {path.relative_to(lessons).as_posix() for path in lessons.rglob("*") if path.is_file()}
     assert found == {"AGENTS.md", f"{LESSON}/{LESSON}.ipynb", f"{LESSON}/data/words.txt"}
@@ -141,17 +142,17 @@ def test_files_beside_the_lessons_are_handed_out_and_sources_are_not(small: Smal
 
 
 def test_only_what_changed_is_written(small: SmallCourse) -> None:
-    assert build(small.root) == [
+    assert write_lessons(small.root) == [
         f"lessons/{name}" for name in (f"{LESSON}/{LESSON}.ipynb", f"{LESSON}/data/words.txt", "AGENTS.md")
     ]
-    assert build(small.root) == []
+    assert write_lessons(small.root) == []
     small.change_source("# # A small lesson", "# # Another lesson")
-    assert build(small.root) == [f"lessons/{LESSON}/{LESSON}.ipynb"]
+    assert write_lessons(small.root) == [f"lessons/{LESSON}/{LESSON}.ipynb"]
     assert small.released().cells[0].source == "# Another lesson"
 
 
 def test_nbgraders_own_command_gives_the_same_bytes(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     lessons = small.root / "lessons"
     built = {path: path.read_bytes() for path in lessons.rglob("*") if path.is_file()}
     # As in a fresh clone: lessons/ is there, the solution notebooks and the gradebook are not.
@@ -163,15 +164,15 @@ def test_nbgraders_own_command_gives_the_same_bytes(small: SmallCourse) -> None:
 
 
 def test_nbgrader_releases_no_lesson_that_is_not_in_order(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     before = (small.root / "lessons" / LESSON / f"{LESSON}.ipynb").read_bytes()
     small.change_source('# %% check="predict_spread"\n', "")
     done = try_nbgrader(small.root / "autograder", "generate_assignment", LESSON)
     assert done.returncode == 1
     # Said once, although nbgrader loads its configuration several times.
-    assert done.stderr.count("Not in order") == 1
+    assert done.stderr.count("cannot be released") == 1
     assert done.stderr.splitlines()[:2] == [
-        "Not in order, and so not to be released:",
+        "These lessons have problems and cannot be released:",
         "solutions/01-scores/01-scores.py: course.toml has predict_spread, but there is no cell "
         'check="predict_spread". Add it.',
     ]
@@ -203,7 +204,7 @@ def test_a_lesson_that_is_not_in_order_holds_up_no_other(small: SmallCourse) -> 
     assert not (small.root / "solutions/02-scores/02-scores.ipynb").exists()
     assert try_nbgrader(small.root / "autograder", "generate_assignment", LESSON).returncode == 0
     with pytest.raises(CourseError, match="02-scores"):
-        build(small.root)
+        write_lessons(small.root)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_a_lesson_that_is_not_in_order_holds_up_no_other(small: SmallCourse) -> 
 def test_a_cell_that_cannot_be_built_is_named(small: SmallCourse, old: str, new: str, says: str) -> None:
     small.change_source(old, new)
     with pytest.raises(CourseError) as refused:
-        build(small.root)
+        write_lessons(small.root)
     [problem] = refused.value.problems
     assert problem.startswith("solutions/01-scores/01-scores.py, cell ")
     assert says in problem
@@ -243,7 +244,7 @@ def test_a_prediction_without_an_answer_is_refused(small: SmallCourse) -> None:
     for role in ("predict", "check"):
         small.change_source(f'{role}="predict_spread"', f'{role}="predict_weather"')
     with pytest.raises(CourseError, match=r"course_lib\.checks has no prediction 'predict_weather'"):
-        build(small.root)
+        write_lessons(small.root)
 
 
 def test_solution_notebooks_are_rebuilt_only_when_stale(small: SmallCourse) -> None:
@@ -285,5 +286,5 @@ def test_the_command_line_builds_and_refuses(small: SmallCourse, capsys: pytest.
     small.change_manifest("points = 4", "points = 0")
     assert main(["--course", str(small.root)]) == 1
     assert capsys.readouterr().err.startswith(
-        "solutions/course.toml, lesson 01-scores, exercise attention_scores"
+        "solutions/course.toml, lesson 01-scores, attention_scores, points"
     )

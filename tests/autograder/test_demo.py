@@ -16,4 +16,4 @@ def test_a_step_that_fails_ends_the_demo_and_says_why(small: SmallCourse, tmp_pa
     ) as failed:
         play_class(Console(file=said, width=200), small.root, tmp_path / "class")
     assert failed.value.code == 1
-    assert "Not in order, and so not to be released" in said.getvalue()
+    assert "These lessons have problems and cannot be released" in said.getvalue()

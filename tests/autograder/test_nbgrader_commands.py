@@ -16,8 +16,9 @@ from rich.console import Console
 from small_course import cell_of
 
 from autograder.demo import copy_course, first_verdict, score_table
-from autograder.example_class import Submission, example_lesson, hand_in, last_slip
-from autograder.release.build import COURSE, released
+from autograder.example_class import Submission, example_lesson, hand_in, partial_mistake
+from autograder.release.build import COURSE
+from autograder.release.lessons import released
 from autograder.reports.feedback import CHECK_ERROR
 from course_lib.checks import CheckError
 from course_lib.curriculum import Lesson
@@ -96,11 +97,11 @@ def expected_scores(lesson: Lesson) -> dict[str, dict[str, float]]:
     """What each student has earned before a person has read the explanations."""
     nothing = dict.fromkeys(lesson.points, 0.0)
     right = nothing | {f"check_{name}": float(entry.points) for name, entry in lesson.checked.items()}
-    slip = last_slip(lesson)
-    left = slip.exercise.points - slip.cost
+    mistake = partial_mistake(lesson)
+    left = mistake.exercise.points - mistake.cost
     return {
         "amara": right,
-        "bruno": right | {f"check_{slip.exercise.name}": left},
+        "bruno": right | {f"check_{mistake.exercise.name}": left},
         "chiyo": nothing,
         "daria": right | {f"check_{lesson.exercises[-1].name}": 0.0},
         "emeka": nothing,
@@ -109,8 +110,8 @@ def expected_scores(lesson: Lesson) -> dict[str, dict[str, float]]:
 
 
 def test_the_slip_of_the_example_leaves_some_points(graded: GradedClass) -> None:
-    slip = last_slip(graded.lesson)
-    assert 0 < slip.cost < slip.exercise.points
+    mistake = partial_mistake(graded.lesson)
+    assert 0 < mistake.cost < mistake.exercise.points
 
 
 @pytest.mark.parametrize("student", ["amara", "bruno", "chiyo", "daria", "emeka", "felix"])
@@ -182,9 +183,9 @@ def test_feedback_shows_no_hidden_test_and_no_mark_scheme(graded: GradedClass, s
 
 
 def test_feedback_shows_verdicts_and_pictures(graded: GradedClass) -> None:
-    slip = last_slip(graded.lesson)
+    mistake = partial_mistake(graded.lesson)
     bruno = graded.feedback("bruno")
-    assert f"✗ {slip.exercise.name}: {slip.misconception.statement}" in bruno
+    assert f"✗ {mistake.exercise.name}: {mistake.misconception.statement}" in bruno
     assert "data:image/svg+xml;base64," in bruno
     assert "Score: 0.0 / 4.0" in graded.feedback("daria")
     missing = f"✗ {graded.lesson.exercises[-1].name}: nothing of this name is defined."
@@ -223,7 +224,7 @@ def test_the_demo_reads_the_scores(graded: GradedClass) -> None:
     [last_row] = [line for line in console.export_text().splitlines() if line.startswith("│ score")]
     sums = [sum(scores.values()) for scores in expected_scores(graded.lesson).values()]
     assert last_row.replace("│", "").split()[2:] == [f"{score:g}" for score in sums]
-    slip = last_slip(graded.lesson)
+    mistake = partial_mistake(graded.lesson)
     verdicts = [
         first_verdict(
             graded.desk / "autograded" / student / graded.lesson.name / f"{graded.lesson.name}.ipynb"
@@ -232,6 +233,6 @@ def test_the_demo_reads_the_scores(graded: GradedClass) -> None:
     ]
     assert verdicts == [
         "✓ all right",
-        f"✗ {slip.exercise.name}: {slip.misconception.statement}.",
+        f"✗ {mistake.exercise.name}: {mistake.misconception.statement}.",
         f"✗ {graded.lesson.exercises[-1].name}: nothing of this name is defined.",
     ]

@@ -155,12 +155,12 @@ class Layer:
 @pytest.mark.parametrize(
     ("name", "write", "says"),
     [
-        ("decoratde", [], "defines no 'decoratde'; it defines: decorated, bare, on_one_line, Layer"),
-        ("LIMIT", [], "defines no 'LIMIT'"),
-        ("decorated", ["forward"], "is a function, written whole"),
-        ("on_one_line", [], "has no body on lines of its own"),
-        ("Layer", [], "name the methods that students write"),
-        ("Layer", ["backward"], "no method 'backward' to write; it has: __init__, given, forward"),
+        ("decoratde", [], "does not define 'decoratde'. It defines: decorated, bare, on_one_line, Layer"),
+        ("LIMIT", [], "does not define 'LIMIT'"),
+        ("decorated", ["forward"], "is a function"),
+        ("on_one_line", [], "has no body on separate lines"),
+        ("Layer", [], "list the methods that students write"),
+        ("Layer", ["backward"], "no method 'backward'. It has: __init__, given, forward"),
     ],
 )
 def test_what_cannot_be_taken_is_refused(module: str, name: str, write: list[str], says: str) -> None:
@@ -171,7 +171,7 @@ def test_what_cannot_be_taken_is_refused(module: str, name: str, write: list[str
 
 @pytest.mark.parametrize("reference", ["no_such_package.parts:x", "some_reference.other:x", ":x", ""])
 def test_a_module_that_is_not_there_is_refused(module: str, reference: str) -> None:
-    with pytest.raises(CourseError, match=r"a reference is written as package\.module:name"):
+    with pytest.raises(CourseError, match=r"A reference has the form package\.module:name"):
         marked_source(reference)
 
 

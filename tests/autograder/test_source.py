@@ -29,24 +29,28 @@ def test_each_cell_has_its_role_and_name(small: SmallCourse) -> None:
     ("old", "new", "says"),
     [
         ('# %% given="setup"', '# %% givne="setup"', "cell 2 ('import math'): the header's 'givne' is not"),
-        ('# %% given="setup"', '# %% given="setup" build="x"', "has one role, and this has given and build"),
+        (
+            '# %% given="setup"',
+            '# %% given="setup" build="x"',
+            "has one role, but this one has given and build",
+        ),
         (
             '# %% given="setup"',
             '# %% given="setup" tags=["see"]',
-            "has one role, and this has given and tags",
+            "has one role, but this one has given and tags",
         ),
         ('# %% given="setup"', "# %% given=setup", "the header's 'incorrectly_encoded_metadata' is not"),
         ('# %% given="setup"', '# %% given=["setup"]', "the role given needs a name in quotes"),
         (
             '# %% given="setup"',
             '# %% [markdown] given="setup"',
-            'given="setup" must be a code cell; begin it',
+            'given="setup" must be a code cell. Begin it',
         ),
-        ('# %% given="setup"', '# %% given="explain_root"', "another cell has that name"),
-        ('# %% [markdown] hints="', '# %% hints="', "must be a markdown cell; begin it with # %% [markdown]"),
-        ('# %% tags=["see"]', '# %% tags=["sea"]', "tags=['sea'] is not understood"),
-        ('# %% tags=["see"]', "# %% A title", "the header's 'title' is not understood"),
-        ("# %%\n# A cell", "# %% [raw]\n# A cell", "a raw cell is not understood"),
+        ('# %% given="setup"', '# %% given="explain_root"', "another cell has the same name"),
+        ('# %% [markdown] hints="', '# %% hints="', "must be a markdown cell. Begin it with # %% [markdown]"),
+        ('# %% tags=["see"]', '# %% tags=["sea"]', "tags=['sea'] is not supported"),
+        ('# %% tags=["see"]', "# %% A title", "the header's 'title' is not supported"),
+        ("# %%\n# A cell", "# %% [raw]\n# A cell", "a raw cell is not supported"),
         (
             '# %% [markdown] hints="attention_scores"\n',
             "",
@@ -57,16 +61,16 @@ def test_each_cell_has_its_role_and_name(small: SmallCourse) -> None:
         (
             '# %% check="predict_spread"',
             '# %% check="attention_scores"',
-            "stands there 2 times; one is enough",
+            "occurs 2 times. Remove all but one.",
         ),
         (
             '# %% [markdown] hints="attention_scores"',
             '# %% [markdown] hints="predict_spread"',
-            'hints="predict_spread": course.toml has no entry of this kind and name; it has: attention_sc',
+            'hints="predict_spread": course.toml has no such entry. It has: attention_sc',
         ),
     ],
 )
-def test_what_is_not_understood_is_refused_by_name(small: SmallCourse, old: str, new: str, says: str) -> None:
+def test_invalid_cells_are_refused_by_name(small: SmallCourse, old: str, new: str, says: str) -> None:
     small.change_source(old, new)
     with pytest.raises(CourseError) as refused:
         read(small)
@@ -86,7 +90,7 @@ def test_cells_missing_from_the_course_file_are_refused(small: SmallCourse, tabl
     with pytest.raises(CourseError) as refused:
         read(small)
     assert any(
-        f'cell {role}="' in problem and "course.toml has no entry of this kind" in problem
+        f'cell {role}="' in problem and "course.toml has no such entry" in problem
         for problem in refused.value.problems
     )
 

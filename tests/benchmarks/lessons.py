@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from autograder.release.build import COURSE
-from autograder.release.freshness import refresh
+from autograder.release.solutions import refresh
 from course_lib.curriculum.course_file import SOURCES, load_curriculum
 
 

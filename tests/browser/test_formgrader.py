@@ -10,7 +10,7 @@ from nbgrader.api import Gradebook
 from playwright.sync_api import Page, expect
 
 from autograder.demo import copy_course
-from autograder.example_class import example_lesson, hand_in, last_slip
+from autograder.example_class import example_lesson, hand_in, partial_mistake
 from autograder.release.build import COURSE
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import load_curriculum
@@ -61,7 +61,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     lesson = example_lesson(load_curriculum(course))
     automatic = sum(entry.points for entry in lesson.checked.values())
     most = sum(lesson.points.values())
-    slip = last_slip(lesson)
+    mistake = partial_mistake(lesson)
     said_by_scripts: list[str] = []
     page.on("console", lambda message: said_by_scripts.append(message.text))
     page.set_viewport_size({"width": 1700, "height": 1100})
@@ -91,18 +91,18 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     # As Formgrader says itself: it has no button for a whole class.
     nbgrader(course / "autograder", "autograde", lesson.name)
     formgrader.submissions(lesson.name)
-    expect(formgrader.row("bruno")).to_contain_text(f"{automatic - slip.cost:g} / {most:g}")
+    expect(formgrader.row("bruno")).to_contain_text(f"{automatic - mistake.cost:g} / {most:g}")
     expect(formgrader.row("chiyo")).to_contain_text(f"0 / {most:g}")
     shoot(page, "formgrader-4-autograded")
 
     # Read what one handed in: verdicts, the answer, and the mark scheme below it.
     formgrader.read(lesson.name, "bruno")
-    check = formgrader.graded_cell(f"check_{slip.exercise.name}")
+    check = formgrader.graded_cell(f"check_{mistake.exercise.name}")
     expect(check.locator("input.score")).to_have_attribute(
-        "placeholder", f"{slip.exercise.points - slip.cost:g}"
+        "placeholder", f"{mistake.exercise.points - mistake.cost:g}"
     )
-    output = formgrader.frame.locator(".output", has_text=slip.misconception.statement)
-    expect(output).to_contain_text(f"✗ {slip.exercise.name}: {slip.misconception.statement}")
+    output = formgrader.frame.locator(".output", has_text=mistake.misconception.statement)
+    expect(output).to_contain_text(f"✗ {mistake.exercise.name}: {mistake.misconception.statement}")
     output.scroll_into_view_if_needed()
     shoot(page, "formgrader-5-verdict")
 
@@ -123,7 +123,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
 
     # The feedback holds them.
     by_hand = len(lesson.explanations)
-    score = automatic - slip.cost + by_hand
+    score = automatic - mistake.cost + by_hand
     formgrader.submissions(lesson.name)
     expect(formgrader.row("bruno").locator(".status")).to_have_text("graded")
     expect(formgrader.row("bruno")).to_contain_text(f"{score:g} / {most:g}")
@@ -136,7 +136,9 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     expect(page.get_by_text("Nearly: say how fast they grow.")).to_have_count(by_hand)
     expect(page.get_by_text("for graders only")).to_have_count(0)
     shoot(page, "formgrader-8-feedback")
-    verdict = page.locator(".output", has_text=f"✗ {slip.exercise.name}: {slip.misconception.statement}")
+    verdict = page.locator(
+        ".output", has_text=f"✗ {mistake.exercise.name}: {mistake.misconception.statement}"
+    )
     verdict.scroll_into_view_if_needed()
     shoot(page, "formgrader-9-verdict-in-feedback")
 

@@ -5,8 +5,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from autograder.judge.cell_dependencies import needed
-from autograder.release.build import COURSE, LESSONS
-from course_lib.curriculum.course_file import load_curriculum
+from autograder.release.build import COURSE
+from course_lib.curriculum.course_file import LESSONS, load_curriculum
 
 
 def runs(*sources: str, shows: str = "", graded: tuple[str, ...] = ("answer",)) -> str:

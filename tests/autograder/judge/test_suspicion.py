@@ -5,8 +5,8 @@ import pytest
 
 from autograder.judge.job import Cell
 from autograder.judge.static_checks import suspicions
-from autograder.release.build import COURSE, LESSONS
-from course_lib.curriculum.course_file import SOURCES, load_curriculum
+from autograder.release.build import COURSE
+from course_lib.curriculum.course_file import LESSONS, SOURCES, load_curriculum
 
 FORBIDDEN = {"attend": ["torch.nn.functional.scaled_dot_product_attention"]}
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from autograder.example_class import example_files
 from autograder.judge.job import Cell, Job, Result
 from autograder.release.build import COURSE
-from autograder.release.example_files import example_files
 from autograder.results.local_executor import LocalExecutor
 from autograder.results.worker import grade, initialize
 from autograder.sandbox.confinement import probe

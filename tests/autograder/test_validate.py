@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from small_course import LESSON, SmallCourse
 
-from autograder.release.build import build, main
-from autograder.release.validate import refusals
+from autograder.release.build import main
+from autograder.release.lessons import write_lessons
+from autograder.release.validate import validate
 
 NOTEBOOK = f"lessons/{LESSON}/{LESSON}.ipynb"
 SOLUTION_LINE = "return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])"
@@ -19,23 +20,23 @@ def test_a_course_in_order_is_not_refused(small: SmallCourse, capfd: pytest.Capt
     small.change_manifest("Divide by the root.", SOLUTION_LINE)
     small.write(f"lessons/{LESSON}/.ipynb_checkpoints/{LESSON}-checkpoint.ipynb", "{}")
     small.write(f"solutions/{LESSON}/__pycache__/x.pyc", "")
-    build(small.root)
+    write_lessons(small.root)
     assert main(["--check", "--course", str(small.root)]) == 0
     assert capfd.readouterr().out == (
-        "lessons/ is what the sources give, every solution passes, and every stub fails.\n"
+        "lessons/ matches its sources, every solution passes, and every stub fails.\n"
     )
 
 
 def test_the_command_line_says_each_refusal_on_a_line(
     small: SmallCourse, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    build(small.root)
+    write_lessons(small.root)
     small.write("solutions/notes.txt", "")
     small.write("lessons/notes.txt", "")
     assert main(["--check", "--course", str(small.root)]) == 1
     assert capsys.readouterr().err.splitlines() == [
-        "solutions/notes.txt: a stray file; course.toml does not name it, so add it there, or remove it",
-        "lessons/notes.txt: a stray file; it comes from no source, so remove it",
+        "solutions/notes.txt: course.toml does not list this file. Add it there or remove it.",
+        "lessons/notes.txt: no source produces this file. Remove it.",
     ]
 
 
@@ -43,41 +44,41 @@ def test_the_command_line_says_each_refusal_on_a_line(
 
 
 def test_a_lesson_edited_by_hand_is_refused(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     small.change(NOTEBOOK, "# A small lesson", "# A fine lesson")
-    assert refusals(small.root) == [
-        f"{NOTEBOOK}, cell 01-scores-text-1: not what its source gives; change the source, never the lesson, "
-        "then run `make lessons`"
+    assert validate(small.root) == [
+        f"{NOTEBOOK}, cell 01-scores-text-1: does not match its source. "
+        "Change the source, never the lesson, and run `make lessons`."
     ]
 
 
 def test_a_single_byte_is_refused(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     path = small.root / NOTEBOOK
     path.write_bytes(path.read_bytes() + b"\n")
-    assert refusals(small.root) == [
-        f"{NOTEBOOK}: not what its source gives; change the source, never the lesson, then run `make lessons`"
+    assert validate(small.root) == [
+        f"{NOTEBOOK}: does not match its source. Change the source, never the lesson, and run `make lessons`."
     ]
 
 
 def test_a_source_changed_without_building_is_refused(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     small.change_source("# # A small lesson", "# # A fine lesson")
-    [problem] = refusals(small.root)
-    assert problem.startswith(f"{NOTEBOOK}, cell 01-scores-text-1: not what its source gives")
+    [problem] = validate(small.root)
+    assert problem.startswith(f"{NOTEBOOK}, cell 01-scores-text-1: does not match its source")
 
 
 def test_a_missing_lesson_is_refused(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     (small.root / NOTEBOOK).unlink()
-    assert refusals(small.root) == [f"{NOTEBOOK}: missing; run `make lessons`"]
+    assert validate(small.root) == [f"{NOTEBOOK}: is missing. Run `make lessons`."]
 
 
 def test_a_lesson_that_is_no_notebook_is_refused(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     small.write(NOTEBOOK, "no JSON")
-    [problem] = refusals(small.root)
-    assert problem.startswith(f"{NOTEBOOK}: not what its source gives")
+    [problem] = validate(small.root)
+    assert problem.startswith(f"{NOTEBOOK}: does not match its source")
 
 
 # --- nothing leaks ------------------------------------------------------------------------------------------
@@ -92,22 +93,22 @@ def test_lines_for_instructors_in_the_text_are_refused(small: SmallCourse) -> No
         SOLUTION_LINE,
     ]
     small.change_source("# # A small lesson", "\n#\n".join(f"# {line}" for line in ["# A lesson", *lines]))
-    build(small.root)
-    assert refusals(small.root) == [
+    write_lessons(small.root)
+    assert validate(small.root) == [
         f"{NOTEBOOK}, cell 01-scores-text-1: students would read {line!r}, "
-        "which only instructors may; take it out"
+        "which is for instructors only. Remove it."
         for line in lines
     ]
 
 
 def test_a_solution_left_in_its_own_cell_is_refused(small: SmallCourse) -> None:
-    build(small.root)
+    write_lessons(small.root)
     path = small.root / NOTEBOOK
     notebook = json.loads(path.read_text())
     [cell] = [cell for cell in notebook["cells"] if cell["id"] == "attention_scores"]
     cell["source"][-1] = f"    {SOLUTION_LINE}"
     path.write_text(json.dumps(notebook))
-    assert refusals(small.root)[1].startswith(
+    assert validate(small.root)[1].startswith(
         f"{NOTEBOOK}, cell attention_scores: students would read {SOLUTION_LINE!r}"
     )
 
@@ -115,8 +116,8 @@ def test_a_solution_left_in_its_own_cell_is_refused(small: SmallCourse) -> None:
 @pytest.mark.parametrize("name", [f"{LESSON}/data/words.txt", "AGENTS.md"])
 def test_a_solution_in_a_file_beside_a_lesson_is_refused(small: SmallCourse, name: str) -> None:
     small.write(f"solutions/{name}", SOLUTION_LINE)
-    build(small.root)
-    [problem] = refusals(small.root)
+    write_lessons(small.root)
+    [problem] = validate(small.root)
     assert problem.startswith(f"lessons/{name}: students would read {SOLUTION_LINE!r}")
 
 
@@ -130,31 +131,31 @@ def test_a_solution_that_fails_its_check_is_refused(
     (tmp_path / "mistaken.py").write_text(reference.replace(" / math.sqrt(query.shape[-1])", ""))
     monkeypatch.syspath_prepend(tmp_path)
     small.change_source("course_lib.transformer.attention:attention_scores", "mistaken:attention_scores")
-    build(small.root)
-    problems = refusals(small.root)
+    write_lessons(small.root)
+    problems = validate(small.root)
     place = f"solutions/{LESSON}/{LESSON}.py, cell check_attention_scores"
-    assert problems[0] == f"{place}: the solution gets 1.5 of 4 points"
+    assert problems[0] == f"{place}: the solution earns 1.5 of 4 points"
     assert problems[1].startswith(
-        f"{place}-as-seen: with the solutions it fails: CheckError: ✗ attention_scores"
+        f"{place}-as-seen: it fails with the solutions: CheckError: ✗ attention_scores"
     )
     assert len(problems) == 2
 
 
 def test_a_cell_that_fails_with_the_solutions_is_refused(small: SmallCourse) -> None:
     small.change_source("# A cell to play with.", "import sys; print('careful', file=sys.stderr)")
-    build(small.root)
-    assert refusals(small.root) == [
-        f"solutions/{LESSON}/{LESSON}.py, cell 01-scores-code-1: with the solutions it fails: careful"
+    write_lessons(small.root)
+    assert validate(small.root) == [
+        f"solutions/{LESSON}/{LESSON}.py, cell 01-scores-code-1: it fails with the solutions: careful"
     ]
 
 
 def test_a_stub_that_passes_is_refused(small: SmallCourse) -> None:
     gift = "# %%\nfrom course_lib.transformer.attention import attention_scores\n\n"
     small.change_source(AFTER_BUILD, gift + AFTER_BUILD)
-    build(small.root)
-    assert refusals(small.root) == [
-        f"{NOTEBOOK}, cell check_attention_scores: it passes before anything is written; "
-        "a cell above it gives the answer"
+    write_lessons(small.root)
+    assert validate(small.root) == [
+        f"{NOTEBOOK}, cell check_attention_scores: it passes before anything is written. "
+        "A cell above it gives the answer."
     ]
 
 
@@ -171,10 +172,10 @@ attention_scores = forgiving
 
 """
     small.change_source(AFTER_BUILD, swallow + AFTER_BUILD)
-    build(small.root)
-    [problem] = refusals(small.root)
+    write_lessons(small.root)
+    [problem] = validate(small.root)
     assert problem.startswith(
-        f"{NOTEBOOK}, cell check_attention_scores: it should fail because the stub is not written yet, "
+        f"{NOTEBOOK}, cell check_attention_scores: it should fail because the stub is not written, "
     )
 
 
@@ -192,19 +193,23 @@ attention_scores = forgiving
             "unscaled = 2",
             "deductions: 'unscaled' is not one of its misconceptions: not_scaled",
         ),
-        ("torch.nn.functional.scaled_dot", "torch.nn.scaled_dot", "which cannot be found; mend its spelling"),
+        (
+            "torch.nn.functional.scaled_dot",
+            "torch.nn.scaled_dot",
+            "no function 'torch.nn.scaled_dot",
+        ),
     ],
 )
 def test_an_inconsistent_course_file_is_refused(small: SmallCourse, old: str, new: str, says: str) -> None:
     small.change_manifest(old, new)
-    problems = refusals(small.root)
+    problems = validate(small.root)
     assert problems[0].startswith("solutions/course.toml, lesson 01-scores, ")
     assert says in problems[0]
 
 
 def test_an_exercise_that_the_checks_do_not_know_is_refused(small: SmallCourse) -> None:
     small.change_manifest('"attention_scores"', '"attention_socres"')
-    problems = refusals(small.root)
+    problems = validate(small.root)
     assert problems[0].startswith(
         "solutions/course.toml, lesson 01-scores, attention_socres: course_lib.checks has no check of that"
     )
@@ -214,7 +219,7 @@ def test_an_exercise_that_the_checks_do_not_know_is_refused(small: SmallCourse) 
 @pytest.mark.parametrize("role", ["build", "check", "[markdown] hints"])
 def test_a_missing_cell_is_refused(small: SmallCourse, role: str) -> None:
     small.change_source(f'# %% {role}="attention_scores"\n', "# %%\n")
-    [problem] = refusals(small.root)
+    [problem] = validate(small.root)
     assert problem == (
         f"solutions/{LESSON}/{LESSON}.py: course.toml has attention_scores, but there is no cell "
         f'{role.split()[-1]}="attention_scores". Add it.'

@@ -1,0 +1,76 @@
+"""Release the lessons with nbgrader, and write the result to `lessons/`."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from nbgrader.converters import GenerateAssignment
+from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config, PyFileConfigLoader
+
+from autograder.release.solutions import refresh, write_curriculum
+from course_lib.atomic_files import atomic_write
+from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
+from course_lib.student.progress.start_page import PAGE
+
+#: Not part of the course: files that Jupyter and Python leave behind, the start page, and the lab's runs.
+IGNORED = {".ipynb_checkpoints", "__pycache__", PAGE, "runs"}
+
+#: What `nbgrader generate_assignment --no-db` sets.
+_WITHOUT_GRADEBOOK = {"GenerateAssignment": {"no_database": True}, "SaveCells": {"enabled": False}}
+
+
+@contextmanager
+def released(course: Path) -> Iterator[Path]:
+    """Release every lesson to a temporary folder, and yield that folder.
+
+    nbgrader runs with the course's configuration, but without a gradebook.
+    Raises CourseError if a lesson cannot be built or released.
+    """
+    curriculum = load_curriculum(course)
+    if problems := refresh(course):
+        raise CourseError(problems)
+    with TemporaryDirectory(prefix="release-") as folder:
+        root = Path(folder)
+        (root / SOURCES).symlink_to((course / SOURCES).resolve())
+        config = PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
+        config.merge(Config({"CourseDirectory": {"root": folder}, **_WITHOUT_GRADEBOOK}))
+        for lesson in curriculum.lessons:
+            directory = CourseDirectory(config=config, assignment_id=lesson.name)
+            try:
+                GenerateAssignment(coursedir=directory, config=config).start()
+            except NbGraderException as error:
+                raise CourseError(f"{SOURCES}/{lesson.name}: nbgrader cannot release it: {error}") from error
+        for file in curriculum.files:
+            shutil.copyfile(course / SOURCES / file, root / LESSONS / file)
+        yield root / LESSONS
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """Return the course's files in a folder, by their paths inside it."""
+    return {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not IGNORED & set(path.relative_to(folder).parts)
+    }
+
+
+def write_lessons(course: Path) -> list[str]:
+    """Update `lessons/` and `curriculum.json`, and return the names of changed files.
+
+    Files in `lessons/` that come from no source are left alone.
+    """
+    changed = write_curriculum(course, load_curriculum(course))
+    with released(course) as folder:
+        for name, new in files_in(folder).items():
+            old = course / LESSONS / name
+            if old.is_file() and old.read_bytes() == new.read_bytes():
+                continue
+            old.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(old) as file:
+                file.write(new.read_bytes())
+            changed.append(f"{LESSONS}/{name}")
+    return changed

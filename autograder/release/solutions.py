@@ -1,0 +1,108 @@
+"""The solution notebooks, which git ignores: find the stale ones and build them again."""
+
+import hashlib
+import json
+import sys
+from functools import cache
+from pathlib import Path
+
+import course_lib
+from course_lib.atomic_files import atomic_write_text
+from course_lib.curriculum import Curriculum, Lesson, public_curriculum
+from course_lib.curriculum.course_file import SOURCES, CourseError, load_curriculum
+from course_lib.curriculum.lessons import CURRICULUM, public_json
+
+
+def refresh(course: Path) -> list[str]:
+    """Build missing and stale solution notebooks, and return the problems that were found.
+
+    A notebook that cannot be built is deleted, so that no outdated one is released or shown. If the course
+    contains the package, `curriculum.json` is updated as well.
+    Raises CourseError if `course.toml` is not valid.
+    """
+    curriculum = load_curriculum(course)
+    write_curriculum(course, curriculum)
+    digests = _digests(course, curriculum)
+    stale = [lesson for lesson in curriculum.lessons if _built_from(course, lesson) != digests[lesson.name]]
+    problems: list[str] = []
+    for lesson in stale:
+        problems += _write_solution(course, lesson, digests[lesson.name])
+    return problems
+
+
+@cache
+def refresh_at_start(course: Path) -> None:
+    """Refresh for nbgrader and print problems. Cached, because one command loads its configuration often."""
+    if problems := refresh(course):
+        print("These lessons have problems and cannot be released:", *problems, sep="\n", file=sys.stderr)
+
+
+def write_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
+    """Update the part of the curriculum that students may see. Return the names of changed files."""
+    path = curriculum_path(course)
+    if path is None or is_current(path, curriculum):
+        return []
+    atomic_write_text(path, public_json(curriculum))
+    public_curriculum.cache_clear()
+    return [path.relative_to(course).as_posix()]
+
+
+def curriculum_path(course: Path) -> Path | None:
+    """Return the path of `curriculum.json` in a course, or None if the course doesn't contain the package."""
+    folder = course / "course_lib" / "curriculum"
+    return folder / CURRICULUM.name if folder.is_dir() else None
+
+
+def is_current(path: Path, curriculum: Curriculum) -> bool:
+    """Return whether a `curriculum.json` is up to date."""
+    return path.is_file() and path.read_text(encoding="utf-8") == public_json(curriculum)
+
+
+def _write_solution(course: Path, lesson: Lesson, digest: str) -> list[str]:
+    # Imported here because jupytext and torch take seconds, and usually nothing is stale.
+    import nbformat
+
+    from autograder.release.solution_notebook import solution_notebook
+
+    path = _path(course, lesson)
+    try:
+        notebook = solution_notebook(course, lesson, digest)
+    except CourseError as error:
+        path.unlink(missing_ok=True)
+        return error.problems
+    atomic_write_text(path, nbformat.writes(notebook) + "\n")
+    return []
+
+
+def _digests(course: Path, curriculum: Curriculum) -> dict[str, str]:
+    """Return for each lesson a hash of everything that its solution notebook is built from.
+
+    File times are not used, because git and copying change them.
+    """
+    packages = (Path(course_lib.__file__).parent, Path(__file__).parents[1])
+    code = [file for package in packages for file in sorted(package.rglob("*.py"))]
+    common = hashlib.sha256()
+    for file in (course / SOURCES / "course.toml", *code):
+        content = file.read_bytes()
+        common.update(f"{file.name} {len(content)} ".encode() + content)
+    digests: dict[str, str] = {}
+    for lesson in curriculum.lessons:
+        source = _path(course, lesson).with_suffix(".py")
+        digest = common.copy()
+        digest.update(source.read_bytes() if source.is_file() else b"")
+        digests[lesson.name] = digest.hexdigest()
+    return digests
+
+
+def _built_from(course: Path, lesson: Lesson) -> str | None:
+    try:
+        digest: str = json.loads(_path(course, lesson).read_text(encoding="utf-8"))["metadata"]["course"][
+            "inputs"
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return digest
+
+
+def _path(course: Path, lesson: Lesson) -> Path:
+    return course / SOURCES / lesson.name / f"{lesson.name}.ipynb"
