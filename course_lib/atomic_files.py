@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, whenever the process is killed."""
+"""Atomic writes: a file is either complete or unchanged, even if the process is killed."""
 
 import contextlib
 import os
@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path`, and give it that name once it is whole and on the disk.
+    """Open a temporary file next to `path`, and rename it to `path` when it is complete and on disk.
 
-    Where the body raises, the temporary file is removed and `path` stays as it was.
+    If the body raises an exception, the temporary file is deleted and `path` is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -21,24 +21,24 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _keep_names(path.parent)
+        _sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _keep_names(folder: Path) -> None:
-    """Have the folder itself on the disk: a power cut must not bring back the file's old self."""
-    if hasattr(os, "O_DIRECTORY"):  # Windows has no such handle, and needs none.
-        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _sync_folder(folder: Path) -> None:
+    """Flush the folder to disk, so that a power failure cannot undo the rename."""
+    if hasattr(os, "O_DIRECTORY"):  # Windows can't open folders, and doesn't need this.
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with contextlib.suppress(OSError):  # Some network drives refuse. The file is whole all the same.
-                os.fsync(number)
+            with contextlib.suppress(OSError):  # Not every network drive supports this.
+                os.fsync(descriptor)
         finally:
-            os.close(number)
+            os.close(descriptor)
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """Write `text` in UTF-8 to `path`, whole or not at all."""
+    """Write `text` to `path` in UTF-8, atomically."""
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))

@@ -1,8 +1,8 @@
-"""What the lab says to a user whose config, data or run folder cannot be used."""
+"""Errors caused by the user's input."""
 
 
 class BadInputError(ValueError):
-    """Something the user gave cannot be used; one line says what was expected, what came and what to do.
+    """Input from the user cannot be used. The message is one line: what is wrong, the value, what to do.
 
-    The commands print it without a traceback and end with exit code 2.
+    The commands print it without a traceback and exit with code 2.
     """

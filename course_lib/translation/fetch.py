@@ -1,9 +1,9 @@
-"""The command that fetches a published corpus into a mirror folder, for machines that have no internet.
+"""The command that downloads a published corpus into a mirror folder, for machines without internet access.
 
     python -m course_lib.translation.fetch wmt14 data
     COURSE_DATA=data sbatch ...
 
-One that was stopped goes on where it was: give the same command again.
+To resume an interrupted download, run the same command again.
 """
 
 import argparse
@@ -19,14 +19,14 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit code: 0 done, 2 no success (one line says why), 130 interrupted."""
+    """Run the command. Return its exit code: 0 on success, 2 on bad input, 130 if interrupted."""
     parser = argparse.ArgumentParser(
         prog="course fetch",
-        description="Fetch a published corpus into FOLDER/CORPUS. What is there already is only checked.",
+        description="Download a published corpus into FOLDER/CORPUS. Existing files are only checked.",
     )
     parser.add_argument("corpus", metavar="CORPUS", choices=PUBLISHED, help=", ".join(PUBLISHED))
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="what COURSE_DATA is to name")
-    parser.add_argument("--url", help="the folder to download from, if not each file's own home")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the mirror folder, for COURSE_DATA")
+    parser.add_argument("--url", help="the address to download from (default: each file's publisher)")
     given = parser.parse_args(arguments)
     try:
         paths = PUBLISHED[given.corpus].fetch(given.folder, given.url)
@@ -34,11 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fetch: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        print("\nStopped. The same command goes on from there.", file=sys.stderr)
+        print("\nInterrupted. Run the same command again to resume.", file=sys.stderr)
         return INTERRUPTED
     for path in paths.values():
         print(path)
-    print(f"All there. Set COURSE_DATA={given.folder.resolve()} where there is no internet.")
+    print(f"Complete. On machines without internet access, set COURSE_DATA={given.folder.resolve()}.")
     return 0
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from course_lib.atomic_files import atomic_write
 from course_lib.errors import BadInputError
-from course_lib.translation.data.tokens.prepared import open_prepared
+from course_lib.translation.data.prepared import open_prepared
 from course_lib.translation.decoding import SearchSettings
 from course_lib.translation.decoding.attention_file import SUFFIXES, write_attention
 from course_lib.translation.decoding.line_stream import arriving_lines

@@ -59,9 +59,7 @@ from torch.nn.utils.rnn import pad_sequence
 from course_lib.checks import check
 from course_lib.transformer import shift_target
 from course_lib.translation.configs.schema import DataConfig
-from course_lib.translation.data.corpora import load_corpus
-from course_lib.translation.data.corpora.multi30k import multi30k
-from course_lib.translation.data.corpora.parallel_text import Corpus
+from course_lib.translation.data.corpora import Corpus, load_corpus
 from course_lib.errors import BadInputError
 
 # %% [markdown]
@@ -82,7 +80,7 @@ def read_corpus() -> Corpus:
     folder = os.environ.get("COURSE_DATA")
     if folder:
         try:
-            corpus = multi30k(Path(folder))
+            corpus = load_corpus(DataConfig(corpus="multi30k", mirror=folder))
         except BadInputError as error:
             print(f"COURSE_DATA cannot be used: {error}")
         else:

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from course_lib.transformer import greedy_decode, padding_mask
 from course_lib.translation.configs.loader import load_config
-from course_lib.translation.data.tokens.prepared import open_prepared
+from course_lib.translation.data.prepared import open_prepared
 from course_lib.translation.decoding import BatchDecoder, SearchSettings, greatest_length, ready
 from course_lib.translation.decoding.backends import HALF_PAYS_FROM
 from course_lib.translation.decoding.translator import Translator, load_translator

@@ -26,7 +26,7 @@ from rich.table import Table
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.epoch_plan import IdPair
-from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.model.precision import settled
 from course_lib.translation.training.distributed import Place, end_process, process_group
 from course_lib.translation.training.metrics import peak_memory

@@ -5,7 +5,7 @@ import torch
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.epoch_plan import IdPair
-from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.training.distributed import Place
 from course_lib.translation.training.updates import Trainer
 

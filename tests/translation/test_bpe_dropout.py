@@ -14,17 +14,17 @@ from phrases import phrase_pairs
 from real_processes import in_processes
 
 from course_lib.translation.configs.schema import DataConfig, RunConfig
+from course_lib.translation.data.bpe_dropout import split_with_dropout
 from course_lib.translation.data.corpora import load_corpus
-from course_lib.translation.data.tokens.bpe_dropout import split_with_dropout
-from course_lib.translation.data.tokens.prepared import PreparedData, open_prepared, prepare
-from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.data.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.training.distributed import Place
 from course_lib.translation.training.updates import Trainer
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 SENTENCES = [sentence for pair in phrase_pairs(200, seed=0) for sentence in pair]
 LEARNT = Subwords.learn(SENTENCES, 400)
-RANKS, NUMBERS = LEARNT.merge_ranks(), LEARNT.numbers()
+RANKS, IDS = LEARNT.merge_ranks(), LEARNT.ids()
 
 
 def split(sentence: str, rate: float, seed: int = 0) -> list[list[str]]:
@@ -35,13 +35,13 @@ def split(sentence: str, rate: float, seed: int = 0) -> list[list[str]]:
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(SENTENCES))
 def test_at_rate_0_it_is_byte_pair_encoding(sentence: str) -> None:
     parts = [part for word in split(sentence, 0.0) for part in word]
-    assert [NUMBERS[part] for part in parts] == LEARNT.encode([sentence])[0]
+    assert [IDS[part] for part in parts] == LEARNT.encode([sentence])[0]
 
 
 @given(st.sampled_from(SENTENCES), st.sampled_from([0.1, 0.5, 1.0]), st.integers(0, 99))
 def test_what_comes_out_spells_the_same(sentence: str, rate: float, seed: int) -> None:
     parts = [part for word in split(sentence, rate, seed) for part in word]
-    assert LEARNT.decode([[NUMBERS[part] for part in parts]]) == [sentence]
+    assert LEARNT.decode([[IDS[part] for part in parts]]) == [sentence]
     if rate == 1:
         assert all(len(part) == 1 for part in parts)
 

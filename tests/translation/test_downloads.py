@@ -13,7 +13,7 @@ from web_server import Answer, send, send_whole, serving
 
 from course_lib.errors import BadInputError
 from course_lib.translation.data.corpora import downloads
-from course_lib.translation.data.corpora.downloads import ATTEMPTS, PIECE, download
+from course_lib.translation.data.corpora.downloads import ATTEMPTS, CHUNK, download
 from course_lib.translation.training.distributed import Place
 
 CONTENT = bytes(index * index % 251 for index in range(100_000))
@@ -70,11 +70,11 @@ def test_one_that_breaks_off_is_resumed_at_once(tmp_path: Path, server: Callable
     def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
         ranges.append(handler.headers.get("Range"))
         # More interruptions than attempts in vain are allowed: each brought something.
-        send(handler, CONTENT, most=PIECE)
+        send(handler, CONTENT, most=CHUNK)
 
     download(server(answer) + "a", tmp_path / "a", CHECKSUM)
     assert (tmp_path / "a").read_bytes() == CONTENT
-    assert ranges == [None, *(f"bytes={first}-" for first in range(PIECE, len(CONTENT), PIECE))]
+    assert ranges == [None, *(f"bytes={first}-" for first in range(CHUNK, len(CONTENT), CHUNK))]
     assert len(ranges) > ATTEMPTS + 1
 
 
@@ -111,13 +111,13 @@ def test_a_server_that_knows_no_ranges_sends_all(tmp_path: Path, server: Callabl
 
 def test_another_file_is_refused_and_not_kept(tmp_path: Path, server: Callable[[Answer], str]) -> None:
     url = server(lambda handler, name: send(handler, b"something else")) + "a"
-    assert refusal(url, tmp_path / "a").startswith(f"{url}: what came is not the published file")
+    assert refusal(url, tmp_path / "a").startswith(f"{url}: the downloaded file is not the published one")
     assert kept(tmp_path) == []
 
 
 def test_a_file_cut_short_on_the_server_is_refused(tmp_path: Path, server: Callable[[Answer], str]) -> None:
     url = server(lambda handler, name: send(handler, CONTENT[:60_000])) + "a"
-    assert "what came is not the published file" in refusal(url, tmp_path / "a")
+    assert "the downloaded file is not the published one" in refusal(url, tmp_path / "a")
     assert kept(tmp_path) == []
 
 
@@ -127,7 +127,7 @@ def test_a_server_that_refuses_is_quoted(
 ) -> None:
     asked = []
     url = server(lambda handler, name: (asked.append(name), handler.send_error(status))[1]) + "a"
-    assert f"{url}: cannot be downloaded (the server answers {status} " in refusal(url, tmp_path / "a")
+    assert f"{url}: cannot be downloaded (the server responded {status} " in refusal(url, tmp_path / "a")
     assert len(asked) == 1
     assert kept(tmp_path) == []
 
@@ -135,11 +135,11 @@ def test_a_server_that_refuses_is_quoted(
 def test_one_that_breaks_off_for_good_is_given_up_and_what_came_is_kept(
     tmp_path: Path, server: Callable[[Answer], str]
 ) -> None:
-    up = [PIECE]
+    up = [CHUNK]
     url = server(lambda handler, name: send(handler, CONTENT, most=up.pop() if up else 0)) + "a"
     message = refusal(url, tmp_path / "a")
-    assert "the connection broke off; what came is kept, and the next start goes on from there" in message
-    assert (tmp_path / "a.part").read_bytes() == CONTENT[:PIECE]
+    assert "the connection was lost; the received part is kept, so try again to resume" in message
+    assert (tmp_path / "a.part").read_bytes() == CONTENT[:CHUNK]
 
 
 def test_no_connection_is_said(tmp_path: Path, server: Callable[[Answer], str]) -> None:
@@ -151,7 +151,7 @@ def test_no_connection_is_said(tmp_path: Path, server: Callable[[Answer], str]) 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, server: Callable[[Answer], str]) -> None:
     (tmp_path / "file").write_text("not a folder")
-    assert "downloads cannot be kept there" in refusal("http://127.0.0.1/a", tmp_path / "file" / "a")
+    assert "cannot write downloads" in refusal("http://127.0.0.1/a", tmp_path / "file" / "a")
 
 
 def _download(place: Place, url: str, path: Path) -> bytes:

@@ -19,7 +19,7 @@ from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.epoch_plan import IdPair
-from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.decoding import SearchSettings, greatest_length
 from course_lib.translation.model.trainable import build_transformer
 from course_lib.translation.training.distributed import Place

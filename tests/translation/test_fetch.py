@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from web_server import send, serving
 
-from course_lib.translation.data.corpora.multi30k import SHA256, multi30k
+from course_lib.translation.data.corpora.published import MULTI30K
 from course_lib.translation.fetch import BAD_INPUT, main
 
 
@@ -24,9 +24,11 @@ def test_what_is_fetched_is_a_mirror(
     ) as url:
         for _ in range(2):
             assert main(["multi30k", str(tmp_path), "--url", url]) == 0
-    assert sorted(asked) == sorted(SHA256), "what is there is not fetched again"
-    assert multi30k(tmp_path) == multi30k(published)
-    assert f"Set COURSE_DATA={tmp_path}" in capsys.readouterr().out
+    assert sorted(asked) == sorted(file.name for file in MULTI30K.files), (
+        "existing files are not downloaded again"
+    )
+    assert MULTI30K.load(tmp_path) == MULTI30K.load(published)
+    assert f"set COURSE_DATA={tmp_path}" in capsys.readouterr().out
 
 
 def test_no_success_is_said_in_one_line(

@@ -14,7 +14,9 @@ from web_server import Answer, send, serving
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig
 from course_lib.translation.data.corpora import load_corpus
-from course_lib.translation.data.corpora.multi30k import SHA256, multi30k
+from course_lib.translation.data.corpora.published import MULTI30K
+
+NAMES = [file.name for file in MULTI30K.files]
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], str]]
 
 def refusal(**arguments: object) -> str:
     with pytest.raises(BadInputError) as refused:
-        multi30k(**arguments)  # type: ignore[arg-type]
+        MULTI30K.load(**arguments)  # type: ignore[arg-type]
     message = str(refused.value)
     assert "\n" not in message
     return message
@@ -46,7 +48,7 @@ def refusal(**arguments: object) -> str:
 def test_a_mirror_is_read_from_itself_or_its_subfolder(published: Path, tmp_path: Path, inside: bool) -> None:
     mirror = tmp_path / "mirror"
     shutil.copytree(published, mirror / "multi30k" if inside else mirror)
-    corpus = multi30k(mirror)
+    corpus = MULTI30K.load(mirror)
     assert [len(corpus.train), len(corpus.validation), len(corpus.test)] == [29000, 1014, 1000]
     assert corpus.train.german[0] == "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche."
     assert corpus.train.english[0] == "Two young, White males are outside near many bushes."
@@ -67,12 +69,12 @@ def test_the_config_names_the_mirror_before_the_variable(
 
 def test_the_missing_files_of_a_mirror_are_named(tmp_path: Path) -> None:
     message = refusal(mirror=tmp_path)
-    assert message.startswith("multi30k: expected train.de.gz, train.en.gz, val.de.gz, val.en.gz, ")
-    assert f"in the mirror folder {tmp_path} or its subfolder multi30k, but they are missing" in message
+    assert message.startswith("multi30k: train.de.gz, train.en.gz, val.de.gz, val.en.gz, ")
+    assert f"not found in the mirror folder {tmp_path} or its subfolder multi30k. " in message
 
 
 def test_a_changed_file_of_a_mirror_is_refused(tmp_path: Path) -> None:
-    for name in SHA256:
+    for name in NAMES:
         (tmp_path / name).write_bytes(gzip.compress(b"eins\n"))
     assert f"{tmp_path / 'train.de.gz'}: not the published file" in refusal(mirror=tmp_path)
 
@@ -87,10 +89,10 @@ def test_a_download_is_kept_and_not_repeated(
         send(handler, (published / name).read_bytes())
 
     url = server(answer)
-    first = multi30k(url=url, cache=tmp_path)
-    assert sorted(asked) == sorted(SHA256)
-    assert multi30k(url=url, cache=tmp_path) == first
-    assert len(asked) == len(SHA256)
+    first = MULTI30K.load(url=url, cache=tmp_path)
+    assert sorted(asked) == sorted(NAMES)
+    assert MULTI30K.load(url=url, cache=tmp_path) == first
+    assert len(asked) == len(NAMES)
 
 
 def test_neither_mirror_nor_download_says_what_would_do(
@@ -99,7 +101,7 @@ def test_neither_mirror_nor_download_says_what_would_do(
     url = server(lambda handler, name: handler.send_error(404))
     message = refusal(url=url, cache=tmp_path)
     assert message.startswith(
-        f"{url}train.de.gz: cannot be downloaded (the server answers 404 Not Found); or"
+        f"{url}train.de.gz: cannot be downloaded (the server responded 404 Not Found); or"
     )
     assert (
         "set COURSE_DATA to a mirror folder whose subfolder multi30k holds train.de.gz, train.en" in message

@@ -14,7 +14,7 @@ from torch import Tensor
 from course_lib.transformer import padding_mask
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.device_batch import DeviceBatch, move_batch
-from course_lib.translation.data.tokens.token_pairs import collate_some
+from course_lib.translation.data.token_pairs import collate_batch
 from course_lib.translation.decoding import ready
 from course_lib.translation.decoding.backends import ReadyReference
 from course_lib.translation.model.components import REFERENCE
@@ -35,7 +35,7 @@ def shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def batch_of(config: RunConfig) -> tuple[DeviceBatch, int]:
     pairs, subwords = material(config)
-    source, target = collate_some(pairs, range(20), 0, 1, 2, config.data.max_length)
+    source, target = collate_batch(pairs, range(20), 0, 1, 2, config.data.max_length)
     return move_batch(source, target, META, config.model, len(subwords), 0, REFERENCE), len(subwords)
 
 

@@ -43,23 +43,24 @@ def test_lines_become_pairs(tmp_path: Path, end: str, zipped: bool) -> None:
 def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
     german, english = files(tmp_path, b"eins\nzwei\n", b"one\ntwo\nthree\n")
     message = refusal(german, english)
-    assert message.startswith(f"{german} has 2 lines and {english} has 3: expected as many")
+    assert message.startswith(
+        f"{german} and {english.name}: expected one English sentence for each German one, got 2"
+    )
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     german, _ = files(tmp_path, b"eins\n", b"one\n")
-    assert refusal(german, tmp_path / "none.en") == (
-        f"{tmp_path / 'none.en'}: expected a corpus file, but it cannot be read (No such file or directory)"
-    )
+    missing = tmp_path / "none.en"
+    assert refusal(german, missing) == f"{missing}: cannot be read (No such file or directory)"
 
 
 def test_empty_files_are_refused(tmp_path: Path) -> None:
-    assert "expected one sentence a line, came an empty file" in refusal(*files(tmp_path, b"", b""))
+    assert "got 0 German and 0 English sentences" in refusal(*files(tmp_path, b"", b""))
 
 
 def test_other_encodings_are_refused_by_line(tmp_path: Path) -> None:
     german, english = files(tmp_path, "eins\nzw\xf6lf\n".encode("latin-1"), b"one\ntwelve\n")
-    assert refusal(german, english) == f"{german}, line 2: expected text in UTF-8, came other bytes"
+    assert refusal(german, english) == f"{german}, line 2: expected text in UTF-8, got other bytes"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_other_encodings_are_refused_by_line(tmp_path: Path) -> None:
 def test_damaged_gzip_is_refused(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
     whole = gzip.compress(b"eins zwei drei vier\n" * 100)
     german, english = files(tmp_path, damage(whole), whole, ".gz")
-    assert f"{german}: expected a whole gzip file, came a damaged one" in refusal(german, english)
+    assert f"{german}: this gzip file is damaged; get it again" in refusal(german, english)
 
 
 def test_a_folder_corpus_has_three_splits(corpus_folder: Path) -> None:

@@ -12,10 +12,10 @@ from real_processes import in_processes
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, RunConfig
-from course_lib.translation.data.tokens import prepared
-from course_lib.translation.data.tokens.prepared import PreparedData, open_prepared, prepare
-from course_lib.translation.data.tokens.subwords import TO_ENGLISH, TO_GERMAN, Subwords
-from course_lib.translation.data.tokens.vocabularies import load_vocabularies
+from course_lib.translation.data import prepared
+from course_lib.translation.data.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.training.distributed import Place, first_then_rest
 from course_lib.translation.training.experiment import train
 
@@ -103,8 +103,8 @@ def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
         assert split.pairs.lengths.tolist()[:3] == [[38, 38], [0, 0], [split.pairs.lengths[2, 0], 0]]
         assert data.vocabularies.source.decode([split.pairs[4][0]]) == ["日本 ☃"]
     assert data.notes[1:] == [
-        "truncated 1 of 5 validation pairs longer than 40 tokens; none is left out",
-        "truncated 1 of 5 test pairs longer than 40 tokens; none is left out",
+        "truncated 1 of 5 validation pairs longer than 40 tokens",
+        "truncated 1 of 5 test pairs longer than 40 tokens",
     ]
 
 
@@ -122,7 +122,7 @@ def test_both_directions_are_learnt_from_and_one_is_scored_on(bench: Bench) -> N
     assert (
         bench.prepare(both_directions=True, max_length=20, too_long="drop")
         .notes[0]
-        .endswith(" of 480 training pairs longer than 20 tokens, each counted in both directions")
+        .endswith(" of 480 training pairs longer than 20 tokens, counted in both directions")
     )
 
 
@@ -146,7 +146,7 @@ def test_training_pairs_with_an_empty_side_are_dropped_and_counted(bench: Bench)
 @pytest.mark.parametrize(
     ("pair", "keys", "message"),
     [
-        (("", "one"), {}, "and all 2 have an empty side"),
+        (("", "one"), {}, "no training pair is left: all 2 have an empty side"),
         (("lang " * 90, "long"), {"too_long": "drop"}, "no training pair is left: all 2 are longer than"),
     ],
 )
@@ -178,7 +178,7 @@ def test_any_damage_is_found_and_mended(bench: Bench) -> None:
                 path.unlink()
             else:
                 path.write_bytes(damaged)
-            with pytest.raises(BadInputError, match="expected the data that the first process has prepared"):
+            with pytest.raises(BadInputError, match="missing or incomplete"):
                 open_prepared(bench.data, bench.vocabulary)
             assert bench.prepare(learn=damaged is None).fingerprint == whole
             assert path.read_bytes() == content or name == "contents.json"
@@ -219,7 +219,7 @@ def test_data_of_another_vocabulary_is_not_opened(bench: Bench) -> None:
 
 def test_a_folder_that_cannot_be_written_is_refused(bench: Bench) -> None:
     bench.data.parent.write_text("not a folder")
-    with pytest.raises(BadInputError, match="the run cannot be kept there"):
+    with pytest.raises(BadInputError, match="cannot write the prepared data"):
         bench.prepare()
 
 
@@ -238,9 +238,9 @@ def test_where_no_more_can_be_written_it_is_said_and_a_later_start_mends_it(benc
     fingerprint = bench.prepare().fingerprint
     (bench.data / "train.ids").write_bytes(b"damaged")
     assert in_processes(1, prepare_on_a_full_disk, bench) == [
-        f"{bench.data}: the run cannot be kept there (File too large)"
+        f"{bench.data}: cannot write the prepared data (File too large)"
     ]
-    with pytest.raises(BadInputError, match="not there or not whole"):
+    with pytest.raises(BadInputError, match="missing or incomplete"):
         open_prepared(bench.data, bench.vocabulary)
     assert bench.prepare(learn=False).fingerprint == fingerprint
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from course_lib.transformer import beam_search, greedy_decode, length_penalty, padding_mask
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.decoding import (
     SearchSettings,
     batched_search,

@@ -13,7 +13,7 @@ from same_run import assert_same_run, metrics, newest
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.tokens.directed import DirectedSubwords
+from course_lib.translation.data.vocabularies import BidirectionalSubwords
 from course_lib.translation.decoding.translator import load_translator
 from course_lib.translation.training.checkpoints.model_file import load_trained, save_trained, trained_path
 from course_lib.translation.training.checkpoints.trained_run import load_trained_run
@@ -97,7 +97,7 @@ def test_what_was_learnt_in_both_directions_goes_on_in_one(tiny_config: Configs,
     train(tiny_config(f"run_folder={both}", "data.both_directions=true", *PLAIN), ALONE)
     folder = train_from(both, tiny_config, "training.epochs=1", "data.max_length=30")
     run = load_trained_run(RunFolder(folder))
-    assert isinstance(run.vocabularies, DirectedSubwords)
+    assert isinstance(run.vocabularies, BidirectionalSubwords)
     assert len(load_translator(folder).translate(["zwei Hunde schlafen"])) == 1
     pairs = {path: (path / "data" / "train.offsets").stat().st_size for path in (both, folder)}
     assert pairs[both] > 1.9 * pairs[folder]

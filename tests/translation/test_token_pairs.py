@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from course_lib.transformer.batching import collate
-from course_lib.translation.data.tokens.token_pairs import (
+from course_lib.translation.data.token_pairs import (
     TokenPairs,
-    collate_some,
+    collate_batch,
+    id_type,
     pair_lengths,
-    smallest_type,
     write_pairs,
 )
 
@@ -49,7 +49,7 @@ def test_a_batch_is_that_of_collate(
     batch = data.draw(st.lists(st.sampled_from(range(len(pairs))), min_size=1, max_size=5))
     expected = collate([pairs[index] for index in batch], 0, 1, 2, max_length)
     for some in (pairs, stored(tmp_path, pairs, 3, "<u2")):
-        for matrix, right in zip(collate_some(some, batch, 0, 1, 2, max_length), expected, strict=True):
+        for matrix, right in zip(collate_batch(some, batch, 0, 1, 2, max_length), expected, strict=True):
             assert torch.equal(matrix, right)
             assert matrix.dtype == right.dtype
 
@@ -64,6 +64,6 @@ def test_they_are_indexed_as_lists_are(tmp_path: Path) -> None:
 
 
 def test_ids_take_as_little_room_as_they_can(tmp_path: Path) -> None:
-    assert [smallest_type(size) for size in (300, 2**16, 2**16 + 1)] == ["<u2", "<u2", "<u4"]
+    assert [id_type(size) for size in (300, 2**16, 2**16 + 1)] == ["<u2", "<u2", "<u4"]
     stored(tmp_path, [([1, 2], [3])], 1, "<u2")
     assert (tmp_path / "ids").read_bytes() == b"\1\0\2\0\3\0"

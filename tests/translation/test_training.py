@@ -11,7 +11,7 @@ from course_lib.transformer import LabelSmoothingLoss, make_scheduler, train_ste
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.epoch_plan import IdPair
-from course_lib.translation.data.tokens.subwords import Subwords
+from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.model.trainable import build_transformer
 from course_lib.translation.training.updates import make_optimizer
 

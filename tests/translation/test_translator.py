@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from course_lib.errors import BadInputError
-from course_lib.translation.data.tokens.directed import DirectedSubwords
-from course_lib.translation.data.tokens.subwords import END, START, TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.data.subwords import END, START, TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.data.vocabularies import BidirectionalSubwords
 from course_lib.translation.decoding import SearchSettings
 from course_lib.translation.decoding.saved_settings import read_search, write_search
 from course_lib.translation.decoding.translator import Translator, load_translator, token_texts
@@ -99,8 +99,8 @@ def test_the_model_that_is_asked_for_is_taken(trained_folder: Path, translator: 
 
 
 def test_a_source_says_which_language_it_is_to_become() -> None:
-    subwords = Subwords.learn(["ein Hund", "a dog"], 300, also=(TO_ENGLISH, TO_GERMAN))
-    source = DirectedSubwords(subwords).source
+    subwords = Subwords.learn(["ein Hund", "a dog"], 300, tags=(TO_ENGLISH, TO_GERMAN))
+    source = BidirectionalSubwords(subwords).source
     (ids,) = source.encode(["ein Hund"])
     texts = token_texts(source, [source.start_id, *ids, source.end_id])
     assert (texts[:2], texts[-1]) == ([START, TO_ENGLISH], END)

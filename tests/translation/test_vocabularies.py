@@ -9,16 +9,16 @@ from course_lib.errors import BadInputError
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import DataConfig
 from course_lib.translation.data.corpora.parallel_text import ParallelText
-from course_lib.translation.data.tokens.directed import DirectedSubwords
-from course_lib.translation.data.tokens.subwords import Subwords
-from course_lib.translation.data.tokens.vocabularies import (
+from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.vocabularies import (
+    BidirectionalSubwords,
     SeparateVocabularies,
     Vocabularies,
     Vocabulary,
     learn_vocabularies,
     load_vocabularies,
 )
-from course_lib.translation.data.tokens.words import Words
+from course_lib.translation.data.words import Words
 
 PAIRS = phrase_pairs(150, seed=0)
 TRAIN = ParallelText([german for german, _ in PAIRS], [english for _, english in PAIRS])
@@ -58,12 +58,12 @@ def test_joint_subwords_are_the_same_on_both_sides() -> None:
 def test_directed_subwords_say_into_which_language_and_come_back(tmp_path: Path) -> None:
     config = DataConfig(corpus="captions", vocab_size=330, both_directions=True)
     vocabularies = learn_vocabularies(TRAIN, config)
-    assert isinstance(vocabularies, DirectedSubwords)
+    assert isinstance(vocabularies, BidirectionalSubwords)
     vocabularies.save(tmp_path / "vocabulary.json")
     again = load_vocabularies(tmp_path / "vocabulary.json")
-    assert isinstance(again, DirectedSubwords)
+    assert isinstance(again, BidirectionalSubwords)
     assert again.fingerprint == vocabularies.fingerprint
-    (forth,), (back,) = again.source.encode(["Hunde"]), again.towards_german.encode(["Hunde"])
+    (forth,), (back,) = again.source.encode(["Hunde"]), again.source_to_german.encode(["Hunde"])
     assert forth[1:] == back[1:] == again.target.encode(["Hunde"])[0]
     assert len({forth[0], back[0], *range(4)}) == 6
     assert again.source.decode([forth]) == again.target.decode([forth]) == ["Hunde"]
@@ -115,10 +115,10 @@ def test_two_vocabularies_cannot_be_tied(tokens: str) -> None:
 def test_a_file_that_is_no_vocabulary_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "vocabulary.json"
     path.write_text(content)
-    with pytest.raises(BadInputError, match=r"vocabulary\.json: expected a vocabulary written by a run"):
+    with pytest.raises(BadInputError, match=r"vocabulary\.json: not a vocabulary written by a run"):
         load_vocabularies(path)
 
 
 def test_a_missing_vocabulary_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="expected the run's vocabulary, but it cannot be read"):
+    with pytest.raises(BadInputError, match="cannot read the run's vocabulary"):
         load_vocabularies(tmp_path / "vocabulary.json")

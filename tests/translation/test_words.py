@@ -10,8 +10,8 @@ import spacy
 from phrases import phrase_pairs
 
 from course_lib.transformer.vocabulary import build_vocabulary
-from course_lib.translation.data.corpora.multi30k import multi30k
-from course_lib.translation.data.tokens.words import SPECIALS, Words
+from course_lib.translation.data.corpora.published import MULTI30K
+from course_lib.translation.data.words import SPECIALS, Words
 
 ENGLISH = [
     "He isn't here, is he?",
@@ -44,7 +44,7 @@ def test_known_words_come_back_with_the_spaces_that_people_put() -> None:
 def test_captions_come_back_letter_by_letter() -> None:
     if "COURSE_DATA" not in os.environ:
         pytest.skip("COURSE_DATA names no mirror folder, so the published files of Multi30k are not at hand")
-    corpus = multi30k(Path(os.environ["COURSE_DATA"]))
+    corpus = MULTI30K.load(Path(os.environ["COURSE_DATA"]))
     words = Words.learn(corpus.train.english, "en", min_count=2)
     rows = zip(corpus.test.english, words.encode(corpus.test.english), strict=True)
     known = [(sentence, ids) for sentence, ids in rows if words.unknown_id not in ids]
@@ -80,8 +80,8 @@ def test_decoding_leaves_out_start_end_and_padding() -> None:
 def test_what_is_written_is_read_back() -> None:
     german = [german for german, _ in phrase_pairs(100, seed=0)]
     words = Words.learn(german, "de", min_count=2)
-    again = Words.from_text(words.as_text())
-    assert again.as_text() == words.as_text()
+    again = Words.from_json(words.to_json())
+    assert again.to_json() == words.to_json()
     rows = words.encode(german)
     assert again.encode(german) == rows
     assert again.decode(rows) == words.decode(rows) == german
@@ -94,7 +94,7 @@ sys.modules["spacy"] = None
 from course_lib.translation.configs.schema import DataConfig
 from course_lib.errors import BadInputError
 from course_lib.translation.data.corpora.parallel_text import ParallelText
-from course_lib.translation.data.tokens.vocabularies import learn_vocabularies
+from course_lib.translation.data.vocabularies import learn_vocabularies
 text = ParallelText(["eins"], ["one"])
 print(len(learn_vocabularies(text, DataConfig(corpus="captions")).source))
 try:

@@ -6,7 +6,7 @@ import torch
 
 from course_lib.transformer import evaluating, padding_mask
 from course_lib.transformer.batching import collate, token_batches
-from course_lib.translation.data.tokens.vocabularies import Vocabularies
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.decoding.backends import Ready
 from course_lib.translation.decoding.batched_search import search
 from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.tokens.directed import Towards
-from course_lib.translation.data.tokens.subwords import END, PAD, START, UNKNOWN
-from course_lib.translation.data.tokens.vocabularies import Vocabularies, Vocabulary
+from course_lib.translation.data.subwords import END, PAD, START, UNKNOWN
+from course_lib.translation.data.vocabularies import TaggedSubwords, Vocabularies, Vocabulary
 from course_lib.translation.decoding import BatchDecoder, Ensemble, Hypothesis, SearchSettings, ready
 from course_lib.translation.decoding.attention_maps import attention_maps
 from course_lib.translation.decoding.saved_settings import read_search
@@ -174,10 +173,10 @@ def token_texts(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
         vocabulary.end_id: END,
         vocabulary.unknown_id: UNKNOWN,
     }
-    if isinstance(vocabulary, Towards):
-        number = vocabulary.subwords.id_of(vocabulary.language)
+    if isinstance(vocabulary, TaggedSubwords):
+        number = vocabulary.subwords.id_of(vocabulary.tag)
         assert number is not None, "the source begins with it"
-        special[number] = vocabulary.language
+        special[number] = vocabulary.tag
     texts = vocabulary.decode([[number] for number in ids])
     return [special.get(number, text) for number, text in zip(ids, texts, strict=True)]
 

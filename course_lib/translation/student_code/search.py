@@ -12,7 +12,7 @@ import torch
 from course_lib.student.parts import Parts
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.tokens.vocabularies import Vocabularies
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.decoding import Hypothesis, SearchSettings, greatest_length
 from course_lib.translation.model.precision import arithmetic
 

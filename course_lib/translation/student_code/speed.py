@@ -8,7 +8,7 @@ import torch
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.epoch_plan import IdPair
-from course_lib.translation.data.tokens.vocabularies import Vocabularies
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.model.components import REFERENCE, Pieces
 from course_lib.translation.model.fused import use_kernels
 from course_lib.translation.model.trainable import LossSum, build_transformer

@@ -12,7 +12,7 @@ from course_lib.transformer import LabelSmoothingLoss, evaluating
 from course_lib.transformer.batching import collate, token_batches
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.epoch_plan import IdPair
-from course_lib.translation.data.tokens.vocabularies import Vocabularies
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.decoding import BatchDecoder, Hypothesis, SearchSettings, ready
 from course_lib.translation.decoding.tuning import Candidate, Tuned, tune_alpha
 from course_lib.translation.model.components import REFERENCE, Pieces

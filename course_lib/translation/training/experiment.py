@@ -13,8 +13,8 @@ from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.loader import documented_yaml, keys, value_text
 from course_lib.translation.configs.schema import RunConfig, TrainingConfig
-from course_lib.translation.data.tokens.prepared import PreparedData, open_prepared, prepare
-from course_lib.translation.data.tokens.vocabularies import load_vocabularies
+from course_lib.translation.data.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.model.components import REFERENCE
 from course_lib.translation.model.precision import settled_by_all
 from course_lib.translation.student_code.code import naming_the_cell

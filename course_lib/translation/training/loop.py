@@ -14,7 +14,7 @@ from typing import Any
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.tokens.prepared import PreparedData
+from course_lib.translation.data.prepared import PreparedData
 from course_lib.translation.decoding.saved_settings import write_search
 from course_lib.translation.student_code.parts import OwnParts
 from course_lib.translation.student_code.reference_view import reference_view

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.tokens.directed import DirectedSubwords
+from course_lib.translation.data.vocabularies import BidirectionalSubwords
 from course_lib.translation.training.checkpoints.trained_run import TrainedRun, load_trained_run
 from course_lib.translation.training.run_folder import RunFolder
 
@@ -35,7 +35,7 @@ def starting_model(config: RunConfig) -> TrainedRun | None:
     differing = [f"{key} {before}, came {now}" for key, before, now in facts if before != now]
     if differing:
         raise BadInputError(f"training.init_from: {folder}: expected its own {'; '.join(differing)}")
-    if config.data.both_directions and not isinstance(run.vocabularies, DirectedSubwords):
+    if config.data.both_directions and not isinstance(run.vocabularies, BidirectionalSubwords):
         raise BadInputError(
             f"training.init_from: {folder}: expected a run with data.both_directions, as this one has it; "
             "came one whose vocabulary cannot say into which language"

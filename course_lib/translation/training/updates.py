@@ -22,8 +22,8 @@ from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig, TrainingConfig
 from course_lib.translation.data.device_batch import DeviceBatch, move_batch
 from course_lib.translation.data.epoch_plan import IdPair, epoch_plan
-from course_lib.translation.data.tokens.token_pairs import collate_some, pair_lengths, pairs_of_epoch
-from course_lib.translation.data.tokens.vocabularies import Vocabularies
+from course_lib.translation.data.token_pairs import collate_batch, pair_lengths, pairs_of_epoch
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.model.compiled import compiled_or_not
 from course_lib.translation.model.components import REFERENCE, Pieces
 from course_lib.translation.model.flops import matrix_rate
@@ -185,7 +185,7 @@ class Trainer:
 
     def _on_device(self, batch: Sequence[int]) -> DeviceBatch:
         ids, config = self._vocabularies, self._config
-        source, target = collate_some(
+        source, target = collate_batch(
             self._pairs_now(), batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length
         )
         return move_batch(

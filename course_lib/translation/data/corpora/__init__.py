@@ -6,12 +6,18 @@ from pathlib import Path
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig
-from course_lib.translation.data.corpora.iwslt17 import IWSLT17
-from course_lib.translation.data.corpora.multi30k import MULTI30K
-from course_lib.translation.data.corpora.parallel_text import Corpus, read_parallel_text
-from course_lib.translation.data.corpora.wmt14 import WMT14
+from course_lib.translation.data.corpora.parallel_text import Corpus, ParallelText, read_parallel_text
+from course_lib.translation.data.corpora.published import PUBLISHED
 
-PUBLISHED = {corpus.name: corpus for corpus in (MULTI30K, IWSLT17, WMT14)}
+__all__ = [
+    "CAPTIONS",
+    "PUBLISHED",
+    "Corpus",
+    "ParallelText",
+    "corpus_fingerprint",
+    "load_captions",
+    "load_corpus",
+]
 
 #: The built-in corpus. The README in this folder describes it.
 CAPTIONS = Path(__file__).with_name("captions")

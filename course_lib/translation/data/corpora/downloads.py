@@ -1,4 +1,4 @@
-"""Files from the web that are the published ones, or are not kept: resumed where they broke off."""
+"""Resumable downloads of files with known checksums."""
 
 import hashlib
 import os
@@ -12,28 +12,28 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from course_lib.errors import BadInputError
 
-SECONDS_TO_ANSWER = 30
-#: So many attempts in a row may bring nothing new before a download is given up; a later start goes on.
+TIMEOUT_SECONDS = 30
+#: Attempts in a row without any progress after which a download gives up. A later call resumes it.
 ATTEMPTS = 4
-#: Seconds, times the attempts in vain, before the next one.
+#: Seconds to wait after the first attempt without progress, twice as long after the second, and so on.
 PAUSE = 0.5
-#: Bytes taken at a time. Where the connection breaks, those that have come of a piece are lost.
-PIECE = 2**14
+#: Bytes written at a time. If the connection breaks, an incomplete chunk is lost.
+CHUNK = 2**14
 
 
 def has_checksum(path: Path, checksum: str) -> bool:
-    """Say whether a file is the one with this checksum, written "sha256:..." or "md5:..."."""
+    """Return whether a file has this checksum, written as "sha256:..." or "md5:..."."""
     algorithm, _, digest = checksum.partition(":")
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest() == digest
 
 
 def download(url: str, path: Path, checksum: str) -> Path:
-    """Make sure that `path` is the file at `url` with this checksum; give the path.
+    """Download the file at `url` with this checksum to `path`, unless it is there already. Return the path.
 
-    A file that is there already is only checked. Of a download that breaks off, what came stays in
-    `NAME.part`, and the next attempt, in this process or a later one, asks for the rest. Processes that want
-    the same file at once wait for the first one. Raises BadInputError where the file can't be had.
+    If the connection breaks, the received part stays in `NAME.part`, and the next attempt, in this process or
+    a later one, requests the rest. Processes that download the same file at once wait for the first one.
+    Raises BadInputError if the download fails.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def download(url: str, path: Path, checksum: str) -> Path:
         if isinstance(error, requests.RequestException):
             raise BadInputError(f"{url}: cannot be downloaded ({_reason(error)})") from None
         raise BadInputError(
-            f"{path.parent}: downloads cannot be kept there ({error.strerror}); set data.cache"
+            f"{path.parent}: cannot write downloads ({error.strerror}); set data.cache to another folder"
         ) from None
     return path
 
@@ -54,49 +54,49 @@ def _fetch(url: str, path: Path, checksum: str) -> None:
     resumed = part.is_file()
     _fetch_part(url, part)
     if not has_checksum(part, checksum) and resumed:
-        # What an earlier attempt had left may have been of another file: once more, from the start.
+        # The part left by an earlier attempt may belong to another file. Start from scratch.
         part.unlink()
         _fetch_part(url, part)
     if not has_checksum(part, checksum):
         part.unlink()
         raise BadInputError(
-            f"{url}: what came is not the published file (its checksum is another), so it was not kept; "
-            "try again"
+            f"{url}: the downloaded file is not the published one (its checksum differs), so it was "
+            "deleted; try again"
         )
     os.replace(part, path)
 
 
 def _fetch_part(url: str, part: Path) -> None:
-    in_vain = 0
+    failures = 0
     while True:
         before = _size(part)
         try:
             return _fetch_rest(url, part)
         except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError):
-            in_vain = 0 if _size(part) > before else in_vain + 1
-            # Where nobody answers at all, nothing ever came.
-            if in_vain == ATTEMPTS or not part.is_file():
+            failures = 0 if _size(part) > before else failures + 1
+            # Without a part, no attempt has ever reached the server.
+            if failures == ATTEMPTS or not part.is_file():
                 raise
-            time.sleep(PAUSE * in_vain)
+            time.sleep(PAUSE * failures)
 
 
 def _fetch_rest(url: str, part: Path) -> None:
-    """Ask for what is missing of the part, and add it."""
+    """Request the missing rest of the part and append it."""
     have = _size(part)
-    # Identity: a length counts the file's own bytes, and not those of a compressed answer.
+    # Without "identity", the length could count the bytes of a compressed response.
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
-    with requests.get(url, headers=headers, stream=True, timeout=SECONDS_TO_ANSWER) as answer:
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as answer:
         if have and answer.status_code == requests.codes.requested_range_not_satisfiable:
-            return  # All of it is there, or more: the checksum will tell.
+            return  # The part is complete, or too long: the checksum will tell.
         answer.raise_for_status()
-        # A server that knows no ranges sends all of it.
+        # A server without support for ranges sends the whole file.
         resumes = answer.status_code == requests.codes.partial_content
         with part.open("ab" if resumes else "wb") as file, _progress(part) as progress:
             length = int(answer.headers.get("Content-Length", 0))
             task = progress.add_task("", total=have * resumes + length or None, completed=have * resumes)
-            for piece in answer.iter_content(PIECE):
-                file.write(piece)
-                progress.advance(task, len(piece))
+            for chunk in answer.iter_content(CHUNK):
+                file.write(chunk)
+                progress.advance(task, len(chunk))
             os.fsync(file.fileno())
 
 
@@ -119,9 +119,9 @@ def _progress(part: Path) -> Progress:
 
 def _reason(error: requests.RequestException) -> str:
     if error.response is not None:
-        return f"the server answers {error.response.status_code} {error.response.reason}"
+        return f"the server responded {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
-        return "the connection broke off; what came is kept, and the next start goes on from there"
+        return "the connection was lost; the received part is kept, so try again to resume"
     if isinstance(error, requests.Timeout):
-        return f"no answer in {SECONDS_TO_ANSWER} seconds"
+        return f"no response in {TIMEOUT_SECONDS} seconds"
     return "no connection"

@@ -1,16 +1,22 @@
-"""Sentences in two languages, side by side, and the files that hold them."""
+"""Sentences in two languages, and the files they come from: plain, gzipped, or inside a published archive."""
 
 import gzip
+import html
+import re
+import tarfile
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.errors import BadInputError
 
+_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL)
+
 
 @dataclass(frozen=True)
 class ParallelText:
-    """German and English sentences; those at the same place are translations of each other."""
+    """German and English sentences. Those at the same index are translations of each other."""
 
     german: list[str]
     english: list[str]
@@ -28,31 +34,22 @@ class Corpus:
     test: ParallelText
 
 
-def read_parallel_text(german: Path, english: Path) -> ParallelText:
-    """Read two files of one sentence a line, plain or gzipped, in UTF-8.
-
-    Raises BadInputError where a file is missing, damaged or empty, or the two have different numbers of
-    lines.
-    """
-    text = ParallelText(_read_lines(german), _read_lines(english))
-    if len(text.german) != len(text.english):
-        raise BadInputError(
-            f"{german} has {len(text.german)} lines and {english} has {len(text.english)}: expected as many, "
-            "since line by line they are translations of each other"
-        )
-    if not text.german:
-        raise BadInputError(f"{german}: expected one sentence a line, came an empty file")
-    return text
-
-
-def side_by_side(german: list[str], english: list[str], origin: str) -> ParallelText:
-    """Pair sentences. Raises BadInputError, naming their origin, where they are not as many, or none."""
+def parallel_text(german: list[str], english: list[str], origin: str) -> ParallelText:
+    """Pair sentences. Raises BadInputError, naming their origin, if there are none or the numbers differ."""
     if len(german) != len(english) or not german:
         raise BadInputError(
-            f"{origin}: expected as many sentences in German as in English, came {len(german)} and "
-            f"{len(english)}"
+            f"{origin}: expected one English sentence for each German one, got {len(german)} German and "
+            f"{len(english)} English sentences"
         )
     return ParallelText(german, english)
+
+
+def read_parallel_text(german: Path, english: Path) -> ParallelText:
+    """Read two files with one sentence per line, plain or gzipped, in UTF-8.
+
+    Raises BadInputError if a file is missing, damaged or empty, or if the numbers of lines differ.
+    """
+    return parallel_text(_read_lines(german), _read_lines(english), f"{german} and {english.name}")
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -61,24 +58,52 @@ def _read_lines(path: Path) -> list[str]:
         if path.suffix == ".gz":
             content = gzip.decompress(content)
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise BadInputError(f"{path}: expected a whole gzip file, came a damaged one; get it again") from None
+        raise BadInputError(f"{path}: this gzip file is damaged; get it again") from None
     except OSError as error:
-        raise BadInputError(
-            f"{path}: expected a corpus file, but it cannot be read ({error.strerror})"
-        ) from None
-    return text_lines(content, str(path))
+        raise BadInputError(f"{path}: cannot be read ({error.strerror})") from None
+    return _lines(content, str(path))
 
 
-def text_lines(content: bytes, origin: str) -> list[str]:
-    """Split a file's content into lines without the spaces around them.
-
-    Raises BadInputError, naming the origin and the line, where it isn't text in UTF-8.
-    """
+def _lines(content: bytes, origin: str) -> list[str]:
+    """Split a file into lines. Raises BadInputError, naming the origin and the line, if it is not UTF-8."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise BadInputError(f"{origin}, line {line}: expected text in UTF-8, came other bytes") from None
-    # Only a line feed ends a line: other separators of Unicode may stand inside a sentence.
+        raise BadInputError(f"{origin}, line {line}: expected text in UTF-8, got other bytes") from None
+    # Only a line feed ends a line. Other Unicode line separators may occur inside a sentence.
     lines = text.removesuffix("\n").split("\n") if text else []
     return [line.strip() for line in lines]
+
+
+def read_members(archive: Path, names: Iterable[str]) -> dict[str, list[str]]:
+    """Read text files inside a .tgz archive, without unpacking it, and return the lines of each by its name.
+
+    The archive is read once, up to the last of the files. Raises BadInputError if it is damaged or lacks a
+    file.
+    """
+    missing = set(names)
+    found: dict[str, list[str]] = {}
+    try:
+        with tarfile.open(archive, "r|gz") as members:
+            for member in members:
+                name = member.name.removeprefix("./")
+                if name in missing and (file := members.extractfile(member)) is not None:
+                    found[name] = _lines(file.read(), f"{archive}, {name}")
+                    missing.remove(name)
+                if not missing:
+                    return found
+    except (tarfile.TarError, EOFError, zlib.error):
+        raise BadInputError(f"{archive}: this .tgz archive is damaged; get it again") from None
+    except OSError as error:
+        raise BadInputError(f"{archive}: cannot be read as a .tgz archive ({error})") from None
+    raise BadInputError(f"{archive}: {', '.join(sorted(missing))} is not in this archive; get it again")
+
+
+def segments(lines: Iterable[str]) -> list[str]:
+    """Extract the sentences of a test set in SGML or XML: the text of each <seg> element.
+
+    Whitespace is collapsed, as sacrebleu does. Entities are unescaped; sacrebleu's 13a tokenizer does that
+    too, so scores stay comparable.
+    """
+    return [html.unescape(" ".join(text.split())) for text in _SEGMENT.findall("\n".join(lines))]

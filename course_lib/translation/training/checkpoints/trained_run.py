@@ -8,7 +8,7 @@ import torch
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.loader import load_config
-from course_lib.translation.data.tokens.vocabularies import Vocabularies, load_vocabularies
+from course_lib.translation.data.vocabularies import Vocabularies, load_vocabularies
 from course_lib.translation.training.checkpoints.model_file import (
     TrainedModel,
     Use,

@@ -1,6 +1,7 @@
-"""A vocabulary of whole words, as translators had before subwords: lesson 10's, with spaCy's tokenizers.
+"""A vocabulary of whole words, as in lesson 10, split by spaCy's tokenizers.
 
-spaCy is imported only where words are asked for: a cluster node that trains on subwords does without.
+spaCy is imported only when it is needed, so a cluster node that trains on subwords doesn't have to install
+it.
 """
 
 import json
@@ -12,18 +13,18 @@ from typing import Any
 
 from course_lib.errors import BadInputError
 from course_lib.transformer.vocabulary import build_vocabulary
-from course_lib.translation.data.tokens.subwords import END, PAD, START, UNKNOWN
+from course_lib.translation.data.subwords import END, PAD, START, UNKNOWN
 
 SPECIALS = (PAD, START, END, UNKNOWN)
 
 
 class Words:
-    """The frequent words of one language; all others are unknown.
+    """The frequent words of one language. All others are unknown.
 
-    Ids become text again by habit: a word is written without the space before (or after) it where the
-    training split has it so more often than not. So commas and "n't" come out right, and brackets; a
-    quotation mark, which opens and closes, often does not. `joined` holds these words: those with no space
-    before them, those with none after.
+    Decoding restores spaces by majority: there is no space before (or after) a word if the training split
+    usually has none there. This is right for commas, brackets and "n't", but often wrong for quotation marks,
+    which open and close. `joined` contains the words without a space before them, and those without a space
+    after them.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
@@ -32,25 +33,25 @@ class Words:
         self._language = language
         self._words = list(words)
         self._joined_before, self._joined_after = (frozenset(some) for some in joined)
-        # Text that spells a special symbol is a word that nobody knows.
+        # Text that spells a special token is an unknown word.
         ordinary = list(enumerate(self._words))[len(SPECIALS) :]
         self._number = {word: number for number, word in ordinary}
 
     @classmethod
     def learn(cls, sentences: Iterable[str], language: str, min_count: int) -> "Words":
-        """Collect the words that occur at least `min_count` times in the training split."""
+        """Learn the words that occur at least `min_count` times in the sentences of the training split."""
         split = [_words(sentence, language) for sentence in sentences]
         known = build_vocabulary(([word for word, _ in words] for words in split), min_count, SPECIALS)
-        return cls(language, list(known), [sorted(words & known.keys()) for words in _habits(split)])
+        return cls(language, list(known), [sorted(words & known.keys()) for words in _usually_joined(split)])
 
     @classmethod
-    def from_text(cls, text: str) -> "Words":
-        """Read what `as_text` wrote."""
+    def from_json(cls, text: str) -> "Words":
+        """Load a vocabulary serialized by `to_json`."""
         content = json.loads(text)
         return cls(content["language"], content["words"], content["joined"])
 
-    def as_text(self) -> str:
-        """Write everything as JSON."""
+    def to_json(self) -> str:
+        """Serialize the vocabulary."""
         joined = [sorted(self._joined_before), sorted(self._joined_after)]
         content = {"language": self._language, "words": self._words, "joined": joined}
         return json.dumps(content, ensure_ascii=False)
@@ -59,18 +60,18 @@ class Words:
         return len(self._words)
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Give each sentence its ids, without start and end."""
+        """Convert each sentence to ids, without start and end."""
         return [
             [self._number.get(word, self.unknown_id) for word, _ in _words(sentence, self._language)]
             for sentence in sentences
         ]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Give each list of ids its text; start, end and padding leave no trace, unknown words do."""
+        """Convert each list of ids to text, without start, end and padding."""
         silent = {self.pad_id, self.start_id, self.end_id}
-        return [self._write([self._words[number] for number in row if number not in silent]) for row in ids]
+        return [self._join([self._words[number] for number in row if number not in silent]) for row in ids]
 
-    def _write(self, words: list[str]) -> str:
+    def _join(self, words: list[str]) -> str:
         text = "".join(words[:1])
         for left, right in pairwise(words):
             joined = left in self._joined_after or right in self._joined_before
@@ -78,8 +79,8 @@ class Words:
         return text
 
 
-def _habits(split: Sequence[Sequence[tuple[str, bool]]]) -> tuple[set[str], set[str]]:
-    """Find the words that mostly have no space before them, and those that mostly have none after."""
+def _usually_joined(split: Sequence[Sequence[tuple[str, bool]]]) -> tuple[set[str], set[str]]:
+    """Return the words that usually have no space before them, and those that usually have none after."""
     before: Counter[str] = Counter()
     touched: defaultdict[str, set[str]] = defaultdict(set)
     for words in split:
@@ -87,19 +88,20 @@ def _habits(split: Sequence[Sequence[tuple[str, bool]]]) -> tuple[set[str], set[
             before[right] += -1 if space else 1
             if not space:
                 touched[right].add(left)
-    # With one word alone, it is as likely that word's habit: "(not" is because of the bracket.
-    joined_before = {word for word, habit in before.items() if habit > 0 and len(touched[word]) > 1}
+    # A word that follows only one other without a space may owe that to the other: "(not", because of the
+    # bracket.
+    joined_before = {word for word, balance in before.items() if balance > 0 and len(touched[word]) > 1}
     after: Counter[str] = Counter()
     for words in split:
         for (left, space), (right, _) in pairwise(words):
-            # Where a comma follows, it is the comma's habit.
+            # The missing space before a comma is because of the comma, not of the word before it.
             if right not in joined_before:
                 after[left] += -1 if space else 1
-    return joined_before, {word for word, habit in after.items() if habit > 0}
+    return joined_before, {word for word, balance in after.items() if balance > 0}
 
 
 def _words(sentence: str, language: str) -> list[tuple[str, bool]]:
-    """Split a sentence into words, each with whether a space follows it."""
+    """Split a sentence into words, each with a flag: whether a space follows it."""
     tokens = _tokenizer(language)(sentence)
     return [(token.text, bool(token.whitespace_)) for token in tokens if not token.is_space]
 

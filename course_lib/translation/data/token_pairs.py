@@ -1,4 +1,4 @@
-"""Sentence pairs as ids in two flat arrays, which any number of processes can share from one file."""
+"""Sentence pairs as ids in two flat arrays, memory-mapped so that all processes of a machine share them."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -17,11 +17,10 @@ from course_lib.translation.data.epoch_plan import IdPair
 
 
 class TokenPairs(Sequence[IdPair]):
-    """Pairs of sentences, given as ids without start and end.
+    """Pairs of sentences, each a list of ids without start and end.
 
-    All ids stand in one array, source, target, source, target; `offsets` says where each sentence begins, and
-    last where the last one ends. Mapped from files, the arrays are read from the disk's cache as needed, and
-    there once for all processes of a machine.
+    One array holds all ids: source, target, source, target. `offsets` holds the start of each sentence and,
+    last, the end of the last one.
     """
 
     def __init__(self, ids: NDArray[np.unsignedinteger], offsets: NDArray[np.int64]) -> None:
@@ -30,7 +29,7 @@ class TokenPairs(Sequence[IdPair]):
 
     @classmethod
     def mapped(cls, ids: Path, offsets: Path, dtype: str) -> "TokenPairs":
-        """Open the files that `write_pairs` has written."""
+        """Memory-map the files written by `write_pairs`."""
         return cls(_mapped(ids, dtype), _mapped(offsets, OFFSETS))
 
     @property
@@ -39,12 +38,12 @@ class TokenPairs(Sequence[IdPair]):
         return self._ids, self._offsets
 
     def of_epoch(self, seed: int, epoch: int) -> "TokenPairs":
-        """Give the pairs as an epoch is to see them: here, always the same."""
+        """Return the pairs for one epoch: here, always the same."""
         return self
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The tokens of each pair, source and target: an array of shape (pairs, 2)."""
+        """The number of tokens of source and target, of shape (pairs, 2)."""
         return np.diff(self._offsets).reshape(-1, 2)
 
     def __len__(self) -> int:
@@ -58,64 +57,61 @@ class TokenPairs(Sequence[IdPair]):
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
-            raise IndexError(f"there are {len(self)} pairs, and none has the number {index}")
+            raise IndexError(f"index {index} is out of range for {len(self)} pairs")
         source, target, end = self._offsets[2 * (index % len(self)) :][:3].tolist()
         return self._ids[source:target].tolist(), self._ids[target:end].tolist()
 
 
-def collate_some(
+def collate_batch(
     pairs: Sequence[IdPair], batch: Sequence[int], pad_id: int, start_id: int, end_id: int, max_length: int
 ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
-    """Make one batch of the pairs with these numbers, just as lesson 10's `collate` does.
+    """Collate the pairs at these indices into one batch, with the result of lesson 10's `collate`.
 
-    Of mapped pairs it is made by arrays, many times as fast: a GPU would have to wait for the other.
+    For `TokenPairs` it works on whole arrays, many times as fast, so that a GPU does not wait for it.
     """
     if not isinstance(pairs, TokenPairs):
         return collate([pairs[index] for index in batch], pad_id, start_id, end_id, max_length)
     ids, offsets = pairs.arrays
-    numbers = np.asarray(batch, np.int64)
+    indices = np.asarray(batch, np.int64)
 
     def side(sentences: NDArray[np.int64]) -> Tensor:
         first = offsets[sentences]
         lengths = np.minimum(offsets[sentences + 1] - first, max_length - 2)
         matrix = np.full((len(sentences), lengths.max() + 2), pad_id, np.int64)
-        place = np.arange(matrix.shape[1] - 2)
-        real = place < lengths[:, None]
+        position = np.arange(matrix.shape[1] - 2)
+        real = position < lengths[:, None]
         matrix[:, 0] = start_id
-        matrix[:, 1:-1][real] = ids[(first[:, None] + place)[real]]
+        matrix[:, 1:-1][real] = ids[(first[:, None] + position)[real]]
         matrix[np.arange(len(sentences)), lengths + 1] = end_id
         return torch.from_numpy(matrix)
 
-    return side(2 * numbers), side(2 * numbers + 1)
+    return side(2 * indices), side(2 * indices + 1)
 
 
 def pairs_of_epoch(pairs: Sequence[IdPair], seed: int, epoch: int) -> Sequence[IdPair]:
-    """Give the pairs as an epoch is to see them: some are split into other subwords each time."""
+    """Return the pairs for one epoch. With BPE dropout, they differ from epoch to epoch."""
     return pairs.of_epoch(seed, epoch) if isinstance(pairs, TokenPairs) else pairs
 
 
 def pair_lengths(pairs: Sequence[IdPair]) -> NDArray[np.int64]:
-    """Count the tokens of each pair, source and target: an array of shape (pairs, 2)."""
+    """Return the number of tokens of source and target, of shape (pairs, 2)."""
     if isinstance(pairs, TokenPairs):
         return pairs.lengths
     return np.array([(len(source), len(target)) for source, target in pairs], np.int64).reshape(-1, 2)
 
 
-#: How offsets are written: the same on every machine.
+#: The types of offsets and of indices of words in files, with a fixed byte order.
 OFFSETS = "<i8"
+WORD_IDS = "<u4"
 
 
-#: How the numbers of words are written, of which there may be many.
-WORD_NUMBERS = "<u4"
-
-
-def smallest_type(vocab_size: int) -> str:
-    """Name the smallest numbers that hold the ids of a vocabulary."""
+def id_type(vocab_size: int) -> str:
+    """Return the smallest type that holds the ids of a vocabulary."""
     return "<u2" if vocab_size <= 2**16 else "<u4"
 
 
 def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dtype: str) -> None:
-    """Write pairs, chunk by chunk, as the two files that `TokenPairs.mapped` opens."""
+    """Write pairs, chunk by chunk, to the two files that `TokenPairs.mapped` opens."""
     ends = [np.zeros(1, OFFSETS)]
     with atomic_write(ids) as file:
         for chunk in chunks:
@@ -129,7 +125,7 @@ def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dt
 
 
 def _mapped(path: Path, dtype: str) -> NDArray[Any]:
-    if path.stat().st_size == 0:  # Nothing cannot be mapped.
+    if path.stat().st_size == 0:  # An empty file cannot be mapped.
         return np.empty(0, dtype)
-    # As a plain array, since numpy's own class for mapped ones is slow to slice.
+    # As a plain array, because np.memmap is slow to slice.
     return np.asarray(np.memmap(path, dtype, mode="r"))

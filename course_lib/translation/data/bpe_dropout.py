@@ -1,0 +1,106 @@
+"""BPE dropout: different subwords for the same words in each epoch (Provilkov et al. 2020, arXiv 1910.13267).
+
+`tokenizers` implements it too, but its random generator can't be seeded, so a resumed run would differ. Here
+the training split is stored as words, and each epoch splits them with a generator seeded by (seed, epoch).
+"""
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.token_pairs import TokenPairs
+
+#: The most splits drawn for a word per epoch. Each occurrence of the word uses one of them at random.
+MAX_SPLITS = 16
+
+#: A word, and the side whose vocabulary splits it: source (0) or target (1).
+SidedWord = tuple[int, str]
+
+
+def split_with_dropout(
+    word: str, ranks: Mapping[tuple[str, str], int], rate: float, rng: random.Random
+) -> list[str]:
+    """Split a word by byte-pair encoding, but skip each possible merge with probability `rate`.
+
+    Algorithm 1 of the paper: at each step, drop each possible merge with probability `rate`; apply the
+    remaining one with the lowest rank; stop if none remains. Rate 0 is ordinary byte-pair encoding.
+    """
+    symbols = list(word)
+    while len(symbols) > 1:
+        first: tuple[int, int] | None = None
+        for position, pair in enumerate(pairwise(symbols)):
+            rank = ranks.get(pair)
+            # Draw only for merges that would be the first so far; the others cannot be chosen.
+            if rank is not None and (first is None or rank < first[0]) and rng.random() >= rate:
+                first = rank, position
+        if first is None:
+            break
+        position = first[1]
+        symbols[position : position + 2] = ["".join(symbols[position : position + 2])]
+    return symbols
+
+
+class BpeDropoutPairs(TokenPairs):
+    """Pairs whose words are split differently in each epoch. Indexing returns splits without dropout."""
+
+    def __init__(
+        self,
+        plain: TokenPairs,
+        word_pairs: TokenPairs,
+        words: Sequence[SidedWord],
+        sides: tuple[Subwords, Subwords],
+        rate: float,
+    ) -> None:
+        """Create from the pairs without dropout, and the same pairs as indices into `words`."""
+        super().__init__(*plain.arrays)
+        self._word_ids, self._word_offsets = word_pairs.arrays
+        self._words = words
+        self._sides = sides
+        self._rate = rate
+        self._counts = np.minimum(np.bincount(self._word_ids, minlength=len(words)), MAX_SPLITS)
+        self._latest: tuple[tuple[int, int], TokenPairs] | None = None
+
+    def of_epoch(self, seed: int, epoch: int) -> TokenPairs:
+        """Split all words with randomness from seed and epoch alone, the same on every rank."""
+        if self._latest is None or self._latest[0] != (seed, epoch):
+            self._latest = (seed, epoch), self._resampled(seed, epoch)
+        return self._latest[1]
+
+    def _resampled(self, seed: int, epoch: int) -> TokenPairs:
+        splits = self._splits(seed, epoch)
+        lengths = np.fromiter(map(len, splits), np.int64, len(splits))
+        first_of_split = np.cumsum(lengths) - lengths
+        first_of_word = np.cumsum(self._counts) - self._counts
+        # numpy guarantees that RandomState never changes its numbers.
+        digest = hashlib.sha256(f"bpe dropout {seed}, epoch {epoch}".encode()).digest()
+        chance = np.random.RandomState(np.frombuffer(digest, "<u4")).random_sample(len(self._word_ids))
+        chosen = first_of_word[self._word_ids] + (chance * self._counts[self._word_ids]).astype(np.int64)
+
+        ends = np.concatenate([[0], np.cumsum(lengths[chosen])])
+        within = np.arange(ends[-1]) - np.repeat(ends[:-1], lengths[chosen])
+        ids = _flat(splits)[np.repeat(first_of_split[chosen], lengths[chosen]) + within]
+        return TokenPairs(ids, ends[self._word_offsets])
+
+    def _splits(self, seed: int, epoch: int) -> list[list[int]]:
+        """Draw the splits of each word, in the order of the words."""
+        ranks = tuple(side.merge_ranks() for side in self._sides)
+        ids = tuple(side.ids() for side in self._sides)
+        splits: list[list[int]] = []
+        for (side, word), count in zip(self._words, self._counts.tolist(), strict=True):
+            if word in Subwords.UNSPLIT:
+                splits += [[ids[side][word]]] * count
+                continue
+            rng = random.Random(f"{seed} {epoch} {side} {word}")
+            for _ in range(count):
+                parts = split_with_dropout(word, ranks[side], self._rate, rng)
+                splits.append([ids[side][part] for part in parts])
+        return splits
+
+
+def _flat(splits: Sequence[Sequence[int]]) -> NDArray[np.uint32]:
+    return np.fromiter((index for split in splits for index in split), np.uint32)

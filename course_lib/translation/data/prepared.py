@@ -1,0 +1,289 @@
+"""The prepared dataset of a run: vocabularies, and all splits as ids in files shared by all processes.
+
+The first process prepares the data, and the others only open it. A resumed run finds its data ready and reads
+no corpus. Data that is damaged, or was made from another corpus or with other settings, is prepared again.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+from course_lib.atomic_files import atomic_write_text
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import DataConfig
+from course_lib.translation.data.bpe_dropout import BpeDropoutPairs
+from course_lib.translation.data.corpora import ParallelText, corpus_fingerprint, load_corpus
+from course_lib.translation.data.epoch_plan import IdPair
+from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.token_pairs import WORD_IDS, TokenPairs, id_type, write_pairs
+from course_lib.translation.data.vocabularies import (
+    BidirectionalSubwords,
+    TaggedSubwords,
+    Vocabularies,
+    Vocabulary,
+    learn_vocabularies,
+    load_vocabularies,
+    subwords_of,
+)
+
+#: The version of the file layout. Data in another layout is prepared again.
+LAYOUT = 3
+#: The settings that influence the ids, besides the corpus.
+ID_SETTINGS = (
+    "tokenizer",
+    "vocab_size",
+    "min_count",
+    "max_length",
+    "too_long",
+    "both_directions",
+    "bpe_dropout",
+)
+#: Pairs that are converted to ids at a time.
+CHUNK = 20_000
+# The origin of vocabularies that were not given from another run: see `prepare`.
+_LEARNED, _KEPT = "learned", "kept"
+
+
+@dataclass(frozen=True)
+class EvaluationSplit:
+    """A split to evaluate on, as text and as ids. It contains every sentence of the corpus's split."""
+
+    text: ParallelText
+    pairs: TokenPairs
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """The data of a run."""
+
+    vocabularies: Vocabularies
+    train: TokenPairs
+    validation: EvaluationSplit
+    test: EvaluationSplit
+    notes: list[str]
+    """What was dropped or truncated, in words for the user."""
+    fingerprint: str
+    """A hash of all ids and references."""
+
+
+def prepare(
+    config: DataConfig, folder: Path, vocabulary: Path, learn: bool, given: Vocabularies | None = None
+) -> PreparedData:
+    """Open the data in `folder`, after preparing it unless it is there, complete and of this config.
+
+    `vocabulary` is the file of the vocabularies. If `learn` is true, they are learned from the training split
+    or replaced by those `given`. If it is false, training has begun with those in the file, so they stay.
+    Raises BadInputError if the corpus or the vocabulary cannot be read, or the data cannot be written.
+    """
+    key, origin = _key(config), given.fingerprint if given else _LEARNED
+    contents = _read_contents(folder, vocabulary)
+    if contents and contents["key"] == key and (contents["origin"] == origin or not learn):
+        return _open(folder, vocabulary, contents)
+    corpus = load_corpus(config)
+    train = _without_empty(corpus.train)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "contents.json").unlink(missing_ok=True)
+        if learn:
+            (given or learn_vocabularies(train, config)).save(vocabulary)
+        writer = _Writer(folder, load_vocabularies(vocabulary), config)
+        if empty := len(corpus.train) - len(train):
+            writer.notes.append(
+                f"dropped {empty:,} of {len(corpus.train):,} training pairs with an empty side"
+            )
+        writer.write_train(train)
+        writer.write_evaluation_split("validation", corpus.validation)
+        writer.write_evaluation_split("test", corpus.test)
+        writer.write_contents(
+            key=key,
+            origin=origin if learn else _KEPT,
+            bpe_dropout=config.bpe_dropout,
+            vocabulary=_digest(vocabulary),
+        )
+    except OSError as error:
+        raise BadInputError(f"{folder}: cannot write the prepared data ({error.strerror})") from None
+    return open_prepared(folder, vocabulary)
+
+
+def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
+    """Open the data written by `prepare`. Raises BadInputError if it is missing or damaged."""
+    contents = _read_contents(folder, vocabulary)
+    if contents is None:
+        raise BadInputError(
+            f"{folder}: the data prepared by the first process is missing or incomplete; "
+            "do all machines see the same run_folder?"
+        )
+    return _open(folder, vocabulary, contents)
+
+
+def _open(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> PreparedData:
+    def pairs(name: str, dtype: str) -> TokenPairs:
+        return TokenPairs.mapped(folder / f"{name}.ids", folder / f"{name}.offsets", dtype)
+
+    def evaluation_split(name: str) -> EvaluationSplit:
+        text = json.loads((folder / f"{name}.json").read_text("utf-8"))
+        return EvaluationSplit(ParallelText(text["german"], text["english"]), pairs(name, contents["dtype"]))
+
+    vocabularies, train = load_vocabularies(vocabulary), pairs("train", contents["dtype"])
+    if "train.words.ids" in contents["files"]:
+        words = [tuple(word) for word in json.loads((folder / "train.words.json").read_text("utf-8"))]
+        word_pairs, rate = pairs("train.words", WORD_IDS), contents["bpe_dropout"]
+        train = BpeDropoutPairs(train, word_pairs, words, subwords_of(vocabularies), rate)
+    return PreparedData(
+        vocabularies=vocabularies,
+        train=train,
+        validation=evaluation_split("validation"),
+        test=evaluation_split("test"),
+        notes=contents["notes"],
+        fingerprint=hashlib.sha256(json.dumps(contents["files"], sort_keys=True).encode()).hexdigest(),
+    )
+
+
+def _without_empty(train: ParallelText) -> ParallelText:
+    """Drop the pairs with an empty side."""
+    pairs = [pair for pair in zip(train.german, train.english, strict=True) if all(pair)]
+    if not pairs:
+        raise BadInputError(f"no training pair is left: all {len(train)} have an empty side")
+    return ParallelText([german for german, _ in pairs], [english for _, english in pairs])
+
+
+def _key(config: DataConfig) -> str:
+    """Return a hash of everything that the prepared data depends on, except given vocabularies."""
+    settings = {name: getattr(config, name) for name in ID_SETTINGS}
+    facts = [LAYOUT, corpus_fingerprint(config), settings]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _read_contents(folder: Path, vocabulary: Path) -> dict[str, Any] | None:
+    """Read contents.json and verify all checksums. Return None unless every file is as it was written."""
+    try:
+        contents: dict[str, Any] = json.loads((folder / "contents.json").read_text("utf-8"))
+        checksums = {vocabulary: contents["vocabulary"]}
+        checksums |= {folder / name: checksum for name, checksum in contents["files"].items()}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None
+    intact = all(path.is_file() and _digest(path) == checksum for path, checksum in checksums.items())
+    return contents if intact else None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class _Direction:
+    """A direction of translation: the sentences of both sides, and their vocabularies."""
+
+    source: Vocabulary
+    source_text: list[str]
+    target: Vocabulary
+    target_text: list[str]
+
+    def chunks(self) -> Iterator[tuple[list[str], list[str]]]:
+        for first in range(0, len(self.source_text), CHUNK):
+            yield self.source_text[first : first + CHUNK], self.target_text[first : first + CHUNK]
+
+
+class _Writer:
+    """Writes one corpus into a folder, split by split. `notes` says what was dropped or truncated."""
+
+    def __init__(self, folder: Path, vocabularies: Vocabularies, config: DataConfig) -> None:
+        self.notes: list[str] = []
+        self._folder = folder
+        self._vocabularies = vocabularies
+        self._config = config
+        self._dtype = id_type(max(len(vocabularies.source), len(vocabularies.target)))
+        self._files: list[str] = []
+
+    def write_train(self, text: ParallelText) -> None:
+        """Write the training split, in both directions if the config says so."""
+        directions = [self._to_english(text)]
+        if self._config.both_directions:
+            assert isinstance(self._vocabularies, BidirectionalSubwords), "learned with this config"
+            to_german = self._vocabularies.source_to_german
+            directions.append(_Direction(to_german, text.english, self._vocabularies.target, text.german))
+        drop = self._config.too_long == "drop"
+        fits = self._write("train", directions, drop)
+        if drop and not any(fits):
+            raise BadInputError(
+                f"no training pair is left: all {len(fits)} are longer than data.max_length "
+                f"{self._config.max_length}; raise it, or set data.too_long=truncate"
+            )
+        if self._config.bpe_dropout:
+            self._write_words(directions, fits if drop else [True] * len(fits))
+
+    def write_evaluation_split(self, name: str, text: ParallelText) -> None:
+        """Write a split to evaluate on, with its text. Long sentences are truncated, never dropped."""
+        self._write(name, [self._to_english(text)], drop=False)
+        self._write_json(f"{name}.json", {"german": text.german, "english": text.english})
+
+    def write_contents(self, **facts: object) -> None:
+        """Write contents.json, which marks the data as complete."""
+        files = {name: _digest(self._folder / name) for name in self._files}
+        contents = {**facts, "dtype": self._dtype, "notes": self.notes, "files": files}
+        atomic_write_text(self._folder / "contents.json", json.dumps(contents, indent=1))
+
+    def _to_english(self, text: ParallelText) -> _Direction:
+        return _Direction(self._vocabularies.source, text.german, self._vocabularies.target, text.english)
+
+    def _write(self, name: str, directions: list[_Direction], drop: bool) -> list[bool]:
+        """Write the pairs of a split as ids. Return for each pair of the text whether it is short enough."""
+        # Start and end are added later, and count towards max_length.
+        longest = self._config.max_length - 2
+        fits: list[bool] = []
+
+        def chunks() -> Iterator[list[IdPair]]:
+            for direction in directions:
+                for sources, targets in direction.chunks():
+                    ids = direction.source.encode(sources), direction.target.encode(targets)
+                    pairs = list(zip(*ids, strict=True))
+                    short = [max(map(len, pair)) <= longest for pair in pairs]
+                    fits.extend(short)
+                    kept = compress(pairs, short) if drop else pairs
+                    yield [(source[:longest], target[:longest]) for source, target in kept]
+
+        self._write_pairs(name, chunks(), self._dtype)
+        if long := fits.count(False):
+            split, what = ("training" if name == "train" else name), "dropped" if drop else "truncated"
+            counted = ", counted in both directions" if len(directions) > 1 else ""
+            self.notes.append(
+                f"{what} {long:,} of {len(fits):,} {split} pairs longer than {self._config.max_length} tokens"
+                f"{counted}"
+            )
+        return fits
+
+    def _write_words(self, directions: list[_Direction], kept: list[bool]) -> None:
+        """Write the same training pairs as words, for `BpeDropoutPairs` to split."""
+        word_ids: dict[tuple[int, str], int] = {}
+        keep = iter(kept)
+
+        def ids_of(side: int, vocabulary: Vocabulary, sentences: list[str]) -> list[list[int]]:
+            assert isinstance(vocabulary, Subwords | TaggedSubwords), "BPE dropout needs subwords"
+            split = vocabulary.split_words(sentences)
+            return [[word_ids.setdefault((side, word), len(word_ids)) for word in words] for words in split]
+
+        def chunks() -> Iterator[list[IdPair]]:
+            for direction in directions:
+                for sources, targets in direction.chunks():
+                    sides = ids_of(0, direction.source, sources), ids_of(1, direction.target, targets)
+                    yield [pair for pair in zip(*sides, strict=True) if next(keep)]
+
+        self._write_pairs("train.words", chunks(), WORD_IDS)
+        self._write_json("train.words.json", list(word_ids))
+
+    def _write_pairs(self, name: str, chunks: Iterable[list[IdPair]], dtype: str) -> None:
+        ids, offsets = f"{name}.ids", f"{name}.offsets"
+        write_pairs(chunks, self._folder / ids, self._folder / offsets, dtype)
+        self._files += [ids, offsets]
+
+    def _write_json(self, name: str, content: object) -> None:
+        atomic_write_text(self._folder / name, json.dumps(content, ensure_ascii=False))
+        self._files.append(name)

@@ -1,0 +1,114 @@
+"""Byte-pair encoding with the `tokenizers` library (section 5.1 of the paper)."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from course_lib.atomic_files import atomic_write_text
+
+PAD, START, END, UNKNOWN = "<pad>", "<start>", "<end>", "<unknown>"
+#: Target-language tags, for a model trained in both directions.
+TO_ENGLISH, TO_GERMAN = "<to-english>", "<to-german>"
+
+
+class Subwords:
+    """A vocabulary of byte-level subwords, and the conversion from text to ids and back.
+
+    Bytes are the smallest symbols, so any text can be encoded, and decoding restores it exactly: no
+    detokenizer is needed before scoring. `pad_id`, `start_id`, `end_id` and `unknown_id` are the first four
+    ids. Text is never encoded as one of them, not even the text "<pad>".
+
+    Subwords learned from both languages are the vocabulary of both: `source` and `target` are the same.
+    """
+
+    pad_id, start_id, end_id, unknown_id = range(4)
+    #: "Words" that are special tokens and are never split.
+    UNSPLIT = frozenset({TO_ENGLISH, TO_GERMAN})
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        # Encode text such as "<pad>" as text. This setting isn't saved with the tokenizer.
+        self._tokenizer.encode_special_tokens = True
+
+    @classmethod
+    def learn(cls, sentences: Iterable[str], size: int, tags: Sequence[str] = ()) -> "Subwords":
+        """Learn merges from the sentences of the training split, deterministically.
+
+        A small corpus may run out of pairs to merge; then there are fewer than `size` subwords. `tags` are
+        further special tokens.
+        """
+        tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
+        # The space before a word is part of it, and the first word of a sentence gets one too.
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=size,
+            special_tokens=[PAD, START, END, UNKNOWN, *tags],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(sentences, trainer)
+        return cls(tokenizer)
+
+    def save(self, path: Path) -> None:
+        """Write the vocabulary to a JSON file, atomically."""
+        atomic_write_text(path, self.to_json())
+
+    @classmethod
+    def from_json(cls, text: str) -> "Subwords":
+        """Load a vocabulary serialized by `to_json`. For other text, the library raises an Exception."""
+        return cls(Tokenizer.from_str(text))
+
+    def to_json(self) -> str:
+        """Serialize the vocabulary."""
+        return self._tokenizer.to_str(pretty=True)
+
+    @property
+    def source(self) -> "Subwords":
+        """The vocabulary of the source language: this one."""
+        return self
+
+    @property
+    def target(self) -> "Subwords":
+        """The vocabulary of the target language: this one too."""
+        return self
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the contents."""
+        return hashlib.sha256(self._tokenizer.to_str().encode("utf-8")).hexdigest()
+
+    def id_of(self, special: str) -> int | None:
+        """Return the id of a special token, or None if there is no such token."""
+        number: int | None = self._tokenizer.token_to_id(special)
+        return number
+
+    def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
+        """Split each sentence into the words that merges stay within, each with the space before it."""
+        split = self._tokenizer.pre_tokenizer.pre_tokenize_str
+        return [[word for word, _ in split(sentence)] for sentence in sentences]
+
+    def merge_ranks(self) -> dict[tuple[str, str], int]:
+        """Return the pairs of symbols to merge, each with its rank: its position in the order of learning."""
+        merges = json.loads(self._tokenizer.to_str())["model"]["merges"]
+        return {(left, right): rank for rank, (left, right) in enumerate(merges)}
+
+    def ids(self) -> dict[str, int]:
+        """Return the id of every subword and special token."""
+        return dict(self._tokenizer.get_vocab(with_added_tokens=True))
+
+    def __len__(self) -> int:
+        return self._tokenizer.get_vocab_size()
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Convert each sentence to ids, without start and end."""
+        encodings = self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Convert each list of ids to text, without start, end and padding."""
+        texts = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=True)
+        return [text.removeprefix(" ") for text in texts]

@@ -1,0 +1,197 @@
+"""The vocabularies of source and target: one for each, or a shared one."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from course_lib.atomic_files import atomic_write_text
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import DataConfig
+from course_lib.translation.data.corpora import ParallelText
+from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.data.words import Words
+
+
+@runtime_checkable
+class Vocabulary(Protocol):
+    """The tokens of one language, and the conversion from text to ids and back."""
+
+    pad_id: int
+    start_id: int
+    end_id: int
+    unknown_id: int
+
+    def __len__(self) -> int: ...
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Convert each sentence to ids, without start and end."""
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Convert each list of ids to text, without start, end and padding."""
+
+    def to_json(self) -> str:
+        """Serialize the vocabulary."""
+
+
+@runtime_checkable
+class Vocabularies(Protocol):
+    """The vocabularies of both sides. Padding, start, end and unknown have the same ids in both.
+
+    `Subwords` and `BidirectionalSubwords` are shared by both sides; `SeparateVocabularies` are two.
+    """
+
+    pad_id: int
+    start_id: int
+    end_id: int
+    unknown_id: int
+
+    @property
+    def source(self) -> Vocabulary:
+        """The vocabulary of the source language."""
+
+    @property
+    def target(self) -> Vocabulary:
+        """The vocabulary of the target language."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the contents."""
+
+    def save(self, path: Path) -> None:
+        """Write the vocabularies to one JSON file, atomically."""
+
+
+@dataclass(frozen=True)
+class SeparateVocabularies:
+    """Two vocabularies of the same kind."""
+
+    source: Vocabulary
+    target: Vocabulary
+    pad_id, start_id, end_id, unknown_id = range(4)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the contents."""
+        return hashlib.sha256(self._to_json().encode("utf-8")).hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Write the vocabularies to one JSON file, atomically."""
+        atomic_write_text(path, self._to_json())
+
+    def _to_json(self) -> str:
+        (kind,) = (name for name, side in _KINDS.items() if isinstance(self.source, side))
+        source, target = json.loads(self.source.to_json()), json.loads(self.target.to_json())
+        return json.dumps({"kind": kind, "source": source, "target": target}, ensure_ascii=False, indent=1)
+
+
+#: The classes of separate vocabularies, by the "kind" in their file.
+_KINDS: dict[str, type[Subwords] | type[Words]] = {"separate-bpe": Subwords, "words": Words}
+
+
+@dataclass(frozen=True)
+class TaggedSubwords:
+    """Shared subwords that put a target-language tag before each source sentence (arXiv 1611.04558)."""
+
+    subwords: Subwords
+    tag: str
+    pad_id, start_id, end_id, unknown_id = range(4)
+
+    def __len__(self) -> int:
+        return len(self.subwords)
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Convert each sentence to ids: the tag, but no start and end. Empty sentences stay empty."""
+        tag = self.subwords.id_of(self.tag)
+        assert tag is not None, "the subwords were learned with the tags"
+        return [[tag, *ids] if ids else [] for ids in self.subwords.encode(sentences)]
+
+    def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
+        """Split each sentence into words, after the tag."""
+        return [[self.tag, *words] for words in self.subwords.split_words(sentences)]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Convert each list of ids to text, without the tag."""
+        return self.subwords.decode(ids)
+
+    def to_json(self) -> str:
+        """Serialize the subwords."""
+        return self.subwords.to_json()
+
+
+@dataclass(frozen=True)
+class BidirectionalSubwords:
+    """A shared vocabulary for a model that is trained in both directions.
+
+    The model translates German to English; `source_to_german` encodes the other half of its training pairs.
+    """
+
+    subwords: Subwords
+    pad_id, start_id, end_id, unknown_id = range(4)
+
+    @property
+    def source(self) -> TaggedSubwords:
+        """The vocabulary of German sentences to translate into English."""
+        return TaggedSubwords(self.subwords, TO_ENGLISH)
+
+    @property
+    def source_to_german(self) -> TaggedSubwords:
+        """The vocabulary of English sentences to translate into German."""
+        return TaggedSubwords(self.subwords, TO_GERMAN)
+
+    @property
+    def target(self) -> Subwords:
+        """The vocabulary of translations in either language."""
+        return self.subwords
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the contents."""
+        return self.subwords.fingerprint
+
+    def save(self, path: Path) -> None:
+        """Write the vocabulary to a JSON file, atomically."""
+        self.subwords.save(path)
+
+
+def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
+    """Learn the vocabularies that the config asks for. `train` must be the training split alone."""
+    size, both = config.vocab_size, [*train.german, *train.english]
+    if config.both_directions:
+        return BidirectionalSubwords(Subwords.learn(both, size, tags=[TO_ENGLISH, TO_GERMAN]))
+    if config.tokenizer == "joint-bpe":
+        return Subwords.learn(both, size)
+    if config.tokenizer == "separate-bpe":
+        return SeparateVocabularies(Subwords.learn(train.german, size), Subwords.learn(train.english, size))
+    return SeparateVocabularies(
+        Words.learn(train.german, "de", config.min_count), Words.learn(train.english, "en", config.min_count)
+    )
+
+
+def subwords_of(vocabularies: Vocabularies) -> tuple[Subwords, Subwords]:
+    """Return the subwords of source and target. Raises ValueError if these are vocabularies of words."""
+    source = vocabularies.source
+    sides = source.subwords if isinstance(source, TaggedSubwords) else source, vocabularies.target
+    if not (isinstance(sides[0], Subwords) and isinstance(sides[1], Subwords)):
+        raise ValueError("these vocabularies contain words, not subwords")
+    return sides[0], sides[1]
+
+
+def load_vocabularies(path: Path) -> Vocabularies:
+    """Load vocabularies written by `save`. Raises BadInputError if the file cannot be read."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot read the run's vocabulary ({error.strerror})") from None
+    try:
+        content = json.loads(text)
+        if "kind" not in content:
+            subwords = Subwords.from_json(text)
+            return subwords if subwords.id_of(TO_ENGLISH) is None else BidirectionalSubwords(subwords)
+        kind = _KINDS[content["kind"]]
+        source, target = (kind.from_json(json.dumps(content[side])) for side in ("source", "target"))
+        return SeparateVocabularies(source, target)
+    except Exception:  # `tokenizers` raises a plain Exception for a file it does not understand.
+        raise BadInputError(f"{path}: not a vocabulary written by a run") from None
