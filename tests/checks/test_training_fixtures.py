@@ -55,7 +55,7 @@ def test_asking_for_step_zero_is_one_error_however_it_shows() -> None:
         found = candidate(made)
         reply = found.make(updates(2)).call(found, 4, 4)
         assert isinstance(reply, Raised)
-        assert "the rate of step 0 was asked for" in reply.message
+        assert "the rate of step 0 was requested" in reply.message
 
 
 def test_a_scheduler_that_does_not_come_back_is_missed() -> None:
@@ -162,11 +162,11 @@ def by_overload(logits, labels):
 def test_smoothing_by_torch_is_seen_however_it_is_called(loss) -> None:
     found = candidate(loss)
     reply = found.make(smoothing_by(found)).call(torch.randn(3, 5), torch.tensor([1, 2, 3]))
-    assert value_of(reply) == "the cross-entropy of torch"
+    assert value_of(reply) == "PyTorch's cross-entropy"
 
 
 @pytest.mark.parametrize("loss", [F.cross_entropy, LabelSmoothingLoss(5, 0), nn.CrossEntropyLoss()])
 def test_a_cross_entropy_without_smoothing_is_nobody_s_smoothing(loss) -> None:
     found = candidate(loss)
     reply = found.make(smoothing_by(found)).call(torch.randn(3, 5), torch.tensor([1, 2, 3]))
-    assert value_of(reply) == "its own code"
+    assert value_of(reply) == "your own code"

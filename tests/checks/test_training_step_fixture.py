@@ -23,25 +23,25 @@ def told(train: object, *batches: Any, **settings: Any) -> dict[str, Any]:
 
 def test_one_update_is_told() -> None:
     seen = told(train_step)
-    assert seen["the mode in which the model runs"] == "training"
-    assert seen["the number of updates"] == seen["the number of steps of the scheduler"] == 1
-    assert seen["the gradient of the update"] == "there"
-    assert seen["what becomes of the tokens"] == "nothing"
+    assert seen["the mode of the model"] == "training"
+    assert seen["the number of updates"] == seen["the number of scheduler steps"] == 1
+    assert seen["the gradient of the update"] == "nonzero"
+    assert seen["the caller's tokens"] == "unchanged"
     assert seen["the gradient of the generator's weights"].shape == (7, 4)
 
 
 def test_the_weights_move_by_the_rate_times_the_gradient() -> None:
     idle, moved = told(lambda *_: 0.0), told(train_step)
-    step = moved["the rate of the update"] * moved["the gradient of all weights, in one row"]
-    before = idle["all weights afterwards, in one row"]
-    torch.testing.assert_close(moved["all weights afterwards, in one row"], before - step)
+    step = moved["the learning rate of the update"] * moved["the gradient of all weights, flattened"]
+    before = idle["all weights after the update, flattened"]
+    torch.testing.assert_close(moved["all weights after the update, flattened"], before - step)
 
 
 def test_who_does_nothing_has_made_no_update() -> None:
     seen = told(lambda *_: 0.0)
-    assert seen["the mode in which the model runs"] == "none, since it is not run"
-    assert seen["the number of updates"] == seen["the number of steps of the scheduler"] == 0
-    assert seen["the gradient of the update"] == "none"
+    assert seen["the mode of the model"] == "none, because it was not called"
+    assert seen["the number of updates"] == seen["the number of scheduler steps"] == 0
+    assert seen["the gradient of the update"] == "zero"
 
 
 def test_old_gradients_are_there_for_who_does_not_clear_them() -> None:
@@ -50,7 +50,7 @@ def test_old_gradients_are_there_for_who_does_not_clear_them() -> None:
 
     seen = told(steps_only, old_gradients=True)
     assert seen["the gradient of the generator's weights"].equal(torch.ones(7, 4, dtype=torch.float64))
-    assert told(steps_only)["the gradient of the update"] == "none"
+    assert told(steps_only)["the gradient of the update"] == "zero"
 
 
 @pytest.mark.parametrize("mode", ["training", "evaluation"])
@@ -58,21 +58,24 @@ def test_the_model_comes_in_the_mode_that_is_asked_for(mode: str) -> None:
     def runs(model, loss, micro_batches, optimizer, scheduler):
         model.encode(micro_batches[0][0], None)
 
-    assert told(runs, mode=mode)["the mode in which the model runs"] == mode
+    assert told(runs, mode=mode)["the mode of the model"] == mode
 
 
 def test_each_call_is_told_by_itself() -> None:
     seen = told(train_step, BATCH, BATCH)
-    first, second = (seen[f"the loss that is handed back (call {number} of 2)"] for number in (1, 2))
+    first, second = (seen[f"the returned loss (call {number} of 2)"] for number in (1, 2))
     assert second < first
-    assert seen["the rate of the update (call 2 of 2)"] > seen["the rate of the update (call 1 of 2)"]
+    assert (
+        seen["the learning rate of the update (call 2 of 2)"]
+        > seen["the learning rate of the update (call 1 of 2)"]
+    )
 
 
 def test_a_change_of_the_tokens_is_seen() -> None:
     def overwrites(model, loss, micro_batches, optimizer, scheduler):
         micro_batches[0][1].zero_()
 
-    assert told(overwrites)["what becomes of the tokens"] == "they are changed in place"
+    assert told(overwrites)["the caller's tokens"] == "modified"
     assert BATCH[0][1].any()
 
 

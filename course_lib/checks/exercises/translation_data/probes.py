@@ -26,7 +26,7 @@ def _told(
     if isinstance(reply, Raised):
         return reply
     result = reply.value["the result"]
-    facts = {"the type of the result": kind, "the arguments": reply.value["what it was given"]}
+    facts = {"the type of the result": kind, "the arguments": reply.value["the arguments"]}
     if not is_so(result):
         other = "a different dict" if isinstance(result, dict) else describe(result)
         other = "a different list" if isinstance(result, tuple) else other
