@@ -1,4 +1,4 @@
-"""Put the model answers and mark schemes in front of the person who grades the explanations."""
+"""Model answers and mark schemes for the people who grade the explanations."""
 
 import re
 from pathlib import Path
@@ -10,16 +10,16 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 from traitlets import Unicode
 
-#: Marks the cells that are put in. They don't reach the feedback.
+#: The tag of the added cells, which keeps them out of the feedback.
 TAG = "mark-scheme"
 
 _MARKER = re.compile(r"^.*(BEGIN|END) MARK SCHEME.*$\n?", re.MULTILINE)
 
 
 class ShowMarkScheme(NbGraderPreprocessor):
-    """Below each explanation of an autograded notebook, add what the solution notebook has in its place.
+    """Adds the model answer and the mark scheme below each explanation of an autograded notebook.
 
-    nbgrader clears a written answer before it saves the cell, so formgrader would have nothing to show.
+    They come from the solution notebook: nbgrader's gradebook keeps only the cleared cell.
     """
 
     solutions = Unicode("", help="The folder of the solution notebooks").tag(config=True)

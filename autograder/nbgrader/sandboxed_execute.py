@@ -1,4 +1,4 @@
-"""In place of nbgrader's Execute: notebooks run in sandboxes, several at a time, and are judged."""
+"""The replacement for nbgrader's Execute: notebooks run in sandboxes, several at a time, and are judged."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -23,35 +23,39 @@ from autograder.sandbox.confinement import probe, require
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import LESSONS
 
-#: Where a graded notebook says how it was graded.
+#: The key of a notebook's metadata that holds how it was graded.
 GRADING = "course_grading"
 
 _USUAL = Limits()
 
 
 class SandboxedExecute(NbGraderPreprocessor):
-    """Writes into a notebook what came of its cells, which ran elsewhere."""
+    """Inserts the outputs of a notebook's cells, which run in a worker process."""
 
     course = Unicode(help="The folder of the course").tag(config=True)
-    workers = Integer(0, help="How many notebooks run at a time; 0 for one a processor").tag(config=True)
+    workers = Integer(0, help="The number of notebooks that run at a time; 0 for one per processor").tag(
+        config=True
+    )
     allow_unconfined = Bool(
         False,
-        help="Whether to grade where nothing can confine the code of students. Only for code you trust.",
+        help="Whether to grade without confinement if this machine has none. Only for code that you trust.",
     ).tag(config=True)
     everything = Bool(
-        False, help="Whether cells run too that only show something, and that no grade depends on"
+        False, help="Whether to run even cells that only show something and that no grade depends on"
     ).tag(config=True)
-    cell_seconds = Float(_USUAL.cell_seconds, help="How long a cell may take").tag(config=True)
-    notebook_seconds = Float(_USUAL.notebook_seconds, help="How long a notebook may take").tag(config=True)
-    memory_bytes = Integer(_USUAL.memory_bytes, help="How much memory a process may use").tag(config=True)
+    cell_seconds = Float(_USUAL.cell_seconds, help="The time limit of a cell, in seconds").tag(config=True)
+    notebook_seconds = Float(_USUAL.notebook_seconds, help="The time limit of a notebook, in seconds").tag(
+        config=True
+    )
+    memory_bytes = Integer(_USUAL.memory_bytes, help="The memory limit of a process").tag(config=True)
     total_memory_bytes = Integer(
-        _USUAL.total_memory_bytes, help="How much memory all processes of a notebook may use"
+        _USUAL.total_memory_bytes, help="The memory limit of all processes of a notebook together"
     ).tag(config=True)
-    processes = Integer(_USUAL.processes, help="How many processes there may be").tag(config=True)
-    output_bytes = Integer(_USUAL.output_bytes, help="How much a cell may print and show").tag(config=True)
+    processes = Integer(_USUAL.processes, help="The limit on the number of processes").tag(config=True)
+    output_bytes = Integer(_USUAL.output_bytes, help="The limit on the output of a cell").tag(config=True)
 
     prefetch = Integer(
-        0, help="How many notebooks are read ahead of the one being graded; 0 for four per worker"
+        0, help="The number of submissions to read ahead of the one being graded; 0 for four per worker"
     ).tag(config=True)
 
     #: Where results come from, set for the duration of a run.
@@ -117,7 +121,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         return self.workers or len(os.sched_getaffinity(0))
 
     def job(self, lesson: str, nb: NotebookNode, files: Mapping[str, bytes]) -> Job:
-        """Say what is to be run of a notebook that nbgrader has put in order."""
+        """Return the job of running a notebook that has been repaired."""
         released = _released(Path(self.course), lesson)
         cells = tuple(
             Cell(
@@ -141,22 +145,22 @@ class SandboxedExecute(NbGraderPreprocessor):
 
 
 class RecordGrading(NbGraderPreprocessor):
-    """The last thing that is done to a notebook: it gets written down how it was graded, and that it was."""
+    """The last preprocessor: records in the notebook how it was graded, and that it was."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write it into the notebook's metadata."""
+        """Add the record to the notebook's metadata."""
         told = {**nb.metadata.get(GRADING, {}), **resources.get(GRADING, {})}
         nb.metadata[GRADING] = {**told, "version": 1, "complete": True}
         return nb, resources
 
 
 def is_judged(cell: NotebookNode) -> bool:
-    """Say whether the judge runs a cell: the checks, which nobody but the instructor has written."""
+    """Return whether the judge runs a cell: the locked checks, which only the instructor has written."""
     return bool(cell.cell_type == "code" and is_grade(cell) and is_locked(cell) and not is_solution(cell))
 
 
 def files_beside(folder: Path) -> dict[str, bytes]:
-    """Give what lies beside a notebook, without what nbgrader keeps there for itself."""
+    """Return the files next to a notebook, without nbgrader's own."""
     found = {path.removeprefix("work/"): content for path, content in beside(folder).items()}
     found.pop("timestamp.txt", None)
     return found
@@ -164,14 +168,14 @@ def files_beside(folder: Path) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class _Released:
-    """A cell of the lesson as it was released."""
+    """A cell of the released lesson."""
 
     source: str | None = None
     tags: tuple[str, ...] = ()
 
 
 def _released(course: Path, lesson: str) -> dict[str | None, _Released]:
-    """Give the cells of the released lesson by their ids."""
+    """Return the cells of the released lesson by id."""
     path = course / LESSONS / lesson / f"{lesson}.ipynb"
     return _read(path, path.stat().st_mtime_ns) if path.is_file() else {}
 

@@ -1,6 +1,6 @@
-"""What lies in a submission's folder, looked at before anything in it is opened or copied.
+"""The folder of a submission, inspected before anything in it is opened or copied.
 
-Nothing is followed out of the folder: no link, and nothing that is no plain file.
+Links are never followed, and only regular files are read.
 """
 
 import fnmatch
@@ -19,10 +19,10 @@ from autograder.submissions.reading import MOST_BYTES, UnreadableError, shown, t
 #: nbgrader's `timestamp.txt` is one line.
 _MOST_TIMESTAMP = 1_000
 
-#: Folders in folders: far more than anybody makes, and far less than what Python walks through.
+#: The deepest nesting of folders; Python's own limit for walking a tree is far higher.
 _DEEPEST = 50
 
-#: Files of a submission that are not copied, each by its name. Beyond these none is.
+#: The most files that are refused by name; if there are more, no file is copied.
 _MOST_REFUSED = 100
 
 
@@ -33,30 +33,30 @@ class Submission:
     student: str
     lesson: str
     folder: str
-    """As nbgrader writes it."""
+    """The path, as nbgrader formats it."""
     notebooks: tuple[str, ...]
     """The names of the lesson's notebooks, without `.ipynb`."""
     refused: list[str] = field(default_factory=list)
     """Paths that must not be copied."""
     notes: list[str] = field(default_factory=list)
-    """What is odd about the folder, by accident as it seems."""
+    """What is odd about the folder and looks like an accident."""
     tampering: list[str] = field(default_factory=list)
-    """What is odd about it, by intention as it seems."""
+    """What is odd about the folder and looks intentional."""
 
     def path(self, notebook: str) -> str:
-        """Give the path where a notebook of this name should lie."""
+        """Return the path where a notebook of this name is expected."""
         return os.path.join(self.folder, f"{notebook}.ipynb")
 
     def find(self, notebook: str) -> Path:
-        """Find a notebook: under its own name, else the only one that there is.
+        """Return the path of a notebook: the one with the expected name, else the only one.
 
-        Raises UnreadableError where there is none, or nobody can tell which, or it is no plain file.
+        Raises UnreadableError if there is none, if it is ambiguous, or if it is not a regular file.
         """
         folder = Path(self.folder)
         if _elsewhere(self.folder, self.student, self.lesson):
-            raise UnreadableError(f"{shown(folder.name)} is a link to another place; links are not followed")
+            raise UnreadableError(f"{shown(folder.name)} is a symbolic link, and links are not followed")
         if not folder.is_dir():
-            raise UnreadableError(f"{shown(folder.name)} is no folder; a lesson is handed in as one")
+            raise UnreadableError(f"{shown(folder.name)} is not a folder")
         named = Path(self.path(notebook))
         if os.path.lexists(named):
             _refuse_special(named)
@@ -67,18 +67,18 @@ class Submission:
             return (same_name or found)[0]
         if found:
             names = ", ".join(shown(str(path.relative_to(folder))) for path in found[:5])
-            raise UnreadableError(f"there is no {named.name}, and more than one that it could be: {names}")
-        raise UnreadableError(f"there is no notebook in it; {named.name} was expected")
+            raise UnreadableError(f"there is no {named.name}, but several other notebooks: {names}")
+        raise UnreadableError(f"there is no notebook in it; expected {named.name}")
 
     def inspect(self, masters: Iterable[str], most_bytes: int) -> None:
-        """Note what must not be copied, and what else is odd.
+        """Record what must not be copied, and what else is odd.
 
-        `masters` are the instructor's files that come with the lesson, by their paths inside its folder.
-        Raises UnreadableError where no gradebook could hold the student's name, and where folders are nested
-        too deep.
+        `masters` are the instructor's files of the lesson, by their paths inside its folder. Raises
+        UnreadableError if the student's name is not valid text, if folders are nested too deep, or if the
+        timestamp is invalid.
         """
         if not _is_text(self.student):
-            raise UnreadableError("the name of the student's folder is no text; rename the folder")
+            raise UnreadableError("the name of the student's folder is not valid UTF-8; rename the folder")
         if _elsewhere(self.folder, self.student, self.lesson) or not os.path.isdir(self.folder):
             self.refused = [self.folder]
             return
@@ -98,14 +98,14 @@ class Submission:
         others = [path.name for path in _notebooks_in(Path(self.folder)) if path.name not in expected]
         if others and expected & set(os.listdir(self.folder)):
             listed = ", ".join(shown(name) for name in sorted(others)[:5])
-            self.notes.append(f"there are notebooks besides the one that is graded: {listed}")
+            self.notes.append(f"there are other notebooks besides the graded one: {listed}")
         if len(self.refused) > _MOST_REFUSED:
             self.refused = [self.folder]
             self.notes, self.tampering = self.notes[:10], self.tampering[:10]
-            self.tampering.append("too many of its files are no plain files; none was copied")
+            self.tampering.append("too many of its files are not regular files; none was copied")
 
     def _refuse_in_the_way_of(self, master: str) -> None:
-        """Refuse a folder where the instructor has a file, and a file where the instructor has a folder."""
+        """Refuse a folder where the lesson has a file, and a file where the lesson has a folder."""
         path = os.path.join(self.folder, master)
         in_the_way = [path] if os.path.isdir(path) else []
         for parent in Path(master).parents[:-1]:
@@ -116,7 +116,7 @@ class Submission:
             if odd not in self.refused:
                 self.refused.append(odd)
                 self.notes.append(
-                    f"{shown(os.path.relpath(odd, self.folder))} is in the way of a file of the lesson; "
+                    f"{shown(os.path.relpath(odd, self.folder))} has the name of a file of the lesson; "
                     "it was not copied"
                 )
 
@@ -141,23 +141,23 @@ def released_notebooks(course: CourseDirectory, lesson: str) -> tuple[str, ...]:
 
 
 def refuse_bad_timestamp(submission: Submission) -> None:
-    """Raise UnreadableError where nbgrader could not read `timestamp.txt`, or would wait for it for ever."""
+    """Raise UnreadableError if nbgrader could not read `timestamp.txt`, or would block on it."""
     path = os.path.join(submission.folder, "timestamp.txt")
     if not os.path.lexists(path):
         return
     if _odd(path, _MOST_TIMESTAMP) or os.path.isdir(path):
-        raise UnreadableError("its timestamp.txt is not the short plain file that nbgrader writes")
+        raise UnreadableError("its timestamp.txt is not the short regular file that nbgrader writes")
     with open(path, "rb") as file:
         written = file.read(_MOST_TIMESTAMP).strip()
     try:
         parse_utc(written.decode() or "2000-01-01")
-    except Exception:  # of the parser's many kinds
+    except Exception:  # dateutil raises many kinds
         found = shown(written.decode(errors="replace"))
-        raise UnreadableError(f"its timestamp.txt holds no time that can be read, but {found!r}") from None
+        raise UnreadableError(f"its timestamp.txt does not have a valid time, but {found!r}") from None
 
 
 def read_file(path: Path) -> bytes:
-    """Read a plain file. Raises UnreadableError where it is none, is too large, or may not be read."""
+    """Read a regular file. Raises UnreadableError if it is something else, too large or not readable."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -165,14 +165,14 @@ def read_file(path: Path) -> bytes:
     with open(descriptor, "rb") as file:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
-            raise UnreadableError(f"{shown(path.name)} is no plain file")
+            raise UnreadableError(f"{shown(path.name)} is not a regular file")
         if about.st_size > MOST_BYTES:
             raise UnreadableError(too_large(about.st_size))
         return file.read()
 
 
 def _is_text(name: str) -> bool:
-    """Say whether a file's name is text: Linux takes any bytes for one."""
+    """Return whether a file name is valid text: Linux accepts any bytes."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -181,7 +181,7 @@ def _is_text(name: str) -> bool:
 
 
 def _elsewhere(folder: str, student: str, lesson: str) -> bool:
-    """Say whether a submission's folder, or its student's, is a link."""
+    """Return whether a submission's folder, or its student's, is a link."""
     submitted = os.path.realpath(os.path.dirname(os.path.dirname(folder)))
     return os.path.realpath(folder) != os.path.join(submitted, student, lesson)
 
@@ -206,24 +206,24 @@ def _notebooks_in(folder: Path) -> list[Path]:
 
 def _refuse_special(path: Path) -> None:
     if path.is_symlink():
-        raise UnreadableError(f"{path.name} is a link to another place; links are not followed")
+        raise UnreadableError(f"{path.name} is a symbolic link, and links are not followed")
     if path.is_dir():
         raise UnreadableError(f"{path.name} is a folder, not a notebook")
     if not path.is_file():
-        raise UnreadableError(f"{path.name} is no plain file")
+        raise UnreadableError(f"{path.name} is not a regular file")
 
 
 def _odd(path: str, most_bytes: int) -> str | None:
-    """Say what is wrong with a file that is to be copied, if anything is."""
+    """Return what is wrong with a file that would be copied, or None."""
     if not os.path.basename(path).isprintable():  # a terminal would obey it
-        return "a file with more than text in its name"
+        return "a file with control characters in its name"
     about = os.lstat(path)
     if stat.S_ISLNK(about.st_mode):
-        return "a link to another place"
+        return "a symbolic link"
     if stat.S_ISDIR(about.st_mode):
         return None
     if not stat.S_ISREG(about.st_mode):
-        return "no plain file"
+        return "not a regular file"
     if about.st_size > most_bytes:
         return f"larger than {most_bytes / 1e6:g} MB"
     return None

@@ -1,6 +1,6 @@
-"""Make a notebook that can be graded of what a student handed in, and say what was mended.
+"""Turn the notebook that a student handed in into one that can be graded, and record the repairs.
 
-The released lesson says which cells there are, in which order, and what is locked in them.
+The released lesson defines which cells there are, their order, and which are locked.
 """
 
 import copy
@@ -19,19 +19,19 @@ from autograder.submissions.reading import SubmittedCell, UnreadableError, read_
 
 __all__ = ["Repaired", "UnreadableError", "repair"]
 
-#: What a notebook's metadata call the notes of its grading.
+#: The key of a notebook's metadata that holds how it was graded.
 GRADING = "course_grading"
 
-#: Tags by which a cell asks not to be run, or to be forgiven.
+#: Tags that would keep a cell from running, or an error in it from counting.
 EVASIVE_TAGS = {"skip-execution", "raises-exception"}
 
-#: The flags by which nbgrader knows a cell's part in the grading.
+#: The fields of nbgrader's metadata that decide how a cell is graded.
 FLAGS = ("grade", "locked", "solution", "task", "points")
 
-#: Notes on one notebook. More of them tell nobody anything.
+#: The most notes that are kept for one notebook.
 MOST_NOTES = 40
 
-#: How a cell of each kind is made.
+#: The constructor of each kind of cell.
 _NEW = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -39,37 +39,37 @@ _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @dataclass
 class Repaired:
-    """A notebook that nbgrader takes. Each note is a sentence for the instructor."""
+    """A notebook that nbgrader accepts, with notes for the instructor, one sentence each."""
 
     notebook: NotebookNode
     notes: list[str] = field(default_factory=list)
-    """What was mended, and looks like an accident."""
+    """Repairs of what looks like an accident."""
     tampering: list[str] = field(default_factory=list)
-    """What was mended, and looks like intention."""
+    """Repairs of what looks intentional."""
 
 
 def repair(raw: bytes, released: NotebookNode) -> Repaired:
-    """Repair the notebook in `raw`, the bytes of a file, by the released one.
+    """Repair the notebook in `raw`, the bytes of a file, using the released one.
 
-    The same bytes give the same notebook. It has no outputs, all cells that nbgrader knows from the release,
-    each once, with the release's metadata and, where locked, its text; and the student's own cells where they
-    stood, with nothing of nbgrader's. Raises UnreadableError where there is nothing to grade.
+    Deterministic. The result has no outputs. It has every cell that nbgrader tracks exactly once, with the
+    released metadata and, if locked, the released source; and the student's own cells at their positions,
+    without nbgrader metadata. Raises UnreadableError if there is nothing to grade.
     """
     return _Repair(raw, released).repaired()
 
 
 @dataclass
 class _Placed:
-    """A cell of the repaired notebook; `name` is its grade_id, or None."""
+    """A cell of the repaired notebook. `name` is its grade_id, or None."""
 
     cell: NotebookNode
     name: str | None = None
     id: str | None = None
-    """The id that the student's file gives it."""
+    """The id in the student's file."""
 
 
 class _Repair:
-    """The work on one notebook."""
+    """The repair of one notebook."""
 
     def __init__(self, raw: bytes, released: NotebookNode) -> None:
         self.released = released
@@ -85,7 +85,7 @@ class _Repair:
         self.others = {cell.id: cell for cell in released.cells if cell.id not in self.named}
         course = released.metadata.get("course", {})
         self.lesson, self.version = course.get("lesson"), course.get("version")
-        #: A lesson of another release may differ in all that would be suspicious in this one.
+        #: A notebook of another release may differ in ways that would be suspicious in this one.
         self.same_release = self.submitted.version in (None, self.version)
 
     def repaired(self) -> Repaired:
@@ -101,7 +101,7 @@ class _Repair:
             else:
                 placed.append(self._own(cell, place, copies.get(place)))
         self._put_back_missing(placed)
-        self._say_where_checks_come_first(placed)
+        self._note_early_checks(placed)
         self._name_cells(placed)
         notebook = new_notebook(cells=[entry.cell for entry in placed])
         self._set_metadata(notebook)
@@ -109,7 +109,7 @@ class _Repair:
 
     # --- Which cell is which --------------------------------------------------------------------------------
     def _claims(self) -> dict[str, list[int]]:
-        """Find what is, or may be, each cell of the release: by grade_id, else id, else content."""
+        """Return the candidates for each released cell, found by grade_id, else id, else content."""
         claims: dict[str, list[int]] = {name: [] for name in self.named}
         for place, cell in enumerate(self.cells):
             name = (cell.nbgrader or {}).get("grade_id")
@@ -120,7 +120,7 @@ class _Repair:
             for name in [name for name, places in claims.items() if not places]:
                 places = [place for place in recognised(name) if place not in taken]
                 if places:
-                    self.notes.append(f"{name} had lost nbgrader's metadata; it was known by its {how}")
+                    self.notes.append(f"{name} had lost nbgrader's metadata; it was recognized by its {how}")
                 claims[name] = places
                 taken.update(places)
         return claims
@@ -145,7 +145,7 @@ class _Repair:
         return self._below_its_question(name)
 
     def _below_its_question(self, name: str) -> list[int]:
-        """Find an answer in words: it stands below the text that stands above it in the release."""
+        """Find a written answer: the cell below the question that precedes it in the release."""
         index = next(
             index
             for index, cell in enumerate(self.released.cells)
@@ -164,7 +164,7 @@ class _Repair:
         ][:1]
 
     def _refuse_another_lesson(self, claims: Mapping[str, Sequence[int]]) -> None:
-        """Raise UnreadableError where it answers nothing of this lesson: that must not become a zero."""
+        """Raise UnreadableError if no answer of this lesson is there: that must not become a zero."""
         answers = [name for name, cell in self.named.items() if is_solution(cell)]
         if not answers or any(claims[name] for name in answers):
             return
@@ -173,12 +173,12 @@ class _Repair:
                 f"it is the notebook of lesson {self.submitted.lesson}, handed in as {self.lesson}"
             )
         raise UnreadableError(
-            f"none of the cells that lesson {self.lesson} asks for is in it ({', '.join(answers[:3])}"
+            f"it has none of the answer cells of lesson {self.lesson} ({', '.join(answers[:3])}"
             f"{', ...' if len(answers) > 3 else ''})"
         )
 
     def _choose(self, name: str, places: Sequence[int], claims: Mapping[str, Sequence[int]]) -> int:
-        """Choose among copies of a cell the one that is graded."""
+        """Choose which of several copies of a cell is graded."""
         if len(places) == 1:
             return places[0]
         if is_locked(self.named[name]):
@@ -188,15 +188,15 @@ class _Repair:
             written = [place for place in places if not _same(self.cells[place].source, stub)]
             chosen = (written or places)[-1]
         self.notes.append(
-            f"{name} stood there {len(places)} times; cell {chosen + 1} was taken, "
-            "and the others are the student's own"
+            f"{name} was there {len(places)} times; cell {chosen + 1} is graded, "
+            "and the others were kept as the student's own"
         )
         return chosen
 
     def _displaced(self, name: str, place: int, claims: Mapping[str, Sequence[int]]) -> tuple[int, bool]:
-        """Count the cells of the release that a cell would stand on the wrong side of.
+        """Return a sort key: how many released cells would be on the wrong side of this one.
 
-        Of two that are the same in this, the one that kept its id comes first: copies get new ones.
+        Among equals, a cell that kept its id comes first, because a copy gets a new id.
         """
         order = list(self.named)
         wrong = sum(
@@ -208,12 +208,12 @@ class _Repair:
 
     # --- What becomes of a cell -----------------------------------------------------------------------------
     def _known(self, name: str, cell: SubmittedCell, place: int) -> list[_Placed]:
-        """Give a cell of the release its metadata, type and, where it is locked, text."""
+        """Restore the metadata, type and, if locked, source of a released cell."""
         released = self.named[name]
         self._compare_metadata(name, cell, released)
         if cell.kind != released.cell_type:
             self.notes.append(
-                f"{name} was made a {cell.kind} cell; it was turned back into a {released.cell_type} cell"
+                f"{name} was a {cell.kind} cell; it was changed back into a {released.cell_type} cell"
             )
         new = copy.deepcopy(released)
         if not is_locked(released):
@@ -225,16 +225,16 @@ class _Repair:
         return [_Placed(new, name)]
 
     def _edited(self, name: str, cell: SubmittedCell, released: NotebookNode, place: int) -> list[_Placed]:
-        """Say that a locked cell was edited. What was written into one that only sets up is kept below it."""
+        """Record that a locked cell was edited. The edited source of an ungraded cell is kept below it."""
         if _as_its_checksum_says(cell):
-            self.notes.append(f"{name} is the one of another release; the present one took its place")
+            self.notes.append(f"{name} is from another release; it was replaced by the current one")
             return []
         if is_grade(released):
-            self._suspect(f"{name}, a locked check, was edited; it was put back as released")
+            self._suspect(f"{name}, a locked check, was edited; it was restored")
             return []
         self.notes.append(
-            f"{name}, a locked cell, was edited; it was put back as released, "
-            "and what was in it stands below as a cell of the student's own"
+            f"{name}, a locked cell, was edited; it was restored, "
+            "and the edited source was kept below it as the student's own cell"
         )
         return [self._own(cell, place)]
 
@@ -244,25 +244,25 @@ class _Repair:
             for flag in FLAGS:
                 if flag in given and flag in right and given[flag] != right[flag]:
                     self._suspect(
-                        f"nbgrader's metadata of {name} said {flag}: {shown(given[flag])}, "
-                        f"where the release says {shown(right[flag])}"
+                        f"nbgrader's metadata of {name} has {flag}: {shown(given[flag])}, "
+                        f"but the release has {shown(right[flag])}"
                     )
             if given.get("schema_version") != right.schema_version:
                 self.notes.append(
-                    f"nbgrader's metadata of {name} were of version {shown(given.get('schema_version'))}; "
-                    f"they were replaced by those of the release"
+                    f"nbgrader's metadata of {name} had version {shown(given.get('schema_version'))}; "
+                    "it was replaced by the released metadata"
                 )
             elif missing := [flag for flag in FLAGS if flag in right and flag not in given]:
                 self.notes.append(f"nbgrader's metadata of {name} lacked {', '.join(missing)}")
         if is_grade(released) and (tags := EVASIVE_TAGS.intersection(cell.tags)):
-            self._suspect(f"{name} was tagged {', '.join(sorted(tags))}; the tag was taken off")
+            self._suspect(f"{name} was tagged {', '.join(sorted(tags))}; the tags were removed")
 
     def _own(self, cell: SubmittedCell, place: int, copy_of: str | None = None) -> _Placed:
-        """Make a cell of the student's own: nothing of nbgrader's is left on it."""
+        """Make a cell the student's own, without nbgrader metadata."""
         claimed = (cell.nbgrader or {}).get("grade_id")
         if claimed is not None and copy_of is None and claimed not in list(self.named):
             self.notes.append(
-                f"cell {place + 1} said that it is {shown(claimed)}, which is no cell of this lesson; "
+                f"cell {place + 1} claimed to be {shown(claimed)}, which is not a cell of this lesson; "
                 "it was kept as the student's own"
             )
         run_already = (
@@ -289,11 +289,11 @@ class _Repair:
             if (solution := name.removeprefix("check_")) != name and solution in where:
                 place = max(place, where[solution] + 1)
             placed.insert(place, _Placed(copy.deepcopy(released), name))
-            state = "" if is_locked(released) else ", with nothing written in it"
-            self.notes.append(f"{name} was missing; it was put back as released{state}")
+            state = "" if is_locked(released) else ", without an answer"
+            self.notes.append(f"{name} was missing; it was restored{state}")
 
     def _below_what_stood_above(self, released: NotebookNode, placed: Sequence[_Placed]) -> int:
-        """Find the place below the nearest cell that stands above in the release and is still there."""
+        """Return the position below the nearest preceding released cell that is still there."""
         where = {entry.id: place for place, entry in enumerate(placed) if entry.id in self.others}
         where |= {entry.name: place for place, entry in enumerate(placed) if entry.name}
         above = 0
@@ -303,18 +303,18 @@ class _Repair:
             above = where[cell.id] + 1 if cell.id in where else above
         return above
 
-    def _say_where_checks_come_first(self, placed: Sequence[_Placed]) -> None:
+    def _note_early_checks(self, placed: Sequence[_Placed]) -> None:
         where = {entry.name: place for place, entry in enumerate(placed) if entry.name}
         for name, place in where.items():
             solution = name.removeprefix("check_")
             if solution != name and where.get(solution, -1) > place:
-                self.notes.append(f"{name} stands above {solution}, so it is checked before it is written")
+                self.notes.append(f"{name} is above {solution}, so it runs before the solution")
 
     def _name_cells(self, placed: Sequence[_Placed]) -> None:
-        """Give each cell an id that no other has: the release's to its cells, and the others keep theirs."""
+        """Make cell ids unique. Released cells get their released ids, and the others keep valid ones."""
         given = [cell.id for cell in self.cells if cell.id is not None]
         if spoilt := len(given) - len({name for name in given if _ID.fullmatch(name)}):
-            self.notes.append(f"cells had ids that are no ids, or others' ids ({spoilt}); they got new ones")
+            self.notes.append(f"{spoilt} cells had invalid or duplicate ids; they got new ones")
         taken = set(self.named)
         wanted = {entry.id for entry in placed}
         for number, entry in enumerate(placed, start=1):
@@ -330,19 +330,17 @@ class _Repair:
         submitted = self.submitted
         kernel = self.released.metadata.get("kernelspec", {}).get("name")
         if submitted.kernel not in (None, kernel):
-            self.notes.append(
-                f"it was written with the kernel {submitted.kernel}; it is graded with {kernel}"
-            )
+            self.notes.append(f"it uses the kernel {submitted.kernel}; it is graded with {kernel}")
         if submitted.lesson not in (None, self.lesson):
             self.notes.append(
-                f"it says that it is lesson {submitted.lesson}, but has the cells of {self.lesson}"
+                f"it is marked as lesson {submitted.lesson}, but has the cells of {self.lesson}"
             )
         if not self.same_release:
             self.notes.append(
-                f"it is of release {submitted.version} of the course; it is graded by release {self.version}"
+                f"it is from release {submitted.version} of the course; the grader has release {self.version}"
             )
         if submitted.graded:
-            self._suspect("it carried the mark of a notebook that is graded already; the mark was taken off")
+            self._suspect("it had the mark of a graded notebook; the mark was removed")
         self.notes, self.tampering = _at_most(self.notes), _at_most(self.tampering)
         notebook.metadata = copy.deepcopy(self.released.metadata)
         notebook.metadata[GRADING] = {"version": 1, "repairs": self.notes, "tampering": self.tampering}
@@ -352,7 +350,7 @@ class _Repair:
 
 
 def _same(text: str, released: str) -> bool:
-    """Compare two texts but for spaces at the ends of lines, which editors strip."""
+    """Compare two texts, ignoring trailing whitespace, which editors strip."""
     return _stripped(text) == _stripped(released)
 
 
@@ -361,7 +359,7 @@ def _stripped(text: str) -> list[str]:
 
 
 def _as_its_checksum_says(cell: SubmittedCell) -> bool:
-    """Say whether a locked cell is as some release made it."""
+    """Return whether a locked cell is unchanged since some release made it."""
     metadata: dict[str, Any] = cell.nbgrader or {}
     if not isinstance(metadata.get("grade_id"), str) or not isinstance(
         metadata.get("points", 0), int | float
@@ -383,4 +381,4 @@ def _own_names(number: int) -> Iterator[str]:
 
 def _at_most(notes: list[str]) -> list[str]:
     more = len(notes) - MOST_NOTES
-    return [*notes[:MOST_NOTES], f"and {more} more things of this kind"] if more > 0 else notes
+    return [*notes[:MOST_NOTES], f"and {more} more"] if more > 0 else notes

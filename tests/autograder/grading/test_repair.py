@@ -115,7 +115,7 @@ def test_a_check_above_its_solution_is_noted(released: NotebookNode) -> None:
 
     result = repaired(released, swap)
     assert result.notebook.cells[0].id == "check_predict_spread"
-    assert [note for note in result.notes if "check_predict_spread stands above predict_spread" in note]
+    assert [note for note in result.notes if "check_predict_spread is above predict_spread" in note]
 
 
 def test_metadata_that_are_gone_come_back(released: NotebookNode) -> None:
@@ -154,7 +154,7 @@ def test_of_two_copies_of_a_solution_the_written_one_counts(released: NotebookNo
     result = repaired(released, copy_stub)
     assert names(result.notebook) == names(released)
     assert cell_of(result.notebook, "attention_scores").source == SOLVED["attention_scores"]
-    assert [note for note in result.notes if "attention_scores stood there 2 times" in note]
+    assert [note for note in result.notes if "attention_scores was there 2 times" in note]
 
 
 @pytest.mark.parametrize("place", [0, -1])
@@ -172,7 +172,7 @@ def test_of_two_copies_of_a_check_the_one_in_its_place_counts(released: Notebook
 
 @pytest.mark.parametrize("name", ["attention_scores", "check_attention_scores"])
 @pytest.mark.parametrize("kind", ["markdown", "raw"])
-def test_a_retyped_cell_is_turned_back(released: NotebookNode, name: str, kind: str) -> None:
+def test_a_retyped_cell_is_changed_back(released: NotebookNode, name: str, kind: str) -> None:
     def retype(notebook: NotebookNode) -> None:
         cell = cell_of(notebook, name)
         cell.cell_type = kind
@@ -180,7 +180,7 @@ def test_a_retyped_cell_is_turned_back(released: NotebookNode, name: str, kind: 
 
     result = repaired(released, retype)
     assert cell_of(result.notebook, name) == cell_of(solved(released), name)
-    assert [note for note in result.notes if f"{name} was made a {kind} cell" in note]
+    assert [note for note in result.notes if f"{name} was a {kind} cell" in note]
 
 
 def test_an_answer_that_became_code_is_words_again(released: NotebookNode) -> None:
@@ -255,7 +255,7 @@ def test_cells_of_another_lesson_become_the_students_own(released: NotebookNode)
     result = repaired(released, add)
     assert result.notebook.cells[3].source == "mine = 1"
     assert result.notebook.cells[3].metadata == {}
-    assert [note for note in result.notes if "cell 4 said that it is check_LayerNorm" in note]
+    assert [note for note in result.notes if "cell 4 claimed to be check_LayerNorm" in note]
 
 
 def test_ids_that_are_spoilt_are_given_anew(released: NotebookNode) -> None:
@@ -313,7 +313,7 @@ def test_a_lesson_of_an_older_release_is_mended_without_suspicion(released: Note
     result = repair(json.dumps(older).encode(), released)
     assert names(result.notebook) == names(released)
     assert result.tampering == []
-    assert [note for note in result.notes if "of release 0.0.1" in note]
+    assert [note for note in result.notes if "from release 0.0.1" in note]
 
 
 @pytest.mark.parametrize("empty", [True, False])
@@ -325,7 +325,7 @@ def test_a_notebook_that_answers_nothing_is_no_silent_zero(released: NotebookNod
     with pytest.raises(UnreadableError, match="notebook of lesson 02-multi-head, handed in as 01-scores"):
         repaired(released, replace)
     raw = b'{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
-    with pytest.raises(UnreadableError, match="none of the cells that lesson 01-scores asks for"):
+    with pytest.raises(UnreadableError, match="none of the answer cells of lesson 01-scores"):
         repair(raw, released)
 
 
