@@ -71,12 +71,12 @@ LENGTH_PENALTY = Exercise(
 
 _START, _END, _PADDING = 1, 2, 0
 _WORDS, _PLACES = 8, 7
-#: Which words may follow which, and how likely: by the place, the last word, and the next.
+#: The probabilities of next words, by position and last word.
 _Roads = Mapping[tuple[int, int], Mapping[int, float]]
 
 
 def _chances(known: Mapping[int, float], crumbs: Tensor) -> Tensor:
-    """Give the known words their probability, and share out what is left, in crumbs that nobody picks up."""
+    """Return probabilities of all words: the known ones, and small remainders for the others."""
     words = list(known)
     crumbs = crumbs.index_fill(-1, torch.tensor(words), 0.0)
     chances = crumbs / crumbs.sum(dim=-1, keepdim=True) * (1.0 - sum(known.values()))
@@ -85,18 +85,18 @@ def _chances(known: Mapping[int, float], crumbs: Tensor) -> Tensor:
 
 
 def _crossing(draw: Draw, *roads: _Roads, start: int = _START, end: int = _END) -> Fixture:
-    """Make a model that answers the source word 3 by the first of these, 4 by the second, and so on.
+    """Return a model that answers the source word 3 with the first of these, 4 with the second, and so on.
 
-    Where the roads say nothing, word 3 follows, and from the fifth place on the end.
+    If the roads define nothing else, word 3 follows, and from the fifth position the end.
     """
     crumbs = draw.integers(50, 150, len(roads), _PLACES, _WORDS, _WORDS).double()
-    # Some rules take an end from behind the beams, and prefer it to all that has not ended: none lies there.
+    # Some search rules prefer an end among the lower candidates to all unfinished beams, so make ends rare.
     crumbs[..., _END] /= 1000
     chances = torch.cat([_chances({3: 0.9}, crumbs[:, :4]), _chances({_END: 0.9}, crumbs[:, 4:])], dim=1)
     for number, road in enumerate(roads):
         for (place, word), known in road.items():
             chances[number, place, word] = _chances(known, crumbs[number, place, word])
-    # No model gives logarithms of probabilities: its logits may all be shifted.
+    # Shift the logits, because those of a real model are not log-probabilities.
     logits = chances.log() + 4.0 * draw.normal(len(roads), _PLACES, _WORDS, 1)
     swapped = {_START: start, _END: end, start: _START, end: _END}
     order = [swapped.get(word, word) for word in range(_WORDS)]
@@ -105,7 +105,7 @@ def _crossing(draw: Draw, *roads: _Roads, start: int = _START, end: int = _END) 
 
 
 def _asked(*words: int) -> tuple[Tensor, Tensor]:
-    """Sources of different lengths that end in these words. Where padding should be stand other words."""
+    """Return sources of different lengths that end in these words, with other words instead of padding."""
     source = torch.tensor([[7, 5, word, word, word] for word in words])
     mask = torch.ones(len(words), 1, 5, dtype=torch.bool)
     for row in range(len(words)):
@@ -116,7 +116,7 @@ def _asked(*words: int) -> tuple[Tensor, Tensor]:
 
 
 def _ids(reply: Reply, max_length: int, end: int = _END) -> Reply:
-    """Leave out columns in which every row has ended before: when to stop is free."""
+    """Remove columns after the end of every row, because a search may stop later than necessary."""
     if not isinstance(reply, Returned) or not isinstance(ids := reply.value, Tensor):
         return reply
     if ids.dim() != 2 or ids.shape[1] > max_length:
@@ -141,7 +141,7 @@ def _search(
     return _ids(reply, max_length, end)
 
 
-#: The likeliest first word leads to several words that are all unlikely; the second to a sure one.
+#: The likeliest first word leads only to unlikely words, and the second to a nearly certain one.
 _GARDEN_PATH: _Roads = {
     (0, _START): {4: 0.60, 5: 0.38},
     (1, 4): {6: 0.35, 7: 0.33, 3: 0.30},
@@ -163,9 +163,9 @@ _THIRD_WAY: _Roads = {
 
 
 def _short_or_long(short: float, long: float) -> _Roads:
-    """Weigh a sentence of two words, the end included, and one of five, with these probabilities.
+    """Define a sentence of two words, including the end, and one of five, with these probabilities.
 
-    Up to its end the long one is ahead, so that all the usual rules of stopping wait for it.
+    The long one leads until its end, so that all usual stopping rules wait for it.
     """
     first = 0.98 - short / 0.9
     chance = long / (first * 0.995**3)
@@ -181,9 +181,9 @@ def _short_or_long(short: float, long: float) -> _Roads:
 
 #: How much more negative the log-probability of the long one is: 1.40, 1.46, 1.225, 1.255 and 1.1 times.
 _RIVALS = tuple(_short_or_long(0.45, 0.45**ratio) for ratio in (1.40, 1.46, 1.225, 1.255, 1.1))
-#: The long one is the likelier.
+#: Here the long sentence is likelier.
 _LIKELIER = _short_or_long(0.396, 0.45)
-#: Three beams, of which the one that has ended overtakes one that goes on.
+#: Three beams, of which one that has ended overtakes one that continues.
 _OVERTAKING: _Roads = {
     (0, _START): {5: 0.335, 4: 0.317, 6: 0.315},
     (1, 4): {_END: 0.95},
@@ -252,7 +252,7 @@ def _beam_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
 
 
 def _mode(model: Candidate) -> dict[str, str]:
-    """Say in which mode all parts of a model are."""
+    """Return the mode of a model, or "mixed" if its parts differ."""
     reply = model.modes()
     modes = set(reply.value.values()) if isinstance(reply, Returned) else set()
     known = {True: "training", False: "evaluation"}
@@ -275,7 +275,7 @@ def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
     return after(reply, lambda: _mode(model))
 
 
-# Pre-norm models with large weights answer to every token that they read; post-norm ones repeat themselves.
+# Pre-norm models with large weights react to every token; post-norm ones repeat themselves.
 _REAL: dict[str, Any] = {"layers": 2, "d_model": 6, "heads": 2, "d_ff": 8, "norm_first": True}
 _REAL_SEED = 31
 

@@ -1,7 +1,7 @@
-"""Files that a student hands in beside a notebook: what a run said of itself, and what it translated.
+"""Files that a student hands in with a notebook: the metrics of a run, and its translations.
 
-In a student's notebook they are read from its folder. Where a submission is graded, the judge says what was
-handed in (`handed_in`), so nothing that the student's code writes while it runs is looked at.
+In a student's notebook they are read from its folder. During grading, the judge supplies the submitted files
+(`handed_in`), so files that the student's code writes while it runs are ignored.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.final_lab.run_metrics import MetricsError, final_bleu, read_metrics
 from course_lib.checks.exercises.final_lab.translation_score import TranslationsError, score_lines
 
-#: What a file may have at most. The translations of WMT14's 3,003 test sentences have half a megabyte.
+#: The maximum size of a file. The translations of WMT14's 3,003 test sentences take half a megabyte.
 MOST_BYTES = 4 * 2**20
 
-#: By corpus, the BLEU scores that count, each with the points for it.
+#: The BLEU thresholds of each corpus, with the points for each.
 Levels = Mapping[str, Sequence[Sequence[float]]]
 
 _submitted: ContextVar[Mapping[str, bytes] | None] = ContextVar("submitted", default=None)
@@ -26,33 +26,33 @@ _submitted: ContextVar[Mapping[str, bytes] | None] = ContextVar("submitted", def
 
 @dataclass(frozen=True)
 class Handed:
-    """What was found out about a file."""
+    """The result for one file."""
 
     says: str
-    """In a sentence or two, for the student."""
+    """A sentence or two for the student."""
     share: float
-    """Of the points, between 0 and 1."""
+    """The share of the points, between 0 and 1."""
     kind: Kind = "wrong"
-    """What it is where `share` is not 1: "wrong", "missing", or "error" where it could not be looked at."""
+    """If `share` is below 1: "wrong", "missing", or "error" if the file could not be scored."""
     look_at: str = ""
-    """What a person should look at, in words."""
+    """What a person should review, if anything."""
 
 
 @dataclass(frozen=True)
 class HandIn:
-    """A file that is to be handed in."""
+    """A file for students to hand in."""
 
     name: str
     file: str
-    """What it is called."""
+    """The name of the file."""
     judge: Callable[[bytes, Levels], Handed]
     misconceptions: Sequence[Misconception] = ()
-    """None: each entry of the checks' catalogue has such a list."""
+    """Always empty. Every entry of the checks has such a list."""
 
 
 @contextmanager
 def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Inside the `with`, look at these files and at no others: paths beside the notebook, and contents."""
+    """Inside the `with`, use only these files: their contents, by path relative to the notebook."""
     token = _submitted.set(files)
     try:
         yield
@@ -61,13 +61,13 @@ def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def look(entry: HandIn, levels: Levels) -> Handed:
-    """Find out about a file that was handed in, or was not."""
+    """Return the result for a file, whether it was handed in or not."""
     content = _content(entry.file)
     return content if isinstance(content, Handed) else entry.judge(content, levels)
 
 
 def _content(name: str) -> bytes | Handed:
-    """Give what a file holds, or say why that cannot be looked at."""
+    """Return the content of a file, or a result that says why it can't be read."""
     submitted = _submitted.get()
     if submitted is None:
         path = Path(name)
@@ -113,7 +113,7 @@ def _judge_translations(content: bytes, levels: Levels) -> Handed:
 
 
 def _odd(bleu: float) -> str:
-    """Say what is odd about a score: nobody translates exactly as somebody else did."""
+    """Return what is suspicious about a score, or an empty string."""
     if bleu > 99.5:
         return f"translations.txt is the reference, word for word (BLEU {bleu:.1f}): did a model write it?"
     metrics = _content(METRICS.file)

@@ -1,26 +1,26 @@
-"""Is a `metrics.jsonl` what a run writes? Rows well-formed, steps in order, the loss on the way down."""
+"""Validate a `metrics.jsonl`: well-formed rows, steps in order, a falling loss."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Rows with a training loss that it takes to see whether it falls.
+#: The minimum number of rows with a training loss.
 LEAST_ROWS = 8
 
 
-#: What is looked at in a row, and how large it may be; everything is 0 or more.
+#: The maximum of each validated number in a row; the minimum is 0.
 _MOST = {"loss": 1e6, "validation_loss": 1e6, "rate": 1e6, "tokens_per_second": 1e12, "padded": 1.0}
 _MOST |= {"bleu": 100.1, "test_bleu": 100.1}
 
 
 class MetricsError(ValueError):
-    """A file is not what a run writes. The message says in which line, and what was expected."""
+    """Invalid metrics. The message names the line and what was expected."""
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a run said of itself."""
+    """The metrics of a run."""
 
     losses: Sequence[float]
     last_step: int
@@ -28,7 +28,7 @@ class Metrics:
 
     @property
     def in_words(self) -> str:
-        """Say it in a sentence."""
+        """A summary for the student."""
         return (
             f"{self.last_step:,} updates, a loss that falls from {self.losses[0]:.2f} to "
             f"{self.losses[-1]:.2f}, and a test score of {self.test_bleu:.1f}"
@@ -36,7 +36,7 @@ class Metrics:
 
 
 def read_metrics(content: bytes) -> Metrics:
-    """Read a run's metrics. Raises MetricsError where no finished run wrote them."""
+    """Read a run's metrics. Raises MetricsError if they are not those of a finished run."""
     rows = _rows(content)
     step = 0
     for number, row in enumerate(rows, start=1):
@@ -67,7 +67,7 @@ def read_metrics(content: bytes) -> Metrics:
 
 
 def final_bleu(content: bytes) -> float | None:
-    """Give a run's own test score, or None where its metrics cannot be read."""
+    """Return a run's own test score, or None if its metrics are invalid."""
     try:
         return read_metrics(content).test_bleu
     except MetricsError:
@@ -94,7 +94,7 @@ def _rows(content: bytes) -> list[dict[str, Any]]:
 
 
 def _check_numbers(number: int, row: dict[str, Any]) -> None:
-    """Refuse a number that cannot be: NaN, a negative loss, a share beyond one."""
+    """Raise MetricsError for an impossible number: NaN, a negative loss, a share above one."""
     for name, most in _MOST.items():
         value = row.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:

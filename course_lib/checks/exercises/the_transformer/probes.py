@@ -32,7 +32,7 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 def _drawn(draw: Draw, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-    """Draw weights under which every part of a layer makes itself felt."""
+    """Draw weights with which every part of a layer affects the output."""
     weights = {}
     for name, shape in shapes.items():
         numbers = draw.normal(*shape)
@@ -50,7 +50,7 @@ def _shapes_of(make: Callable[[], nn.Module]) -> dict[str, torch.Size]:
 
 
 def _source_mask() -> Tensor:
-    """Two sentences of five tokens, of which the second ends on two of padding."""
+    """Return the mask of two sentences of five tokens, the second ending with two of padding."""
     return torch.tensor([[[1, 1, 1, 1, 1]], [[1, 1, 1, 0, 0]]], dtype=torch.bool)
 
 
@@ -59,7 +59,7 @@ def _target_mask(length: int) -> Tensor:
 
 
 def _weights_named(reply: Reply, names: Mapping[str, Any]) -> Any:
-    """Keep what the contract names of the gradients: other parameters are the student's own affair."""
+    """Keep only the gradients of named parameters, because a student may add other parameters."""
     if not isinstance(reply, Returned):
         return reply
     found = reply.value["weights"]
@@ -84,7 +84,7 @@ def _encoder(
 
 @probe("the attention comes first, then the feed-forward network, each with a sum and a normalisation")
 def _encoder_values(candidate: Candidate, draw: Draw) -> Any:
-    # The plainest probe is the quickest: it is what tells most mistakes apart.
+    # The simplest probe comes first, because it is the fastest and distinguishes most mistakes.
     layer = candidate.build(6, 2, 16, dropout=0.0)
     loaded = layer.load(_drawn(draw, _encoder_shapes(6, 2, 16)))
     return after(loaded, lambda: layer.call(draw.normal(2, 5, 6, dtype=torch.float32), _source_mask()))
@@ -145,9 +145,9 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 def _strengths(
     layer: Candidate, shapes: Mapping[str, torch.Size], *arguments: Any, said: str, part: str
 ) -> Any:
-    """Let one part of a pre-norm layer of two features speak, and see how loud dropout makes it in training.
+    """Measure how dropout scales the contribution of one part of a pre-norm layer in training mode.
 
-    What is kept is doubled twice: inside the part, and in the connection around it.
+    Kept numbers are doubled twice: inside the part, and in the connection around it.
     """
     weights = {name: torch.full(shape, float(name.endswith("scale"))) for name, shape in shapes.items()}
     if part == "feed_forward":
@@ -246,7 +246,7 @@ def _decoder_same_length(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw, (6, 3, 4))
     layer.train(False)
     x, memory = draw.normal(2, 5, 6), draw.normal(2, 5, 6)
-    # Masks that differ from sentence to sentence, and that no layer would think of by itself.
+    # Use masks that differ between sentences, and that no layer could make by itself.
     source_mask, target_mask = _source_mask(), _target_mask(5)
     source_mask[0, 0, 1] = False
     target_mask[0, 0, 3] = True
@@ -336,7 +336,7 @@ _DEEP: dict[str, Any] = {"layers": 2, "d_model": 6, "heads": 3, "d_ff": 5}
 @cache
 def _model_shapes(settings: TransformerConfig) -> dict[str, torch.Size]:
     shapes = _shapes_of(lambda: Transformer(_SOURCE_VOCAB, _TARGET_VOCAB, settings))
-    # A generator may do without a bias.
+    # The generator's bias is optional.
     return {name: shape for name, shape in shapes.items() if name != "generator.bias"}
 
 
@@ -348,12 +348,12 @@ def _model(candidate: Candidate, draw: Draw, **settings: Any) -> tuple[Candidate
 
 def _model_loaded(model: Candidate, draw: Draw, settings: Mapping[str, Any]) -> Reply:
     loaded = model.load(_drawn(draw, _model_shapes(TransformerConfig(**settings))))
-    model.load({"generator.bias": torch.zeros(_TARGET_VOCAB)})  # where it has one
+    model.load({"generator.bias": torch.zeros(_TARGET_VOCAB)})  # if it has one
     return loaded
 
 
 def _sentences(draw: Draw, target_length: int = 4) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Source, its mask, target, its mask: as `forward` takes them."""
+    """Return the source, its mask, the target and its mask, as `forward` takes them."""
     source = draw.integers(0, _SOURCE_VOCAB, 2, 5)
     target = draw.integers(0, _TARGET_VOCAB, 2, target_length)
     return source, _source_mask(), target, _target_mask(target_length)
@@ -437,13 +437,13 @@ def _model_start(candidate: Candidate, draw: Draw) -> Any:
     if not isinstance(reply, Returned):
         return reply
     names = _model_shapes(TransformerConfig(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
-    # Other entries, such as a buffer or a second name, are the student's own affair.
+    # A student may add other entries, such as a buffer or a second name.
     named = {name: weight for name, weight in reply.value.items() if name in names}
     return _facts_of_start(named, d_model)
 
 
 def _facts_of_start(weights: Mapping[str, Tensor], d_model: int) -> dict[str, str]:
-    """Reduce random weights to what any right answer has in common."""
+    """Reduce random weights to the properties that all correct answers share."""
     matrices = {
         name: weight
         for name, weight in weights.items()
@@ -469,7 +469,7 @@ def _facts_of_start(weights: Mapping[str, Tensor], d_model: int) -> dict[str, st
 
 
 def _alike_at_start(weights: Mapping[str, Tensor], stack: str, one: int, other: int) -> bool:
-    """Say whether two layers hold the same random numbers somewhere; constants such as zero are no sign."""
+    """Return whether two layers share random numbers. Constants such as zero do not count."""
     for name, weight in weights.items():
         if name.startswith(f"{stack}.{one}."):
             twin = weights.get(name.replace(f"{stack}.{one}.", f"{stack}.{other}.", 1))
@@ -522,7 +522,7 @@ TRANSFORMER = Exercise(
 
 _MATRICES = ("source_embedding.table.weight", "target_embedding.table.weight", "generator.weight")
 _WORDS, _WIDTH = 7, 6
-"""The vocabulary of the model that is to be tied, and its number of features."""
+"""The vocabulary size and number of features of the model to tie."""
 
 
 def _tied(candidate: Candidate) -> tuple[Candidate, Reply]:
@@ -543,7 +543,7 @@ def _tied_is_given_back(candidate: Candidate, draw: Draw) -> Any:
         return reply
     if reply.value is None:
         return {"the returned value": None}
-    return {"the returned value": "the model itself" if reply.value == model.handle else "something else"}
+    return {"the returned value": "the model itself" if reply.value == model.handle else "a different object"}
 
 
 @probe("both tables and the generator hold the same numbers")
@@ -614,7 +614,7 @@ TIE_EMBEDDINGS = Exercise(
 # --- greedy_decode ------------------------------------------------------------------------------------------
 
 _START, _END, _PADDING = 1, 2, 0
-#: What a phrasebook model writes for each first word of a source; behind its end, it would go on.
+#: What a phrasebook model writes for each first word of a source. It would continue after its end.
 _PHRASES = {3: [4, 5, _END, 6, 7], 4: [7, _END, 3, 3, 4], 5: [6, 6, 5, 4, _END], 6: [_END, 5, 5, 5, 5]}
 
 
@@ -664,7 +664,7 @@ def _greedy_modes(candidate: Candidate, draw: Draw) -> Any:
 
 
 def _mode(model: Candidate) -> dict[str, str]:
-    """Say in which mode all parts of a model are."""
+    """Return the mode of a model, or "mixed" if its parts differ."""
     reply = model.modes()
     modes = set(reply.value.values()) if isinstance(reply, Returned) else set()
     known = {True: "training", False: "evaluation"}
@@ -680,7 +680,7 @@ def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
 
 
 def _reader() -> Fixture:
-    # With this seed each mistake that can be seen here shows in what the model writes, whatever is drawn.
+    # With this seed the model's output reveals each of these mistakes, whatever sentences are drawn.
     return reader(9, target_vocab=11, seed=543)
 
 

@@ -22,7 +22,7 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 def _told(
     reply: Reply, kind: str, is_so: Callable[[Value], bool], tell: Callable[[Any], dict[str, Any]]
 ) -> Any:
-    """Tell the facts of what `on_lists` gives: of which kind it is, then what `tell` says of it."""
+    """Return facts about a result of `on_lists`: its type, then what `tell` says about it."""
     if isinstance(reply, Raised):
         return reply
     result = reply.value["the result"]
@@ -272,7 +272,7 @@ def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("a sentence over the budget raises an error that names it, or is in a batch of its own")
 def _plan_of_too_long(candidate: Candidate, draw: Draw) -> Any:
-    # The others fill a batch each, so that nothing but what is done with this one can be seen.
+    # Every other sentence fills a batch, so only the handling of this one makes a difference.
     return _plan(candidate, (*[40] * 12, 57, 40), 40)
 
 
@@ -322,7 +322,7 @@ def _are_sides(sides: Value) -> bool:
 
 
 def _ids(*lengths: int) -> tuple[tuple[int, ...], ...]:
-    """Make sentences of these lengths, of ids that occur once."""
+    """Return sentences of these lengths, in which each id occurs once."""
     return tuple(tuple(range(10 * (row + 1), 10 * (row + 1) + length)) for row, length in enumerate(lengths))
 
 
