@@ -29,9 +29,10 @@ from tests.nbgrader_command import nbgrader
 
 #: What nbgrader does where nobody tells it otherwise, with the time that the lessons need.
 PLAIN = """
-from nbconvert.exporters import NotebookExporter
+from nbgrader.apps import autogradeapp
+from nbgrader.converters import Autograde
 from nbgrader.preprocessors import Execute
-c.Autograde.exporter_class = NotebookExporter
+autogradeapp.Autograde = Autograde
 c.Autograde.autograde_preprocessors = [
     Execute, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties,
     CheckCellMetadata,
