@@ -114,7 +114,7 @@ def test_sides_of_different_length_are_one_line(
 ) -> None:
     english = tmp_path / "corpus" / "train.en"
     english.write_text(english.read_text("utf-8") + "One more.\n", "utf-8")
-    assert "train.de has 240 lines and" in refused(capsys, str(config_file))
+    assert "got 240 German and 241 English sentences" in refused(capsys, str(config_file))
     assert not (tmp_path / "run").exists()
 
 
