@@ -70,32 +70,34 @@ def fresh_references() -> Iterator[None]:
 def test_what_a_run_writes_is_worth_everything() -> None:
     found = metrics(written(rows()))
     assert found.share == 1
-    assert found.says == "200 updates, a loss that falls from 5.00 to 0.25, and a test score of 50.0"
+    assert (
+        found.says == "After 200 updates, the loss has fallen from 5.00 to 0.25, and the test score is 50.0"
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         (b"", "expected at least 8 rows with a loss, found 0"),
-        (b"\xff\xfe", "expected UTF-8, and byte 0 is none"),
+        (b"\xff\xfe", "expected UTF-8, but byte 0 is invalid"),
         (b"not json\n", "line 1: expected one JSON object, found 'not json'"),
         (b"[1, 2]\n", "line 1: expected one JSON object, found [1, 2]"),
         (b"[" * 100_000, "line 1: expected one JSON object"),
-        (b'{"loss": 1}\n', 'line 1: expected a whole number called "step", found None'),
-        (b'{"step": true}\n', 'expected a whole number called "step", found True'),
-        (b'{"step": 1' + b"0" * 400 + b"}\n", 'expected a whole number called "step"'),
+        (b'{"loss": 1}\n', 'line 1: expected an integer "step", found None'),
+        (b'{"step": true}\n', 'expected an integer "step", found True'),
+        (b'{"step": 1' + b"0" * 400 + b"}\n", 'expected an integer "step"'),
         (b'{"step": 1, "loss": NaN}\n', 'line 1: expected "loss" to be from 0 to 1e+06, found nan'),
         (b'{"step": 1, "loss": 1e999}\n', 'line 1: expected "loss" to be from 0 to 1e+06, found inf'),
         (b'{"step": 1, "loss": "low"}\n', "found 'low'"),
         (b'{"step": 1, "padded": 1.5}\n', 'expected "padded" to be from 0 to 1, found 1.5'),
         (b'{"step": 1, "rate": -0.1}\n', 'expected "rate" to be from 0 to 1e+06, found -0.1'),
-        (b'{"step": 9}\n{"step": 8}\n', "line 2: expected steps that rise, and 8 follows 9"),
+        (b'{"step": 9}\n{"step": 8}\n', "line 2: expected rising steps, but 8 follows 9"),
         (written(rows(5)), "expected at least 8 rows with a loss, found 5. Train longer"),
-        (written(rows()[:-1]), "the run has not come to its end"),
+        (written(rows()[:-1]), "the run has not finished"),
         (written(rows(test_bleu=101)), 'expected "test_bleu" to be from 0 to 100.1, found 101'),
         (
             written([{**row, "loss": row["step"] / 100} for row in rows()[:-1]]),
-            "expected a loss that falls, and it goes from 0.25 to 1.85",
+            "expected a falling loss, but it goes from 0.25 to 1.85",
         ),
     ],
 )
@@ -114,7 +116,7 @@ def test_translations_are_worth_what_their_score_is() -> None:
         assert f"BLEU {bleu:.1f} on captions" in found.says
         assert f"{reached} of 8 points" in found.says
     assert len({found.share for found in shares.values()}) >= 3
-    assert "There would be: BLEU" in shares[0.6].says
+    assert "For more points you need BLEU" in shares[0.6].says
     assert "There would be" not in shares[0.05].says
 
 
@@ -130,11 +132,11 @@ def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "that is 300 (captions) or 1,000 (multi30k), found 0"),
+        (b"", "a test set: 300 (captions) or 1,000 (multi30k), found 0"),
         (lines(ENGLISH[:299]), "found 299"),
         (lines([*ENGLISH, "one more"]), "found 301"),
-        (lines(ENGLISH[:7]) + b"caf\xe9\n", "expected UTF-8, and line 8 holds bytes that are none"),
-        (b"x" * (MOST_BYTES + 1), "The file translations.txt has 4.2 MB, and more than 4.2 MB is not read"),
+        (lines(ENGLISH[:7]) + b"caf\xe9\n", "expected UTF-8, but line 8 has invalid bytes"),
+        (b"x" * (MOST_BYTES + 1), "The file translations.txt has 4.2 MB, but at most 4.2 MB are allowed"),
     ],
 )
 def test_what_cannot_be_scored_says_why(content: bytes, says: str) -> None:
@@ -152,7 +154,7 @@ def test_a_file_that_is_not_there_is_missing(tmp_path: Path, monkeypatch: pytest
         found = look(METRICS, {})
         assert (found.share, found.kind) == (0, "missing")
     monkeypatch.chdir(tmp_path)
-    assert look(METRICS, {}).says == "There is no file metrics.jsonl beside this notebook yet."
+    assert look(METRICS, {}).says == "There is no file metrics.jsonl next to this notebook yet."
     (tmp_path / METRICS.file).mkdir()
     assert look(METRICS, {}).kind == "missing"
 
@@ -164,7 +166,7 @@ def test_a_students_own_file_lies_beside_the_notebook(
     (tmp_path / METRICS.file).write_bytes(written(rows()))
     assert look(METRICS, {}).share == 1
     (tmp_path / METRICS.file).write_bytes(b"x" * (MOST_BYTES + 1))
-    assert "is not read" in look(METRICS, {}).says
+    assert "at most 4.2 MB are allowed" in look(METRICS, {}).says
 
 
 def test_the_references_themselves_are_for_a_person_to_look_at() -> None:
@@ -177,7 +179,7 @@ def test_the_references_themselves_are_for_a_person_to_look_at() -> None:
 def test_translations_far_better_than_their_run_are_for_a_person_to_look_at() -> None:
     good = lines(worse(0.05))
     assert translations(good, metrics_jsonl=written(rows(test_bleu=20))).look_at.endswith(
-        "and its run says of itself 20.0 in metrics.jsonl"
+        "but metrics.jsonl reports 20.0"
     )
     assert translations(good, metrics_jsonl=written(rows(test_bleu=90))).look_at == ""
     assert translations(good, metrics_jsonl=b"not json").look_at == ""
@@ -189,8 +191,8 @@ def test_where_the_references_are_not_there_the_score_has_to_wait(
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     found = translations(b"a translation\n" * 1000)
     assert (found.share, found.kind) == (0, "error")
-    assert "the references of multi30k are not on this machine, so the score has to wait" in found.says
-    assert "set COURSE_DATA, and grade again" in found.look_at
+    assert "the references of multi30k are not on this machine, so the file can't be scored yet" in found.says
+    assert "set COURSE_DATA and grade again" in found.look_at
 
 
 def test_the_sentences_are_counted_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +220,7 @@ def test_a_graded_check_gives_points(capsys: pytest.CaptureFixture[str]) -> None
     assert finding.verdict == "wrong"
     assert finding.says[0].startswith("BLEU ")
     said = capsys.readouterr().out
-    assert "✓ hand_in_metrics: 200 updates" in said
+    assert "✓ hand_in_metrics: After 200 updates" in said
     assert "◐ hand_in_translations: BLEU" in said
 
 

@@ -72,12 +72,12 @@ def _content(name: str) -> bytes | Handed:
     if submitted is None:
         path = Path(name)
         if not path.is_file():
-            return Handed(f"There is no file {name} beside this notebook yet.", 0.0, "missing")
+            return Handed(f"There is no file {name} next to this notebook yet.", 0.0, "missing")
         if path.stat().st_size > MOST_BYTES:
             return _too_large(name, path.stat().st_size)
         return path.read_bytes()
     if name not in submitted:
-        return Handed(f"No file {name} was handed in beside the notebook.", 0.0, "missing")
+        return Handed(f"No file {name} was handed in with the notebook.", 0.0, "missing")
     if len(submitted[name]) > MOST_BYTES:
         return _too_large(name, len(submitted[name]))
     return submitted[name]
@@ -85,8 +85,8 @@ def _content(name: str) -> bytes | Handed:
 
 def _too_large(name: str, size: int) -> Handed:
     return Handed(
-        f"The file {name} has {size / 1e6:.1f} MB, and more than {MOST_BYTES / 1e6:.1f} MB is not read. "
-        "It holds one short line for each sentence, or for each row: is it the right file?",
+        f"The file {name} has {size / 1e6:.1f} MB, but at most {MOST_BYTES / 1e6:.1f} MB are allowed. "
+        "It should have one short line for each sentence or row. Is it the right file?",
         0.0,
     )
 
@@ -107,7 +107,7 @@ def _judge_translations(content: bytes, levels: Levels) -> Handed:
     most = max(points for _, points in levels[corpus])
     points = max(reached, default=0.0)
     further = [f"{least:g} for {more:g}" for least, more in levels[corpus] if more > points]
-    more = f" There would be: BLEU {', '.join(further)}." if further else ""
+    more = f" For more points you need BLEU {', '.join(further)}." if further else ""
     says = f"BLEU {score.bleu:.1f} on {corpus} ({score.signature}): {points:g} of {most:g} points.{more}"
     return Handed(says, points / most, look_at=_odd(score.bleu))
 
@@ -119,7 +119,7 @@ def _odd(bleu: float) -> str:
     metrics = _content(METRICS.file)
     own = None if isinstance(metrics, Handed) else final_bleu(metrics)
     if own is not None and bleu > own + 10:
-        return f"translations.txt has BLEU {bleu:.1f}, and its run says of itself {own:.1f} in metrics.jsonl"
+        return f"translations.txt has BLEU {bleu:.1f}, but metrics.jsonl reports {own:.1f}"
     return ""
 
 

@@ -30,8 +30,8 @@ class Metrics:
     def in_words(self) -> str:
         """A summary for the student."""
         return (
-            f"{self.last_step:,} updates, a loss that falls from {self.losses[0]:.2f} to "
-            f"{self.losses[-1]:.2f}, and a test score of {self.test_bleu:.1f}"
+            f"After {self.last_step:,} updates, the loss has fallen from {self.losses[0]:.2f} to "
+            f"{self.losses[-1]:.2f}, and the test score is {self.test_bleu:.1f}"
         )
 
 
@@ -42,26 +42,26 @@ def read_metrics(content: bytes) -> Metrics:
     for number, row in enumerate(rows, start=1):
         here = row.get("step")
         if not isinstance(here, int) or isinstance(here, bool) or not 0 <= here <= 1e12:
-            raise MetricsError(f'line {number}: expected a whole number called "step", found {_shown(here)}')
+            raise MetricsError(f'line {number}: expected an integer "step", found {_shown(here)}')
         if here < step:
-            raise MetricsError(f"line {number}: expected steps that rise, and {here} follows {step}")
+            raise MetricsError(f"line {number}: expected rising steps, but {here} follows {step}")
         step = here
         _check_numbers(number, row)
     losses = [float(row["loss"]) for row in rows if "loss" in row]
     if len(losses) < LEAST_ROWS:
         raise MetricsError(
-            f"expected at least {LEAST_ROWS} rows with a loss, found {len(losses)}. Train longer, or have a "
-            "row written more often: training.log_every"
+            f"expected at least {LEAST_ROWS} rows with a loss, found {len(losses)}. Train longer, or "
+            "write rows more often: training.log_every"
         )
     fifth = max(1, len(losses) // 5)
     first, last = sum(losses[:fifth]) / fifth, sum(losses[-fifth:]) / fifth
     if last >= first:
-        raise MetricsError(f"expected a loss that falls, and it goes from {first:.2f} to {last:.2f}")
+        raise MetricsError(f"expected a falling loss, but it goes from {first:.2f} to {last:.2f}")
     scores = [row["test_bleu"] for row in rows if "test_bleu" in row]
     if not scores:
         raise MetricsError(
-            "expected a last row with the test score, and there is none: the run has not come to its end. "
-            "Start it again with the same command, and it goes on"
+            "expected a last row with the test score, but there is none: the run has not finished. "
+            "Start it again with the same command to resume it"
         )
     return Metrics(losses, step, float(scores[-1]))
 
@@ -78,7 +78,7 @@ def _rows(content: bytes) -> list[dict[str, Any]]:
     try:
         lines = content.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise MetricsError(f"expected UTF-8, and byte {error.start} is none") from None
+        raise MetricsError(f"expected UTF-8, but byte {error.start} is invalid") from None
     rows = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

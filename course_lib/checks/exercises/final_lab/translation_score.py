@@ -50,14 +50,14 @@ def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
     if corpus is None:
         expected = " or ".join(f"{SENTENCES[name]:,} ({name})" for name in corpora if name in SENTENCES)
         raise TranslationsError(
-            f"expected one line for each sentence of a test set, that is {expected}, found {len(lines):,}"
+            f"expected one line for each sentence of a test set: {expected}, found {len(lines):,}"
         )
     right = references(corpus)
     if isinstance(right, str):
         raise TranslationsError(
-            f"the references of {corpus} are not on this machine, so the score has to wait ({right})",
+            f"the references of {corpus} are not on this machine, so the file can't be scored yet ({right})",
             kind="error",
-            look_at=f"the references of {corpus} are not there; set COURSE_DATA, and grade again: {right}",
+            look_at=f"the references of {corpus} are missing; set COURSE_DATA and grade again: {right}",
         )
     return corpus, score(lines, right)
 
@@ -67,6 +67,6 @@ def _lines(content: bytes) -> list[str]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise TranslationsError(f"expected UTF-8, and line {line} holds bytes that are none") from None
+        raise TranslationsError(f"expected UTF-8, but line {line} has invalid bytes") from None
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
