@@ -1,4 +1,4 @@
-"""What a student is told of the points: how many, and why, in words."""
+"""Tell students how many points they earned, and why."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,35 +8,35 @@ from nbgrader.api import Grade
 
 from autograder.reports.verdicts import CheckVerdict
 
-#: Signs stand beside words, never in place of them.
+#: Signs are shown next to words, never instead of them.
 _SIGNS = {"right": "✓", "partly right": "◐", "not written yet": "○", "not there": "○", "waiting": "…"}
 
 
 @dataclass(frozen=True)
 class Points:
-    """What one graded cell was given."""
+    """The points for one graded cell."""
 
     cell: str
-    """The name of the cell, which is the anchor of the page."""
+    """The name of the cell, which is its anchor on the page."""
     by_hand: bool
-    """Whether it is an answer in words."""
+    """Whether it is a written answer."""
     points: float
     most: float
     waiting: bool
-    """Whether a person has still to give points."""
+    """Whether a person still has to give points."""
     automatic: float | None
-    """What the check gave."""
+    """The points from the check."""
     person: float | None
-    """What a person gave instead, or for an answer in words."""
+    """The points from a person, for a written answer or instead of the check's."""
     extra: float
-    """What a person gave on top."""
+    """Extra credit from a person."""
     verdict: CheckVerdict | None
     answered: bool = True
-    """Whether there was an answer at all, where it is one in words."""
+    """Whether a written answer was given at all."""
 
     @classmethod
     def of(cls, grade: Grade, verdict: CheckVerdict | None, answered: bool) -> "Points":
-        """Read them from the gradebook."""
+        """Read the points from the gradebook."""
         return cls(
             cell=grade.name,
             by_hand=grade.cell.cell_type == "markdown",
@@ -52,12 +52,12 @@ class Points:
 
     @property
     def exercise(self) -> str:
-        """The name that the lesson gives it."""
+        """The name of the exercise or question in the lesson."""
         return self.cell.removeprefix("check_")
 
     @property
     def said(self) -> str:
-        """The verdict, in a few words."""
+        """The verdict in a few words."""
         if self.by_hand:
             if not self.answered:
                 return "no answer"
@@ -78,7 +78,7 @@ class Points:
 
     @property
     def sign(self) -> str:
-        """A sign for it, which also reads without colour."""
+        """A sign for the verdict, which is readable without colour."""
         if self.said in ("waits for a person", "could not be checked"):
             return _SIGNS["waiting"]
         if self.by_hand:
@@ -95,25 +95,25 @@ class Points:
 
     @property
     def sum(self) -> str:
-        """The points, of how many."""
+        """The points earned and the maximum."""
         return f"{_number(self.points)} of {_number(self.most)} points"
 
     @property
     def why(self) -> str:
-        """Where the points come from, in a sentence or two."""
+        """The reason for the points, in one or two sentences."""
         if self.by_hand:
             if not self.answered:
                 return "There was no answer."
             return (
                 "A person has read your answer."
                 if self.person is not None
-                else "A person has still to read it."
+                else "A person still has to read your answer."
             )
         found = self._found()
         if self.person is None:
             extra = f" {_number(self.extra)} of them are extra credit." if self.extra else ""
             return found + extra
-        gave = f"A person gave these points in place of the check's {_number(self.automatic or 0)}."
+        gave = f"A person gave these points instead of the check's {_number(self.automatic or 0)}."
         extra = f" {_number(self.extra)} of them are extra credit." if self.extra else ""
         return f"{gave}{extra} The check: {found}"
 
@@ -128,22 +128,22 @@ class Points:
                 left = " That costs some of the points." if 0 < (self.automatic or 0) < self.most else ""
                 return f"{_sentence('; and '.join(verdict.says))}{left}"
             case "wrong":
-                return "Something does not hold yet: none of the mistakes that the check knows by name."
+                return "Some tests failed. The check doesn't recognise this mistake."
             case "unwritten":
                 return "It is not written yet."
             case "missing" if verdict.says:  # a file that was to be handed in
                 return _sentence("; and ".join(verdict.says))
             case "missing":
-                return "There was nothing of this name."
+                return "Nothing of this name was defined."
             case "forbidden":
                 used = " and ".join(verdict.forbidden) or "a function"
-                return f"It calls {used}, which is the whole exercise."
+                return f"It calls {used}, which is not allowed because it would solve the whole exercise."
             case "out-of-time":
-                return "It did not finish in the time that a check has."
+                return "It did not finish within the time limit of the check."
             case "kernel-died":
-                return "Your code ended the process that it ran in, so it could not answer the check."
+                return "Your code ended its own process, so it could not be checked."
             case _:
-                return "The check could not be made. That is no fault of yours: ask your instructor."
+                return "The check could not be run. That isn't your fault: please ask your instructor."
 
 
 def _sentence(words: str) -> str:
@@ -155,7 +155,7 @@ def _number(value: float) -> str:
 
 
 def points_line(points: Points) -> str:
-    """Write what stands at a check: how many points and why. HTML."""
+    """Return the line above a check with its points and the reason, as HTML."""
     verdict = f"<b>{points.sign} {escape(points.said)}: {points.sum}.</b>"
     return f'<p class="course-points {_colour(points)}">{verdict} {escape(points.why)}</p>'
 
@@ -163,7 +163,7 @@ def points_line(points: Points) -> str:
 def summary(
     all_points: Iterable[Points], score: float, most: float, penalty: float, notes: Iterable[str]
 ) -> str:
-    """Write the table at the top of a page. HTML without empty lines, as it stands in Markdown."""
+    """Return the table at the top of a page, as HTML without empty lines, which would end it in Markdown."""
     rows = "\n".join(
         f'<tr class="{_colour(one)}"><th scope="row"><a href="#{one.cell}">{escape(one.exercise)}</a></th>'
         f"<td>{one.sign} {escape(one.said)}</td>"
@@ -172,8 +172,8 @@ def summary(
     )
     late = f'<tr><th scope="row">handed in late</th><td></td><td>−{_number(penalty)}</td><td></td></tr>\n'
     repairs = "\n".join(f"<li>{escape(note)}</li>" for note in notes)
-    mended = (
-        '<div class="course-repairs">\n<p>Your notebook was mended before it was graded:</p>\n'
+    notes_section = (
+        '<div class="course-repairs">\n<p>Notes on the files that you handed in:</p>\n'
         f"<ul>\n{repairs}\n</ul>\n</div>\n"
     )
     head = "<tr><th>exercise</th><th>verdict</th><th>points</th><th>of</th></tr>"
@@ -181,7 +181,7 @@ def summary(
     return (
         f'<table class="course-summary">\n<thead>{head}</thead>\n'
         f"<tbody>\n{rows}\n{late if penalty else ''}</tbody>\n<tfoot>{sums}</tfoot>\n</table>\n"
-        f"{mended if repairs else ''}"
+        f"{notes_section if repairs else ''}"
     )
 
 
@@ -197,7 +197,7 @@ def _colour(points: Points) -> str:
             return "course-open"
 
 
-#: The look of what is written here. Colours are of Okabe and Ito (2008), as in the pictures of the course.
+#: The style of the table and the lines. The colours are from Okabe and Ito (2008), as in the lessons' charts.
 STYLE = """
 #toc { display: none; }
 .course-summary { border-collapse: collapse; font-size: 14px; margin: 8px 0; }

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pandas as pd
@@ -13,6 +14,7 @@ import pytest
 from graded_class import CODE, NOT_SCALED, RIGHT, GradedClass, copy_of, empty_course, folder_of
 
 from autograder.reports.class_report import as_csv
+from autograder.reports.class_report.charts import misconceptions_chart
 from tests.nbgrader_command import nbgrader
 
 
@@ -57,7 +59,7 @@ def test_scores_leave_out_what_a_person_has_to_give(graded: GradedClass) -> None
     _, tables = graded.report()
     scores = tables["scores"].set_index(["lesson", "student"])
     ann, ben = scores.loc[("01-first", "ann")], scores.loc[("01-first", "ben")]
-    assert (ann["state"], ann["points"], ann["still_open"], ann["share"]) == ("a person's turn", 5, 2, 1)
+    assert (ann["state"], ann["points"], ann["still_open"], ann["share"]) == ("waiting for a person", 5, 2, 1)
     assert (ben["state"], ben["points"], ben["of"], ben["share"]) == ("graded", 2, 7, 0.2857)
     assert list(scores.loc["03-third"]["state"]) == ["not handed in"] * 3
     assert scores.loc[("02-second", "cem"), "state"] == "not handed in"
@@ -105,7 +107,7 @@ def test_an_extension_moves_the_due_date(graded: GradedClass) -> None:
     assert tables["time_per_lesson"]["hours_late"][0] == 2
 
 
-def test_what_needs_a_person_is_listed_the_most_pressing_first(graded: GradedClass) -> None:
+def test_what_needs_a_person_is_listed_the_most_urgent_first(graded: GradedClass) -> None:
     (graded.root / "autograder" / "not_graded.json").write_text(json.dumps({"01-first": {"dee": "no JSON"}}))
     grade = graded.gradebook.find_grade("check_scores", "02-second", "02-second", "ben")
     grade.manual_score, grade.needs_manual_grade = 3.0, True
@@ -153,7 +155,7 @@ def test_plain_nbgraders_notebooks_count_for_points_alone(empty: GradedClass) ->
     page, tables = empty.report()
     assert list(tables["scores"]["points"]) == [5]
     assert "1 graded submission has points but no verdicts" in page
-    assert "The checks have named no mistake so far." in page
+    assert "The checks have not recognized any mistake so far." in page
 
 
 @pytest.mark.parametrize("spoilt", [b"{", b"[]", b'{"nbformat": 4, "cells": 3}', b"\xff\xfe", b""])
@@ -228,3 +230,40 @@ def test_the_command_writes_page_and_tables(graded: GradedClass) -> None:
         "needs_a_human.csv",
     }
     assert "the scores are not divided" in (graded.root / "mine" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("most", "ticks"), [(1, [0, 1]), (2, [0, 1, 2]), (12, [0, 3, 6, 9, 12])])
+def test_the_axis_of_mistakes_has_whole_numbers(most: int, ticks: list[int]) -> None:
+    table = pd.DataFrame({"exercise": ["scores"], "says": ["they are not divided"], "students": [most]})
+    chart = misconceptions_chart(SimpleNamespace(misconceptions=table)).to_dict()
+    assert chart["layer"][0]["encoding"]["x"]["axis"]["values"] == ticks
+
+
+def test_an_example_of_code_shows_its_last_line(graded: GradedClass) -> None:
+    path = graded.root / "autograder" / "autograded" / "ben" / "01-first" / "01-first.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.metadata.nbgrader.grade_id == "scores":
+            cell.source = "x = 1\n" * 44 + "return the_wrong_line"
+    nbformat.write(notebook, path)
+    page, _ = graded.report(student=["ben"])
+    assert "return the_wrong_line" in page
+
+
+def test_notes_on_one_submission_share_a_row(graded: GradedClass) -> None:
+    path = graded.root / "autograder" / "autograded" / "ben" / "01-first" / "01-first.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata.course_grading = {"tampering": [f"cell {number} was changed" for number in range(9)]}
+    nbformat.write(notebook, path)
+    page, tables = graded.report()
+    assert list(tables["needs_a_human"]["kind"]).count("tampering") == 9
+    assert page.count("<td>tampering</td>") == 1
+    assert "cell 8 was changed" in page
+
+
+def test_many_waiting_names_are_collapsed(empty: GradedClass) -> None:
+    empty.release("01-first")
+    for number in range(12):
+        empty.hand_in(f"s{number:02}", "01-first", {"check_scores": 4.0, "check_guess": 1.0, "explain": None})
+    page, _ = empty.report()
+    assert "<summary>12 students</summary>" in page

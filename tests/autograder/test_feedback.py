@@ -34,19 +34,19 @@ def judged_as(verdict: str, **more: object) -> Points:
     [
         (WRONG, "◐ partly right: 2 of 4 points.", "The scores are not divided. That costs some"),
         (replace(WRONG, points=4.0, automatic=4.0, verdict=ALL), "✓ right: 4", "It is right."),
-        (judged_as("wrong"), "✗ not right: 0 of 4", "none of the mistakes that the check knows by name"),
+        (judged_as("wrong"), "✗ not right: 0 of 4", "recognise this mistake"),
         (judged_as("unwritten"), "○ not written yet: 0", "It is not written yet."),
-        (judged_as("missing"), "○ not there: 0", "There was nothing of this name."),
+        (judged_as("missing"), "○ not there: 0", "Nothing of this name was defined."),
         (judged_as("missing", says=["no file a.txt was handed in"]), "○ not there: 0", "No file a.txt was"),
         (judged_as("forbidden", forbidden=["a.b"]), "✗ calls what it may not: 0", "It calls a.b, which"),
         (judged_as("out-of-time"), "✗ took too long: 0", "did not finish"),
-        (judged_as("kernel-died"), "✗ ended its process: 0", "ended the process"),
-        (judged_as("error"), "… could not be checked: 0", "no fault of yours"),
+        (judged_as("kernel-died"), "✗ ended its process: 0", "ended its own process"),
+        (judged_as("error"), "… could not be checked: 0", "your fault"),
         (replace(WRONG, verdict=None), "◐ partly right: 2", "The check says: partly right."),
         (
             replace(WRONG, points=3.5, person=3.0, extra=0.5),
             "3.5 of 4 points.",
-            "in place of the check&#x27;s 2. 0.5 of them are extra credit. The check: The scores",
+            "instead of the check&#x27;s 2. 0.5 of them are extra credit. The check: The scores",
         ),
         (replace(WRONG, points=5.0, extra=3.0), "5 of 4 points.", "3 of them are extra credit."),
     ],
@@ -126,7 +126,7 @@ def test_a_person_who_overrides_a_check_is_named_as_the_reason(graded: GradedCla
     cells = for_students(graded, notebook_of(graded)).cells
     assert "4 of 4 points." in cells[2].outputs[0].data["text/html"]
     assert (
-        "A person gave these points in place of the check&#x27;s 2." in cells[2].outputs[0].data["text/html"]
+        "A person gave these points instead of the check&#x27;s 2." in cells[2].outputs[0].data["text/html"]
     )
 
 
@@ -154,7 +154,7 @@ def test_a_check_that_failed_by_our_own_fault_shows_only_that(graded: GradedClas
     notebook = notebook_of(graded)
     notebook.cells[1].outputs[0].metadata.course = {"name": "scores", "verdict": "error"}
     [output] = for_students(graded, notebook).cells[2].outputs
-    assert "no fault of yours" in output.data["text/html"]
+    assert "your fault" in output.data["text/html"]
 
 
 def test_students_markers_and_verdicts_mean_nothing(graded: GradedClass) -> None:

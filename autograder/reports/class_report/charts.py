@@ -1,5 +1,6 @@
-"""The report's pictures. Each says with figures printed in it what it says with colour."""
+"""The charts of the report. Every value that is shown by colour is also printed as a number."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,16 +12,16 @@ from course_lib.charts import Picture
 from course_lib.charts.theme import AMOUNTS, CATEGORIES, INK, LINE, QUIET_INK, ink_on, on_ramp
 
 WIDTH = 560
-"""Pixels of a chart without its labels: with them it fits a printed page."""
+"""The width of a chart in pixels without its labels. With them it fits on a printed page."""
 
 SHOWN = 20
-"""So many misconceptions are drawn. The table below the picture has them all."""
+"""The maximum number of misconceptions in the chart. The table below the chart has all of them."""
 
-#: So many pixels a letter of a label may take: browsers have other fonts than vl-convert.
+#: The maximum width of a letter in pixels. Browsers and vl-convert use different fonts.
 _LETTER = 7.5
 
 _TENTHS = [f"{tenth * 10}–{tenth * 10 + 9} %" for tenth in range(9)] + ["90–100 %"]
-#: Names of lessons stand bold above those of their exercises, of which only the part after the "/" is shown.
+#: Lessons are bold headings above their exercises, which show only the part of their label after the "/".
 _HEADED = {
     "labelExpr": "slice(datum.value, indexof(datum.value, '/') + 1)",
     "labelFontWeight": {
@@ -29,12 +30,12 @@ _HEADED = {
     },
     "labelFontSize": 11,
 }
-_OUTCOMES = {"full": "all points", "partial": "some", "none": "none", "waiting": "a person's turn"}
+_OUTCOMES = {"full": "all points", "partial": "some", "none": "none", "waiting": "waiting"}
 _OUTCOME_FILLS = ("#08306b", "#6baed6", "#fbd9c4", "#ffffff")
 
 
 def scores_chart(figures: Figures) -> Picture | None:
-    """How many students of each lesson got which tenth of the points; None where nothing is graded."""
+    """Draw the distribution of scores for each lesson. Return None if nothing has been graded."""
     scored = figures.scores.dropna(subset=["share"])
     if scored.empty:
         return None
@@ -71,15 +72,15 @@ def scores_chart(figures: Figures) -> Picture | None:
     described = "; ".join(f"{lesson}: {medians[lesson]:.0%}" for lesson in lessons)
     return _finished(
         (cells + numbers).resolve_scale(color="independent"),
-        "Students by the share of points they got",
-        "Each number is a count of students. Points that a person has still to give are left out.",
+        "Students by share of points",
+        "Each number is a count of students. Points that are still to be given by a person are left out.",
         f"Lessons by tenths of the points, with the number of students in each. Medians: {described}.",
         30 * len(lessons),
     )
 
 
 def exercises_chart(figures: Figures) -> Picture | None:
-    """How many students got all, some and none of each exercise's points; None where nothing is graded."""
+    """Draw who earned all, some or none of each exercise's points. Return None if nothing is graded."""
     table = figures.points_by_exercise
     if table.empty:
         return None
@@ -131,15 +132,15 @@ def exercises_chart(figures: Figures) -> Picture | None:
     )
     return _finished(
         (bars + numbers).resolve_scale(color="independent"),
-        "Who got the points of each exercise",
-        "From left to right: all points, some, none, a person's turn. Each number is a count of students.",
+        "Points earned in each exercise",
+        "From left to right: all points, some, none, waiting for a person. Numbers are counts of students.",
         f"How many students got all, some or none of each exercise's points. Fewest on average: {described}.",
         18 * len(labels),
     )
 
 
 def misconceptions_chart(figures: Figures) -> Picture | None:
-    """The most frequent mistakes; None where none was named."""
+    """Draw the most frequent mistakes. Return None if no mistake was recognized."""
     table = figures.misconceptions.head(SHOWN)
     if table.empty:
         return None
@@ -157,7 +158,8 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
         x=alt.X(
             "students:Q",
             title="students",
-            axis=alt.Axis(format="d", tickMinStep=1),
+            # Explicit ticks: for small counts, Vega would place ticks at fractions and round their labels.
+            axis=alt.Axis(format="d", values=list(range(0, top + 1, math.ceil(top / 5)))),
             scale=alt.Scale(domain=[0, top]),
         ),
     )
@@ -168,11 +170,11 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
     note = (
         f"The {len(table)} most frequent; the table below has {more} more."
         if more
-        else "All that were named."
+        else "All mistakes that were recognized."
     )
     return _finished(
         bars + numbers,
-        "Mistakes that the class made",
+        "Mistakes of the class",
         note,
         f"How many students made each mistake. Most frequent, {first.students} students: {first.label}.",
         22 * len(data),
@@ -181,7 +183,7 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
 
 
 def times_chart(figures: Figures) -> Picture | None:
-    """Days between hand-ins, by lesson; None where nothing has a timestamp to compare with."""
+    """Draw the days between hand-ins for each lesson. Return None without timestamps to compare."""
     data = figures.time_per_lesson.dropna(subset=["days_since_lesson_before"]).copy()
     if data.empty:
         return None
@@ -189,7 +191,7 @@ def times_chart(figures: Figures) -> Picture | None:
     lessons = list(dict.fromkeys(data["lesson"]))
     y = alt.Y("lesson:N", sort=lessons, title=None, axis=_names(lessons))
     base = alt.Chart(data).encode(y=y)
-    days = "days since the student's hand-in before"
+    days = "days since the student's previous hand-in"
     dots = base.mark_point(color=CATEGORIES[0], size=30, opacity=0.7).encode(
         x=alt.X("days:Q", title=days, scale=alt.Scale(zero=True, nice=True))
     )
@@ -201,15 +203,15 @@ def times_chart(figures: Figures) -> Picture | None:
     described = "; ".join(f"{lesson}: {medians[lesson]:.1f} days" for lesson in lessons)
     return _finished(
         dots + middle + values,
-        "Days from one hand-in to the next",
-        "A circle for each student; the bar, with its number, is the median.",
+        "Days between hand-ins",
+        "Each circle is a student. The bar and its number are the median.",
         f"Circles of the days between each student's hand-ins of successive lessons. Medians: {described}.",
         44 * len(lessons),
     )
 
 
 def _names(labels: Sequence[str], **more: Any) -> alt.Axis:
-    """An axis of names, with room for the longest."""
+    """Return an axis of names that has room for the longest."""
     room = max(map(len, labels)) * _LETTER
     return alt.Axis(ticks=False, domain=False, labelLimit=1000, minExtent=room, **more)
 

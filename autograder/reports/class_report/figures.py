@@ -1,4 +1,4 @@
-"""The report's figures, as tables: one row a line of the CSV files, and what the charts draw."""
+"""The tables of the report, which are written as CSV files and drawn as charts."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ import pandas as pd
 from autograder.reports.class_report.records import ClassRecords, Mark, SubmissionRecord
 from autograder.reports.verdicts import IN_WORDS
 
-#: How a submission stands.
-GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "a person's turn", "not graded", "not handed in"
+#: The states of a submission.
+GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "waiting for a person", "not graded", "not handed in"
 
-#: What a person has to look at, the most pressing first.
+#: What a person has to look at, the most urgent first.
 KINDS = (
     "not graded",
     "sandbox violation",
@@ -22,7 +22,7 @@ KINDS = (
     "check without a verdict",
     "flagged by a grader",
     "graded by hand before",
-    "repaired",
+    "note",
     "answer in words",
 )
 
@@ -31,7 +31,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Figures:
-    """The tables of the report. Rows stand in the order of lessons, exercises and students."""
+    """The tables of the report. Rows are in the order of lessons, exercises and students."""
 
     scores: pd.DataFrame
     """A row for each student and lesson. The share leaves out points that are still to be given."""
@@ -42,7 +42,7 @@ class Figures:
     time_per_lesson: pd.DataFrame
     """A row for each submission with a timestamp."""
     needs_a_human: pd.DataFrame
-    """A row for each thing that a person has to look at, the most pressing first."""
+    """A row for each thing that a person has to look at, the most urgent first."""
 
     def named(self) -> dict[str, pd.DataFrame]:
         """The tables by their names."""
@@ -226,7 +226,7 @@ def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
             "name": names[submission.student],
             "handed_in_utc": submission.handed_in.isoformat(" ", "seconds"),
             "due_utc": submission.due.isoformat(" ", "seconds") if submission.due else "",
-            # Handed in before the lesson before it: no time that the lesson took.
+            # Empty if this lesson was handed in before the previous one.
             "days_since_lesson_before": round(days / _DAY, 3)
             if days is not None and days > timedelta(0)
             else None,
@@ -264,9 +264,9 @@ def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
     if submission.grading is not None:
         yield from (("sandbox violation", what) for what in submission.grading.violations)
         yield from (("tampering", what) for what in submission.grading.tampering)
-        yield from (("repaired", what) for what in submission.grading.repairs)
+        yield from (("note", what) for what in submission.grading.repairs)
         if not submission.grading.complete:
-            yield "check without a verdict", "the grading did not come to its end: grade it anew"
+            yield "check without a verdict", "grading did not finish: grade it again"
     if submission.flagged:
         yield "flagged by a grader", "a grader flagged it in formgrader"
     for mark in submission.marks:
@@ -275,11 +275,11 @@ def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
             yield "check without a verdict", f"{mark.exercise}: {words}"
         if mark.waiting and mark.graded_before:
             given = f"a person gave {mark.points:g} of {mark.most:g} points"
-            yield "graded by hand before", f"{mark.exercise}: {given}, and it was graded anew since"
+            yield "graded by hand before", f"{mark.exercise}: {given} before it was graded again"
         elif mark.waiting and mark.by_hand:
             yield "answer in words", f"{mark.exercise}: up to {mark.most:g} points"
         elif mark.waiting:
             yield (
                 "check without a verdict",
-                f"{mark.exercise}: the check gave no points, and nothing says why",
+                f"{mark.exercise}: the check gave no points and no reason",
             )

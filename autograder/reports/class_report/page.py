@@ -1,4 +1,4 @@
-"""The report as one HTML page, with all it needs in it, and nothing that runs."""
+"""The report as one self-contained HTML page without scripts."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -18,19 +18,19 @@ from autograder.reports.class_report.figures import GRADED, NOT_GRADED, NOT_HAND
 from autograder.reports.class_report.records import ClassRecords, LessonRecord
 from course_lib.charts import Picture, as_svg
 
-#: An example is cut to so many lines, and each line to so many characters.
-EXAMPLE_LINES, EXAMPLE_WIDTH = 40, 160
+#: The maximum size of an example in lines and characters a line. No sensible answer is longer.
+EXAMPLE_LINES, EXAMPLE_WIDTH = 500, 300
 
-#: So many examples stand open; a click opens the others.
+#: The number of examples that are open at first.
 OPEN_EXAMPLES = 8
 
 _SIGNS = {WAITING: "*", NOT_GRADED: "not graded", NOT_HANDED_IN: "–"}
 
 
 def report_page(records: ClassRecords, figures: Figures, course: str, tables: dict[str, str]) -> str:
-    """Write the page. `tables` names the CSV file of each table, as the page is to link to it.
+    """Render the page. `tables` has the link to the CSV file of each table.
 
-    All that comes from students, names as well, is put in as text.
+    Everything that comes from students, including names, is escaped.
     """
     return _template().render(
         course=course,
@@ -47,7 +47,7 @@ def report_page(records: ClassRecords, figures: Figures, course: str, tables: di
         grid=_grid(records, figures),
         latest=max((entry.handed_in for entry in records.submissions if entry.handed_in), default=None),
         unjudged=_unjudged(records),
-        pressing=_pressing(figures.needs_a_human),
+        urgent=_urgent(figures.needs_a_human),
         answers=_answers(figures.needs_a_human),
     )
 
@@ -67,12 +67,12 @@ def _template() -> Template:
 
 
 def _drawn(chart: Picture | None) -> Markup | None:
-    """A chart as SVG. Vega writes all that stands in it as text, so it is safe as it is."""
+    """Return a chart as SVG. Vega escapes all text in it."""
     return None if chart is None else Markup(as_svg(chart))
 
 
 def _short(lesson: str) -> str:
-    """A lesson's number, where its name begins with one."""
+    """Return the number of a lesson, or its name if that does not begin with a number."""
     number, dash, _ = lesson.partition("-")
     return number if dash and number.isdigit() else lesson
 
@@ -96,7 +96,7 @@ def _cut(code: str) -> str:
 
 @dataclass(frozen=True)
 class _LessonSummary:
-    """One lesson in the tables below the charts."""
+    """A row about one lesson in the tables below the charts."""
 
     name: str
     title: str
@@ -136,7 +136,7 @@ class _LessonSummary:
 
 
 def _grid(records: ClassRecords, figures: Figures) -> list[tuple[str, str, list[str], float]]:
-    """For each student: name, id, a cell for each lesson, and the sum of the points."""
+    """Return for each student the name, id, a cell for each lesson, and the sum of the points."""
     cells: dict[str, list[str]] = {student.id: [] for student in records.students}
     sums = dict.fromkeys(cells, 0.0)
     table = figures.scores
@@ -148,7 +148,7 @@ def _grid(records: ClassRecords, figures: Figures) -> list[tuple[str, str, list[
 
 
 def _unjudged(records: ClassRecords) -> int:
-    """Count the graded submissions with checks of which none has a verdict."""
+    """Count the graded submissions with checks but without any verdict."""
     return sum(
         submission.graded
         and any(not mark.by_hand for mark in submission.marks)
@@ -157,14 +157,21 @@ def _unjudged(records: ClassRecords) -> int:
     )
 
 
-def _pressing(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """All that needs a person but answers in words, by kind."""
-    kinds = dict.fromkeys(kind for kind in table["kind"] if kind != "answer in words")
-    return [(kind, table[table["kind"] == kind]) for kind in kinds]
+def _urgent(table: pd.DataFrame) -> list[tuple[str, str, str, str, list[str]]]:
+    """Return everything but written answers: kind, lesson, name and id of the student, and the details.
+
+    All details of one kind about one submission are in one row.
+    """
+    rows = table[table["kind"] != "answer in words"]
+    keys = ["kind", "lesson", "student"]
+    return [
+        (str(kind), str(lesson), str(group["name"].iloc[0]), str(student), list(group["what"]))
+        for (kind, lesson, student), group in rows.groupby(keys, sort=False)
+    ]
 
 
 def _answers(table: pd.DataFrame) -> list[tuple[str, str, list[str]]]:
-    """The answers in words that wait: lesson, question and students."""
+    """Return the written answers that wait for a person: lesson, question and students."""
     waiting = table[table["kind"] == "answer in words"]
     return [
         (str(lesson), str(what), list(rows["name"]))

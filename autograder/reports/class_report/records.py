@@ -1,4 +1,4 @@
-"""Read what is known of a class: the gradebook, the autograded notebooks, and what could not be graded."""
+"""Read the gradebook, the autograded notebooks, and the list of submissions that could not be graded."""
 
 import json
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -15,16 +15,16 @@ from autograder.reports.verdicts import CheckVerdict, GradingNotes, notes_on, ve
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
 
-#: Where the grading says what it could not grade, and why: lesson -> student -> reason.
+#: The submissions that could not be graded: lesson -> student -> reason.
 NOT_GRADED = Path("autograder", "not_graded.json")
 
-#: What reading a spoilt notebook can raise.
+#: What reading a damaged notebook can raise.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
 class LessonRecord:
-    """One lesson that the gradebook knows."""
+    """A lesson in the gradebook."""
 
     name: str
     title: str
@@ -33,7 +33,7 @@ class LessonRecord:
     due: datetime | None
     """For students without an extension, UTC."""
     minutes: int | None
-    """How long it is meant to take; None if course.toml does not have the lesson."""
+    """The planned duration; None if course.toml does not have the lesson."""
     cells: tuple[str, ...]
     """The graded cells, in the order of the lesson."""
 
@@ -49,7 +49,7 @@ class StudentRecord:
 
 @dataclass(frozen=True)
 class Mark:
-    """What one graded cell of one submission was given."""
+    """The points for one graded cell of one submission."""
 
     cell: str
     by_hand: bool
@@ -59,7 +59,7 @@ class Mark:
     waiting: bool
     """Whether a person has to look at it."""
     graded_before: bool
-    """Whether a person gave points for it, once."""
+    """Whether a person gave points for it earlier."""
     judged: CheckVerdict | None
 
     @property
@@ -81,7 +81,7 @@ class SubmissionRecord:
     student: str
     graded: bool
     points: float
-    """After what lateness costs, as nbgrader exports it."""
+    """After the late penalty, as nbgrader exports it."""
     handed_in: datetime | None
     """By the submission's timestamp, UTC; None where there is none."""
     due: datetime | None
@@ -106,7 +106,7 @@ class SubmissionRecord:
 
 @dataclass
 class ClassRecords:
-    """All that the report is about."""
+    """The data of the report."""
 
     lessons: list[LessonRecord] = field(default_factory=list)
     students: list[StudentRecord] = field(default_factory=list)
@@ -114,7 +114,7 @@ class ClassRecords:
     not_graded: dict[tuple[str, str], str] = field(default_factory=dict)
     """Why a submission has no grade, by lesson and student."""
     notes: list[str] = field(default_factory=list)
-    """What could not be read, in sentences."""
+    """What could not be read, as sentences."""
 
 
 def read_records(
@@ -123,9 +123,9 @@ def read_records(
     students: Container[str] = (),
     lessons: Container[str] = (),
 ) -> ClassRecords:
-    """Read the gradebook, and the notebooks and notes beside it; of some students and lessons, or of all.
+    """Read the gradebook and the graded notebooks, of some students and lessons or of all.
 
-    What cannot be read becomes a note. Nothing is written.
+    Files that cannot be read are reported in the notes. Nothing is written.
     """
     return _Reader(gradebook, course, _only(students), _only(lessons)).read()
 
@@ -180,8 +180,8 @@ class _Reader:
             return load_curriculum(Path(self._course.root))
         except (CourseError, OSError) as error:
             self._records.notes.append(
-                "solutions/course.toml could not be read, so lessons have their file names, "
-                f"and exercises stand in the order of the alphabet: {error}"
+                "solutions/course.toml could not be read, so lessons are listed by file name "
+                f"and exercises alphabetically: {error}"
             )
             return None
 
@@ -206,7 +206,7 @@ class _Reader:
         )
         key = (lesson.name, student)
         if not scored:
-            self._records.not_graded.setdefault(key, "`nbgrader autograde` has not come to its end with it")
+            self._records.not_graded.setdefault(key, "`nbgrader autograde` did not finish it")
         due = submission.assignment.duedate
         return SubmissionRecord(
             lesson=lesson.name,
@@ -236,7 +236,7 @@ class _Reader:
             self._records.notes.append(
                 f"The autograded notebook of {student} for {lesson} cannot be read "
                 f"({type(error).__name__}). Its points are those of the gradebook; its verdicts are not "
-                f"counted. Grade it anew: nbgrader autograde {lesson} --student {student} --force"
+                f"counted. Grade it again: nbgrader autograde {lesson} --student {student} --force"
             )
             return None
         return read
@@ -254,16 +254,16 @@ class _Reader:
         except _UNREADABLE as error:
             self._records.notes.append(
                 f"{NOT_GRADED.as_posix()} cannot be read ({type(error).__name__}), so the report may not "
-                "list every submission that could not be graded. Grade once more to have it written anew."
+                "list every submission that could not be graded. Grade again to rewrite it."
             )
 
     def _find_ungraded(self, lesson: str, known: set[str]) -> None:
-        """Find what was handed in, and is in no gradebook."""
+        """Find submissions that were handed in but are not in the gradebook."""
         step = Path(self._course.root, self._course.submitted_directory)
         for folder in sorted(step.glob(f"*/{lesson}")):
             student = folder.parent.name
             if student not in known and self._wants_student(student):
-                reason = "handed in, and not graded since: run `nbgrader autograde`"
+                reason = "handed in but not graded yet: run `nbgrader autograde`"
                 self._records.not_graded.setdefault((lesson, student), reason)
 
 

@@ -1,0 +1,135 @@
+"""A made-up lesson in a copy of the course: only its own files and `course.toml` are written."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autograder.release.build import COURSE
+
+LESSON = "13-doubling"
+
+REFERENCE = '''"""Doubling."""
+
+
+def double(x):
+    """Return twice x."""
+    return 2 * x
+'''
+
+PROBES = '''"""Probes of lesson 13."""
+
+from pathlib import Path
+
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.misconceptions import misconceptions_of
+from course_lib.checks.engine.probe import Draw, probe
+from course_lib.transformer.doubling import double
+
+MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
+
+
+@probe("numbers are doubled")
+def numbers(double: Candidate, draw: Draw):
+    """Double a tensor."""
+    return double(draw.normal(3))
+
+
+DOUBLE = Exercise(double, [numbers], MISCONCEPTIONS)
+'''
+
+MISCONCEPTION = """[double.tripled]
+statement = "the result is tripled"
+hint = "Two times, not three times."
+source = "none"
+patch = [{ find = "2 * x", replace = "3 * x" }]
+"""
+
+ENTRY = f'''
+[[lessons]]
+name = "{LESSON}"
+title = "Doubling"
+minutes = 5
+paper = []
+seed = 3
+
+[[lessons.exercises]]
+name = "double"
+points = 2
+does = "Returns twice its input."
+hints = ["Think of a sum.", "Add it to itself.", "Multiply by two."]
+deductions = {{ tripled = 1 }}
+'''
+
+SOURCE = """# %% [markdown]
+# # Doubling
+
+# %% given="setup"
+import torch
+
+from course_lib.checks import check
+
+# %% build="double"
+### BEGIN SOLUTION course_lib.transformer.doubling:double
+
+# %% [markdown] hints="double"
+
+# %% check="double"
+"""
+
+CHECKS = f'''
+from pathlib import Path
+from autograder.judge.locked_cells import judge
+from autograder.release.lessons import write_lessons
+from autograder.release.solutions import refresh
+from autograder.release.validate import leaks, running, unknown_names
+from course_lib.charts import architecture_map, exercises_through
+from course_lib.checks import check
+from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.curriculum.course_file import load_curriculum
+
+course = Path.cwd()
+assert {{"course_lib/curriculum/curriculum.json", "lessons/{LESSON}/{LESSON}.ipynb"}} <= set(write_lessons(course))
+curriculum = load_curriculum(course)
+assert unknown_names(curriculum) == [], unknown_names(curriculum)
+curriculum.lessons[:] = [lesson for lesson in curriculum.lessons if lesson.name == "{LESSON}"]
+assert leaks(course, curriculum.lessons[0]) == []
+problems = running(course, curriculum, course / "lessons")
+assert problems == [], problems
+
+grading = 'check("double", globals(), grading={{"points": 2, "seed": 3, "costs": {{"tripled": 1}}}})'
+for code, points in ((lambda x: x + x, 2), (lambda x: 3 * x, 1), (lambda x: x - 1, 0)):
+    [finding] = judge(grading, {{"double": LocalBackend(code)}}, {{"check": check}}).findings
+    assert finding.points == points, (finding, points)
+
+assert exercises_through(13)[-1] == "double"
+assert "double" in str(architecture_map(current="double").to_dict())
+print("built, validated, graded and drawn")
+'''
+
+
+@pytest.mark.slow
+def test_a_new_lesson_needs_no_other_change(tmp_path: Path) -> None:
+    ignore = shutil.ignore_patterns("__pycache__", "*.ipynb", "submitted", "autograded", "feedback", "*.db")
+    for folder in ("course_lib", "autograder", "solutions"):
+        shutil.copytree(COURSE / folder, tmp_path / folder, ignore=ignore)
+    files = {
+        "course_lib/transformer/doubling.py": REFERENCE,
+        "course_lib/checks/exercises/doubling/__init__.py": '"""Lesson 13."""\n',
+        "course_lib/checks/exercises/doubling/probes.py": PROBES,
+        "course_lib/checks/exercises/doubling/misconceptions.toml": MISCONCEPTION,
+        f"solutions/{LESSON}/{LESSON}.py": SOURCE,
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with (tmp_path / "solutions" / "course.toml").open("a", encoding="utf-8") as course_file:
+        course_file.write(ENTRY)
+    done = subprocess.run(
+        [sys.executable, "-c", CHECKS], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("built, validated, graded and drawn\n")
