@@ -91,7 +91,6 @@ def _problems(curriculum: Curriculum) -> Iterator[str]:
     if names != sorted(names):
         yield f"lessons: expected them in the order of their numbers, got {', '.join(names)}"
     yield from (f"lesson {name}: its name is used {n} times" for name, n in Counter(names).items() if n > 1)
-    checked = Counter(name for lesson in curriculum.lessons for name in lesson.checked)
     for lesson in curriculum.lessons:
         entries: list[Prediction | Exercise | Explanation | HandIn] = [
             *lesson.predictions,
@@ -100,7 +99,6 @@ def _problems(curriculum: Curriculum) -> Iterator[str]:
             *lesson.hand_ins,
         ]
         used = Counter(entry.name for entry in entries)
-        used |= Counter({name: checked[name] for name in lesson.checked})
         duplicates = [f"{name}: its name is used {n} times" for name, n in used.items() if n > 1]
         found = [*_lesson_problems(lesson), *duplicates]
         found += [problem for entry in entries for problem in _entry_problems(entry)]
@@ -130,7 +128,7 @@ def _entry_problems(entry: Entry) -> Iterator[str]:
                 yield f"{entry.name}, hints: hint {number} is empty. Write it."
     if isinstance(entry, Prediction | Exercise):
         for name, points in entry.deductions.items():
-            if not 0 < points <= entry.points:
+            if entry.points > 0 and not 0 < points <= entry.points:
                 yield (
                     f"{entry.name}, deductions: {name} must cost more than 0 and at most "
                     f"{entry.points:g} points, got {points:g}"
