@@ -1,4 +1,4 @@
-"""Say what this machine grades with: `python -m autograder.doctor`. Exit code 1 where that is too little."""
+"""Report how this machine confines students' code, and grade a small notebook. Exits with 1 on a problem."""
 
 import importlib.metadata
 import os
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from autograder.judge.smoke_test import grade_a_notebook
+from autograder.judge.smoke_test import run_smoke_test
 from autograder.sandbox.confinement import MECHANISMS, Confinement, probe, require
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import CourseError
@@ -21,8 +21,8 @@ _PACKAGES = ("torch", "nbgrader", "nbclient", "jupyter-client", "ipykernel", "py
 
 
 def main() -> int:
-    """Print it all, and give the exit code."""
-    # A file or a pipe has no width of its own; the lines of sentences are not to be broken there.
+    """Run the command, and return its exit code."""
+    # A file or a pipe has no width. Make it large enough for whole sentences.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
         confinement = probe()
@@ -36,7 +36,7 @@ def main() -> int:
     console.print(_machine())
     try:
         require(confinement, allow_unconfined=False)
-        seconds = grade_a_notebook(confinement)
+        seconds = run_smoke_test(confinement)
     except CourseError as error:
         console.print(f"[bold red]✗[/] {escape(str(error))}")
         return 1
@@ -46,12 +46,12 @@ def main() -> int:
 
 
 def _mechanisms(confinement: Confinement) -> Table:
-    table = Table("Mechanism", "On", "What was tried", title="Confinement", title_justify="left")
+    table = Table("Mechanism", "On", "Test result", title="Confinement", title_justify="left")
     reasons = dict(confinement.reasons)
     works = {
-        "bubblewrap": "Files outside, TCP, UDP, unix sockets and other processes cannot be reached.",
-        "landlock": f"Files outside can be neither read, listed nor written. ABI {confinement.landlock_abi}.",
-        "seccomp": "No connections, no signals to other processes, no look into them.",
+        "bubblewrap": "Files outside, TCP, UDP, unix sockets and other processes can't be reached.",
+        "landlock": f"Files outside can't be read, listed or written. ABI {confinement.landlock_abi}.",
+        "seccomp": "Connections, and signalling or inspecting other processes, are denied.",
     }
     for name in MECHANISMS:
         table.add_row(name, "no" if name in reasons else "yes", escape(reasons.get(name, works[name])))

@@ -1,1 +1,1 @@
-"""Judge what a student wrote from outside the process in which it runs."""
+"""Judge student code from outside the process in which it runs."""

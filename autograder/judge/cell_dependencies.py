@@ -1,8 +1,8 @@
-"""Which cells of a notebook have to run for a grade.
+"""Determine which cells of a notebook have to run for grading.
 
-Cells that show a picture or train a demonstration take most of the time of a notebook, and few of them matter
-to what is graded. One has to run only if it binds, or writes into, a name that code which runs uses. The
-lesson as it was released says which cells may be left out, so a student cannot.
+Cells that show a picture or train a demonstration take most of a notebook's time, and few of them affect a
+grade. Such a cell only has to run if it binds or modifies a name that other running code uses. The released
+lesson says which cells are optional, so students can't change that.
 """
 
 import ast
@@ -14,62 +14,60 @@ from dataclasses import dataclass
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
-#: Code with these can bind or change any name.
-_ANYTHING = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "get_ipython", "__import__"}
+#: Code that uses one of these can access any name.
+_DYNAMIC = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "get_ipython", "__import__"}
 
-
-#: What a cell that a person has written stays below, in letters and in signs that can begin a magic.
-_LONGEST, _MOST_MAGICS = 50_000, 100
+#: A cell written by a person stays below these limits on its length and on characters that can start a magic.
+_MAX_LENGTH, _MAX_MAGICS = 50_000, 100
 
 
 @dataclass(frozen=True)
 class _Names:
-    """What a cell does with names."""
+    """The global names in a cell."""
 
-    used: frozenset[str]
-    bound: frozenset[str]
-    """Also those that it writes into, such as `x` in `x.size = 3`."""
+    used: frozenset[str] = frozenset()
+    bound: frozenset[str] = frozenset()
+    """Names that it binds or modifies, such as `x` in `x.size = 3`."""
 
 
-def needed(
+def cells_to_run(
     cells: Sequence[NotebookNode],
-    may_be_left_out: Collection[str],
+    optional: Collection[str],
     judged: Collection[str] = (),
     graded: Collection[str] = (),
 ) -> list[bool]:
-    """Say for each cell whether it has to run. Those whose id is not in `may_be_left_out` always do.
+    """Return for each cell whether it has to run.
 
-    Cells whose id is in `judged` never do: they are run elsewhere, and look at the names in `graded`. Where
-    code that runs can use names that cannot be read from it, as with `eval`, or is too long to be read, all
-    cells run.
+    Cells whose id is not in `optional` always run. Cells whose id is in `judged` never do: the judge runs
+    them elsewhere, and they use the names in `graded`. All cells run if the names that running code uses
+    can't be determined, because it calls `eval`, for example, or is too long to be analysed.
     """
     students = [cell.cell_type == "code" and cell.get("id") not in judged for cell in cells]
-    if any(own and _takes_long(cell.source) for cell, own in zip(cells, students, strict=True)):
+    if any(student and _is_too_long(cell.source) for cell, student in zip(cells, students, strict=True)):
         return students
-    names = [_names(cell.source) if own else None for cell, own in zip(cells, students, strict=True)]
+    names = [_names(cell.source) if student else None for cell, student in zip(cells, students, strict=True)]
     runs = [
-        what is not None and cell.get("id") not in may_be_left_out
-        for cell, what in zip(cells, names, strict=True)
+        found is not None and cell.get("id") not in optional for cell, found in zip(cells, names, strict=True)
     ]
     while True:
         used = frozenset(graded).union(
-            *(what.used for what, run in zip(names, runs, strict=True) if what and run)
+            *(found.used for found, run in zip(names, runs, strict=True) if found and run)
         )
-        if used & _ANYTHING:
-            return [what is not None for what in names]
+        if used & _DYNAMIC:
+            return students
         used -= vars(builtins).keys()
-        more = [
-            run or (what is not None and bool(what.bound & used))
-            for what, run in zip(names, runs, strict=True)
+        extended = [
+            run or (found is not None and bool(found.bound & used))
+            for found, run in zip(names, runs, strict=True)
         ]
-        if more == runs:
+        if extended == runs:
             return runs
-        runs = more
+        runs = extended
 
 
-def _takes_long(source: str) -> bool:
-    """Say whether it could take long to read the names in it: IPython reads all of it once for each magic."""
-    return len(source) > _LONGEST or sum(source.count(mark) for mark in "%!?") > _MOST_MAGICS
+def _is_too_long(source: str) -> bool:
+    """Return whether analysis could take long: IPython processes the whole source again for each magic."""
+    return len(source) > _MAX_LENGTH or sum(source.count(mark) for mark in "%!?") > _MAX_MAGICS
 
 
 def _names(source: str) -> _Names:
@@ -77,29 +75,26 @@ def _names(source: str) -> _Names:
         source = TransformerManager().transform_cell(source)
         table, tree = symtable.symtable(source, "cell", "exec"), ast.parse(source)
     except (SyntaxError, ValueError, RuntimeError, MemoryError):
-        return _Names(frozenset(), frozenset())  # it would bind nothing
+        return _Names()  # A cell that can't be compiled binds nothing.
     used = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
     bound = {
         symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
     }
-    for inner in _inner(table):
-        for symbol in inner.get_symbols():
+    for scope in _inner_scopes(table):
+        for symbol in scope.get_symbols():
             if symbol.is_global():
                 used |= {symbol.get_name()} if symbol.is_referenced() else set()
                 bound |= {symbol.get_name()} if symbol.is_assigned() else set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            bound |= _root(node)
+            root: ast.expr = node
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            bound |= {root.id} if isinstance(root, ast.Name) else set()
     return _Names(frozenset(used), frozenset(bound))
 
 
-def _inner(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+def _inner_scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
     for child in table.get_children():
         yield child
-        yield from _inner(child)
-
-
-def _root(node: ast.expr) -> set[str]:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    return {node.id} if isinstance(node, ast.Name) else set()
+        yield from _inner_scopes(child)

@@ -1,4 +1,4 @@
-"""Replaces the checks where a submission is graded: the judge's process runs the real ones."""
+"""The replacement of `course_lib.checks` inside the sandbox: the judge runs the real checks outside."""
 
 from collections.abc import Mapping
 
@@ -11,4 +11,4 @@ class CheckError(AssertionError):
 
 def check(name: str, names: Mapping[str, object], **options: object) -> None:
     """Print who runs this check."""
-    print(f"{name} is checked by the judge, outside of this notebook.")
+    print(f"The judge checks {name} outside this notebook.")

@@ -1,4 +1,4 @@
-"""What a worker is given to do, and what it gives back. Plain data: its owner needs no torch."""
+"""The input and output of a worker: plain data, so that the parent process doesn't need torch."""
 
 import hashlib
 import json
@@ -12,53 +12,53 @@ from autograder.sandbox.limits import Limits
 
 @dataclass(frozen=True)
 class Cell:
-    """One code cell."""
+    """A code cell."""
 
     id: str
     source: str
     judged: bool
-    """Whether it is a locked cell, which the judge runs."""
+    """Whether this is a locked cell, which the judge runs."""
     optional: bool
-    """Whether it may be left out where nothing that is graded needs it."""
+    """Whether it may be skipped if no graded cell depends on it."""
     released: bool = False
-    """Whether it is as it came with the lesson."""
+    """Whether it is unchanged since the lesson's release."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that the result of a run depends on."""
+    """Everything that determines the result of a run."""
 
     lesson: str
     cells: tuple[Cell, ...]
     files: tuple[tuple[str, bytes], ...]
-    """What lies beside the notebook."""
+    """The files next to the notebook, by path."""
     limits: Limits
     everything: bool = False
-    """Whether to run optional cells too."""
+    """Whether to run all optional cells as well."""
 
     @property
     def digest(self) -> str:
-        """The same for the same job."""
-        told = {"lesson": self.lesson, "limits": asdict(self.limits), "everything": self.everything}
-        told["cells"] = [asdict(cell) for cell in self.cells]
-        told["files"] = [(path, hashlib.sha256(content).hexdigest()) for path, content in self.files]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode(errors="surrogatepass")).hexdigest()
+        """A hash of the job's content."""
+        content = {"lesson": self.lesson, "limits": asdict(self.limits), "everything": self.everything}
+        content["cells"] = [asdict(cell) for cell in self.cells]
+        content["files"] = [(path, hashlib.sha256(data).hexdigest()) for path, data in self.files]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode(errors="surrogatepass")).hexdigest()
 
 
 @dataclass
 class Result:
-    """What came of a job."""
+    """The result of a job."""
 
     outputs: list[list[NotebookNode]]
-    """Of each cell."""
+    """The outputs of each cell."""
     counts: list[int | None]
-    """The number of each cell that ran, from 1."""
+    """The execution count of each cell."""
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What the checks found (`course_lib.checks.engine.findings.Finding`), by the id of the cell."""
+    """The findings of the checks (`course_lib.checks.engine.findings.Finding`), by cell id."""
     violations: list[str] = field(default_factory=list)
-    """What the code did that it may not, in words."""
-    suspicions: list[str] = field(default_factory=list)
-    """What in the code a person should look at."""
+    """Limits that the code exceeded, and other failures, as sentences."""
+    warnings: list[str] = field(default_factory=list)
+    """Passages in the code that a person should review."""
     mechanism: str = ""
-    """What confined it."""
+    """The mechanisms that confined the code."""
     seconds: float = 0.0

@@ -1,6 +1,6 @@
-"""The `course_lib` that a submission sees while it is graded: without what would give the answers away.
+"""Build the copy of `course_lib` that a submission can import while it is graded, without the answers.
 
-Nothing is hidden by permissions: what students are to write themselves is not in these files.
+It is not protected by permissions: the files themselves don't contain the code that students have to write.
 """
 
 import ast
@@ -16,8 +16,8 @@ from course_lib.curriculum import Curriculum, Lesson, public_curriculum
 
 PACKAGE = Path(course_lib.__file__).parent
 
-#: What a view holds of `course_lib`: files, and folders with all that is in them.
-SHOWN = (
+#: The files and whole folders of `course_lib` that a view contains.
+INCLUDED = (
     "__init__.py",
     "atomic_files.py",
     "charts",
@@ -42,10 +42,10 @@ SHOWN = (
     "transformer",
 )
 
-#: What else it holds: of the lab's engine, what lessons read their sentences and batches with. The rest isn't
-#: there, since much stands again in it that students write: updates of the weights, attention, decoding. All
-#: that is shown was read, and repeats no exercise.
-SHOWN_OF_THE_LAB = tuple(
+#: The parts of the translation lab that it contains: lessons use them to read sentences and batches. The rest
+#: of the lab repeats code that students write, such as weight updates, attention and decoding. Review a file
+#: for such code before adding it here.
+INCLUDED_FROM_LAB = tuple(
     f"translation/{name}"
     for name in (
         "__init__.py",
@@ -61,14 +61,14 @@ _Definition = _Function | ast.ClassDef
 
 
 def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
-    """Give the files of `course_lib` for one lesson, by their paths, such as `course_lib/time_limit.py`.
+    """Return the files of `course_lib` for a lesson, by path, such as `course_lib/time_limit.py`.
 
-    The bodies of this lesson's exercises and of all later ones' raise NotImplementedError; signatures and
-    docstrings, which students are given as well, stay. Of the checks only that is there which hands objects
-    over to the judge. The same course gives the same bytes.
+    The bodies of this lesson's exercises and all later ones raise NotImplementedError. Signatures and
+    docstrings, which students know, remain. Of the checks, only the part that serves the judge's requests is
+    included. The result is deterministic.
     """
     withheld = _withheld(curriculum, lesson)
-    files = {path: path.read_bytes() for path in _shown(_fixtures(lesson))}
+    files = {path: path.read_bytes() for path in _included_files(_fixtures(lesson))}
     view = {
         f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}": without_bodies(
             content, withheld.get(_module(path), {})
@@ -82,33 +82,33 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
 
 
 def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]:
-    """Give the exercises of this lesson and of later ones, none of which is shown, each with its lesson."""
+    """Return the exercises of this lesson and of later ones, each with its lesson."""
     first = [one.name for one in curriculum.lessons].index(lesson.name)
     return {entry.name: one.name for one in curriculum.lessons[first:] for entry in one.exercises}
 
 
 def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str]]:
-    """Say for each module which of its definitions are withheld, and what they raise instead."""
+    """Return for each module the definitions to withhold, with the messages that they raise instead."""
     lesson_of = withheld_exercises(curriculum, lesson)
-    places = {
+    definitions = {
         f"{found.__module__}:{found.__name__}": exercise
         for exercise in lesson_of
         if isinstance(entry := catalogue().get(exercise), Exercise)
         for found in [inspect.unwrap(entry.reference)]
     }
     withheld: dict[str, dict[str, str]] = {}
-    for place, exercise in places.items():
-        module, _, name = place.partition(":")
+    for definition, exercise in definitions.items():
+        module, _, name = definition.partition(":")
         number = lesson_of[exercise].partition("-")[0]
-        is_now = "is being graded" if lesson_of[exercise] == lesson.name else "comes later"
+        when = "is being graded" if lesson_of[exercise] == lesson.name else "comes later"
         withheld.setdefault(module, {})[name] = (
-            f"{exercise} is part of lesson {number}, which {is_now}: the course's own version is not here"
+            f"{exercise} belongs to lesson {number}, which {when}, so the reference is not available here"
         )
     return withheld
 
 
 def _fixtures(lesson: Lesson) -> set[str]:
-    """Name the modules of fixtures that this lesson's probes hand over: those that its checks import."""
+    """Return the names of the fixture modules that this lesson's checks import."""
     names = {entry.name for entry in lesson.exercises}
     found: set[str] = set()
     for known in public_curriculum().lessons:
@@ -121,8 +121,12 @@ def _fixtures(lesson: Lesson) -> set[str]:
     return found
 
 
-def _shown(names: set[str]) -> Iterator[Path]:
-    roots = [*SHOWN, *SHOWN_OF_THE_LAB, *(f"checks/exercises/fixtures/{name}.py" for name in sorted(names))]
+def _included_files(names: set[str]) -> Iterator[Path]:
+    roots = [
+        *INCLUDED,
+        *INCLUDED_FROM_LAB,
+        *(f"checks/exercises/fixtures/{name}.py" for name in sorted(names)),
+    ]
     for root in roots:
         path = PACKAGE / root
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -135,47 +139,47 @@ def _module(path: Path) -> str:
 
 
 def without_bodies(content: bytes, withheld: dict[str, str]) -> bytes:
-    """Take the bodies of some definitions out of a module, and what nothing else uses.
+    """Remove the bodies of some definitions from a module, and everything that only they use.
 
-    The module is written anew from its syntax tree: so comments, which may speak of the answer, go too.
+    The module is regenerated from its syntax tree, which also removes comments that may describe the answer.
     """
     if not withheld:
         return content
     tree = ast.parse(content)
-    before = _used(tree)
+    used_before = _used(tree)
     for node in tree.body:
         if isinstance(node, _Definition) and node.name in withheld:
             for function in [node] if isinstance(node, _Function) else node.body:
                 if isinstance(function, _Function):
-                    _empty(function, withheld[node.name])
-    _drop(tree, before)
+                    _replace_body(function, withheld[node.name])
+    _remove_unused(tree, used_before)
     return (ast.unparse(ast.fix_missing_locations(tree)) + "\n").encode()
 
 
-def _empty(function: _Function, instead: str) -> None:
-    given = function.body[:1] if ast.get_docstring(function, clean=False) is not None else []
-    error = ast.Call(ast.Name("NotImplementedError", ast.Load()), [ast.Constant(instead)], [])
-    function.body = [*given, ast.Raise(error)]
+def _replace_body(function: _Function, message: str) -> None:
+    docstring = function.body[:1] if ast.get_docstring(function, clean=False) is not None else []
+    error = ast.Call(ast.Name("NotImplementedError", ast.Load()), [ast.Constant(message)], [])
+    function.body = [*docstring, ast.Raise(error)]
 
 
-def _drop(tree: ast.Module, before: set[str]) -> None:
-    """Drop the imports and the private definitions that were used before, and now are not."""
+def _remove_unused(tree: ast.Module, used_before: set[str]) -> None:
+    """Remove imports and private definitions that were used before and no longer are."""
     while True:
-        idle = before - _used(tree)
+        unused = used_before - _used(tree)
         for node in tree.body:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                node.names = [alias for alias in node.names if (alias.asname or alias.name) not in idle]
-        kept = [node for node in tree.body if not _is_idle(node, idle)]
+                node.names = [alias for alias in node.names if (alias.asname or alias.name) not in unused]
+        kept = [node for node in tree.body if not _is_unused(node, unused)]
         if len(kept) == len(tree.body):
             return
         tree.body = kept
 
 
-def _is_idle(node: ast.stmt, idle: set[str]) -> bool:
+def _is_unused(node: ast.stmt, unused: set[str]) -> bool:
     if isinstance(node, ast.Import | ast.ImportFrom):
         return not node.names
-    private = _private(node)
-    return bool(private) and private <= idle
+    names = _private_names(node)
+    return bool(names) and names <= unused
 
 
 def _used(tree: ast.Module) -> set[str]:
@@ -184,8 +188,8 @@ def _used(tree: ast.Module) -> set[str]:
     }
 
 
-def _private(node: ast.stmt) -> set[str]:
-    """Give the names that a statement of a module defines, where all of them are private."""
+def _private_names(node: ast.stmt) -> set[str]:
+    """Return the names that a statement defines if all of them are private, otherwise none."""
     if isinstance(node, _Definition):
         names = {node.name}
     elif isinstance(node, ast.Assign | ast.AnnAssign):

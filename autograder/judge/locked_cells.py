@@ -1,4 +1,4 @@
-"""Run a lesson's locked cells in the judge's process, on names that live in the student's kernel."""
+"""Run locked cells in the judge's process, with proxies for the objects in the student's kernel."""
 
 import ast
 import builtins
@@ -24,15 +24,15 @@ _NO_HISTORY = Config({"HistoryManager": {"enabled": False}})
 
 @dataclass
 class Judged:
-    """What came of a locked cell."""
+    """The result of a locked cell."""
 
     outputs: list[NotebookNode]
     findings: list[Finding] = field(default_factory=list)
-    """What the checks in it found out."""
+    """The findings of the checks in it."""
 
 
 def imports_of(cells: Sequence[NotebookNode]) -> dict[str, Any]:
-    """Give what the import statements of a released lesson bind: names that its locked cells may use."""
+    """Return the names bound by the imports of a released lesson, for use in its locked cells."""
     names: dict[str, Any] = {}
     for cell in cells:
         if cell.cell_type != "code":
@@ -47,7 +47,7 @@ def imports_of(cells: Sequence[NotebookNode]) -> dict[str, Any]:
 
 
 def modules_of(cells: Iterable[NotebookNode]) -> tuple[str, ...]:
-    """Give the modules that cells import, without those of the course."""
+    """Return the modules that cells import, except those of the course."""
     found: set[str] = set()
     for cell in cells:
         if cell.cell_type == "code":
@@ -61,53 +61,53 @@ def modules_of(cells: Iterable[NotebookNode]) -> tuple[str, ...]:
 
 
 def judge(source: str, names: Mapping[str, Any], trusted: Mapping[str, Any]) -> Judged:
-    """Run a locked cell. `trusted` are names that the student's own can't replace; nor can they builtins."""
-    InteractiveShell.instance(config=_NO_HISTORY)  # displays what the cell displays
-    own = {name: value for name, value in names.items() if not hasattr(builtins, name)}
-    space = {"__name__": "__main__", **own, **trusted}
+    """Run a locked cell. The student's `names` can't replace builtins and `trusted` names."""
+    InteractiveShell.instance(config=_NO_HISTORY)  # handles calls of `display` in the cell
+    allowed = {name: value for name, value in names.items() if not hasattr(builtins, name)}
+    namespace = {"__name__": "__main__", **allowed, **trusted}
     outputs: list[NotebookNode] = []
     with record() as findings, warnings.catch_warnings(), capture_output(stderr=False) as captured:
-        warnings.simplefilter("ignore")  # what is written to stderr would cost all points
+        warnings.simplefilter("ignore")  # nbgrader takes all points if there is output on stderr
         with contextlib.redirect_stderr(io.StringIO()):
             try:
-                value = _run(source, space)
+                value = _run(source, namespace)
                 failed = None
             except (Exception, SystemExit) as error:
                 value, failed = None, error
-    outputs += [_shown(output) for output in captured.outputs]
+    outputs += [_display_output(output) for output in captured.outputs]
     if captured.stdout:
         outputs.append(new_output("stream", name="stdout", text=captured.stdout))
     if failed is not None:
-        outputs.append(_error(failed))
+        outputs.append(_error_output(failed))
     elif value is not None:
         outputs.append(new_output("execute_result", data={"text/plain": repr(value)}, execution_count=None))
     return Judged(outputs, list(findings))
 
 
-def _run(source: str, space: dict[str, Any]) -> object:
-    """Run a cell, and give the value of its last line if that is an expression."""
+def _run(source: str, namespace: dict[str, Any]) -> object:
+    """Run a cell, and return the value of its last statement if that is an expression."""
     body = ast.parse(source).body
     last = body[-1] if body else None
     if not isinstance(last, ast.Expr):
-        exec(compile(ast.Module(body, []), "<locked cell>", "exec"), space)
+        exec(compile(ast.Module(body, []), "<locked cell>", "exec"), namespace)
         return None
-    exec(compile(ast.Module(body[:-1], []), "<locked cell>", "exec"), space)
-    result: object = eval(compile(ast.Expression(last.value), "<locked cell>", "eval"), space)
+    exec(compile(ast.Module(body[:-1], []), "<locked cell>", "exec"), namespace)
+    result: object = eval(compile(ast.Expression(last.value), "<locked cell>", "eval"), namespace)
     return result
 
 
-def _shown(output: RichOutput) -> NotebookNode:
+def _display_output(output: RichOutput) -> NotebookNode:
     return new_output("display_data", data=dict(output.data), metadata=dict(output.metadata or {}))
 
 
-def _error(error: BaseException) -> NotebookNode:
-    kind, says = type(error).__name__, str(error)
+def _error_output(error: BaseException) -> NotebookNode:
+    kind, message = type(error).__name__, str(error)
     if isinstance(error, CheckError):
-        lines = says.split("\n")
+        lines = message.split("\n")
     else:
-        # Of an instructor's own test: the line in it that failed, and no code of ours.
+        # An instructor's own test: show the line that failed, without the frames of the judge.
         frames = [
             frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<locked cell>"
         ]
-        lines = [f"{kind}: {says}", *(f"in line {frame.lineno} of this cell" for frame in frames[-1:])]
-    return new_output("error", ename=kind, evalue=says, traceback=lines)
+        lines = [f"{kind}: {message}", *(f"in line {frame.lineno} of this cell" for frame in frames[-1:])]
+    return new_output("error", ename=kind, evalue=message, traceback=lines)

@@ -1,4 +1,4 @@
-"""Run one notebook for a grade: the student's cells in a sandboxed kernel, the locked ones here."""
+"""Run a notebook for grading: the student's cells in a sandboxed kernel, the locked cells in this process."""
 
 import asyncio
 import contextlib
@@ -8,10 +8,10 @@ import os
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import zmq.asyncio
 from jupyter_client.manager import AsyncKernelManager
@@ -20,12 +20,13 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from autograder.judge.cell_dependencies import needed
+from autograder.judge.cell_dependencies import cells_to_run
 from autograder.judge.job import Job, Result
+from autograder.judge.lesson_context import LessonContext
 from autograder.judge.locked_cells import judge
-from autograder.judge.static_checks import suspicions
+from autograder.judge.static_checks import static_warnings
 from autograder.sandbox.archive import pack_files
-from autograder.sandbox.fork_server import Nursery
+from autograder.sandbox.fork_server import ForkServer
 from autograder.sandbox.kernel import JUDGE
 from autograder.sandbox.limits import Limits
 from autograder.sandbox.provisioner import PROVISIONER, Launch
@@ -34,66 +35,52 @@ from course_lib.checks.exercises.final_lab.hand_in import handed_in
 from course_lib.checks.remote.client import Channel, student_objects
 from course_lib.checks.remote.serialization import pack
 
-#: Where Python says that an object lies: another place in each run, so it is left out of what is kept.
+#: Addresses in the representations of objects. They differ in each run, so they are removed from outputs.
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,}")
 
-#: How long a kernel may take to start, to begin to answer the judge, and to be done with it. In seconds.
-_STARTING, _FIRST_WORD, _LAST_WORD = 60.0, 8.0, 5.0
+#: Timeouts in seconds: for a kernel to start, to give its first answer to the judge, and to return from it.
+_START_TIMEOUT, _FIRST_ANSWER_TIMEOUT, _RETURN_TIMEOUT = 60.0, 8.0, 5.0
 
-#: How many kernels may leave the judge without an answer before no more are started.
-_MOST_SILENT = 1
-
-
-@dataclass(frozen=True)
-class LessonSide:
-    """What the judge knows of a lesson."""
-
-    archive: int
-    """What its kernels can import, as `autograder.sandbox.archive.pack_files` gives it."""
-    trusted: Mapping[str, Any]
-    """What its locked cells may use besides the student's names."""
-    may_not_call: Mapping[str, Sequence[str]]
-    """By exercise."""
-    imports: tuple[str, ...] = ()
-    """The modules that its cells import."""
+#: How many kernels may fail to answer the judge before the run is abandoned.
+_MAX_SILENT_KERNELS = 1
 
 
-class _EndedError(Exception):
-    """The kernel is of no more use. The message says why, as a sentence without its subject."""
+class _KernelFailedError(Exception):
+    """The kernel can't be used any longer. The message says why."""
 
 
-def run(job: Job, lesson: LessonSide, nursery: Nursery) -> Result:
-    """Run a notebook. Whatever its code does, there is a result."""
+def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
+    """Run a notebook, and return a result whatever its code does."""
     start = time.monotonic()
-    result = asyncio.run(_Run(job, lesson, nursery).to_the_end())
-    seen = {name for finding in result.findings.values() for name in finding["forbidden"]}
-    result.suspicions = suspicions(job.cells, lesson.may_not_call, seen)
-    result.suspicions += [told for finding in result.findings.values() if (told := finding["look_at"])]
-    result.mechanism = nursery.confinement.name
+    result = asyncio.run(_Run(job, lesson, fork_server).run())
+    observed = {name for finding in result.findings.values() for name in finding["forbidden"]}
+    result.warnings = static_warnings(job.cells, lesson.may_not_call, observed)
+    result.warnings += [text for finding in result.findings.values() if (text := finding["look_at"])]
+    result.mechanism = fork_server.confinement.name
     result.seconds = time.monotonic() - start
     return result
 
 
 class _Run:
-    """One pass over a notebook, with as many kernels as it takes."""
+    """One pass over a notebook, with as many kernels as necessary."""
 
-    def __init__(self, job: Job, lesson: LessonSide, nursery: Nursery) -> None:
-        self.job, self.lesson, self.nursery = job, lesson, nursery
+    def __init__(self, job: Job, lesson: LessonContext, fork_server: ForkServer) -> None:
+        self.job, self.lesson, self.fork_server = job, lesson, fork_server
         size = len(job.cells)
         self.result = Result([[] for _ in range(size)], [None] * size)
-        self.useless: set[int] = set()
-        """Cells that ended a kernel: they are not run again."""
+        self.failed: set[int] = set()
+        """Cells that ended a kernel, which are not run again."""
         self.reached = 0
-        """The first cell that was not begun."""
-        self.silent = 0
-        """How many kernels did not answer the judge at all."""
+        """The first cell that hasn't been started."""
+        self.silent_kernels = 0
+        """The number of kernels that never answered the judge."""
 
-    async def to_the_end(self) -> Result:
-        """Run all cells; after one that ended the kernel, go on behind it with a fresh kernel."""
+    async def run(self) -> Result:
+        """Run all cells. After a cell that ended its kernel, continue with the next cell in a new kernel."""
         cells = [new_code_cell(cell.source, id=cell.id) for cell in self.job.cells]
         judged = {cell.id for cell in self.job.cells if cell.judged}
         optional = {cell.id for cell in self.job.cells if cell.optional and not self.job.everything}
-        runs = needed(cells, optional, judged, self.lesson.may_not_call)
+        runs = cells_to_run(cells, optional, judged, self.lesson.may_not_call)
         deadline = time.monotonic() + self.job.limits.notebook_seconds
         for _ in range(self.job.limits.restarts + 1):
             try:
@@ -102,14 +89,14 @@ class _Run:
                         again = index < self.reached
                         self.reached = max(self.reached, index + 1)
                         if cell.id in judged and not again:
-                            await self._judge(kernel, index)
-                        elif runs[index] and index not in self.useless:
+                            await self._judge_cell(kernel, index)
+                        elif runs[index] and index not in self.failed:
                             await self._run_cell(kernel, cell, index, deadline - time.monotonic(), again)
                 break
-            except _EndedError as ended:
+            except _KernelFailedError as ended:
                 self._note(str(ended))
-                if self.silent > _MOST_SILENT:
-                    self._give_up("the kernels did not answer the judge before")
+                if self.silent_kernels > _MAX_SILENT_KERNELS:
+                    self._give_up("earlier kernels didn't answer the judge")
                     break
                 if time.monotonic() > deadline:
                     self._give_up(
@@ -117,11 +104,11 @@ class _Run:
                     )
                     break
             finally:
-                for violation in self.nursery.clear().violations:
+                for violation in self.fork_server.clear().violations:
                     self._note(violation)
         else:
-            self._give_up(f"the kernel had ended {self.job.limits.restarts + 1} times before")
-        return self._numbered()
+            self._give_up(f"the kernel ended {self.job.limits.restarts + 1} times")
+        return self._number_cells()
 
     @asynccontextmanager
     async def _kernel(self) -> AsyncIterator["_Kernel"]:
@@ -130,7 +117,7 @@ class _Run:
         assert manager.kernel_spec is not None
         manager.kernel_spec.metadata["kernel_provisioner"] = {"provisioner_name": PROVISIONER}
         manager.context = zmq.asyncio.Context()
-        # What is larger ends the connection, and with it the cell.
+        # A larger message closes the connection, which ends the cell.
         manager.context.setsockopt(zmq.MAXMSGSIZE, 4 * self.job.limits.output_bytes + 2**20)
         client = None
         try:
@@ -138,7 +125,7 @@ class _Run:
             try:
                 await manager.start_kernel(
                     launch=Launch(
-                        self.nursery,
+                        self.fork_server,
                         theirs,
                         (self.lesson.archive, work),
                         self.job.limits,
@@ -149,9 +136,10 @@ class _Run:
                 os.close(work)
             theirs.close()
             client = manager.client()
-            # No heartbeat: its thread can wait for ever for a kernel that was killed. The sandbox is asked.
+            # No heartbeat: its thread can hang after a kernel was killed, and the fork server knows the
+            # state.
             client.start_channels(stdin=False, hb=False)
-            await _ready(client, self.nursery)
+            await _wait_until_ready(client, self.fork_server)
             yield _Kernel(manager, client, Channel(ours, self.job.limits.reply_bytes))
         finally:
             ours.close()
@@ -164,7 +152,7 @@ class _Run:
     async def _run_cell(
         self, kernel: "_Kernel", cell: NotebookNode, index: int, left: float, again: bool
     ) -> None:
-        runner = _Cells(new_notebook(cells=[cell]), self.job.limits, left)
+        runner = _CellRunner(new_notebook(cells=[cell]), self.job.limits, left)
         runner.km, runner.kc = kernel.manager, kernel.client
         cell.outputs = []
         try:
@@ -172,49 +160,48 @@ class _Run:
                 raise CellTimeoutError
             await runner.async_execute_cell(cell, 0)
         except CellTimeoutError:
-            whole = left < self.job.limits.cell_seconds
-            says = (
-                f"the notebook may take {self.job.limits.notebook_seconds:g} seconds, and they were over"
-                if whole
-                else f"it was stopped after {self.job.limits.cell_seconds:g} seconds"
+            message = (
+                f"the notebook took longer than {self.job.limits.notebook_seconds:g} seconds"
+                if left < self.job.limits.cell_seconds
+                else f"stopped after {self.job.limits.cell_seconds:g} seconds"
             )
-            self._stopped(index, runner, cell, "OutOfTime", says)
+            self._cell_failed(index, cell, "OutOfTime", message)
         except DeadKernelError:
-            state = self.nursery.state()
-            says = "; ".join(state.violations) or f"it ended the kernel, with exit status {state.ended}"
-            self._stopped(index, runner, cell, "KernelDied", says)
-        except Exception as error:  # the kernel is the student's: it can send anything
-            says = f"its kernel sent what is no message of a kernel ({type(error).__name__})"
-            self._stopped(index, runner, cell, "KernelDied", says)
+            state = self.fork_server.state()
+            message = "; ".join(state.violations) or f"the kernel ended with exit status {state.ended}"
+            self._cell_failed(index, cell, "KernelDied", message)
+        except Exception as error:  # The student controls the kernel, which can send anything.
+            message = f"the kernel sent an invalid message ({type(error).__name__})"
+            self._cell_failed(index, cell, "KernelDied", message)
         if again:
             return
-        self.result.outputs[index] = [_plain(output) for output in cell.outputs]
-        if runner.cut:
-            most = self.job.limits.output_bytes
+        self.result.outputs[index] = [_normalize(output) for output in cell.outputs]
+        if runner.truncated:
+            limit = self.job.limits.output_bytes
             self.result.outputs[index].append(
                 new_output(
                     "stream",
                     name="stdout",
-                    text=f"\n[Only the first {most:,} bytes of the output are kept.]\n",
+                    text=f"\n[Only the first {limit:,} bytes of the output are kept.]\n",
                 )
             )
 
-    def _stopped(self, index: int, runner: "_Cells", cell: NotebookNode, kind: str, says: str) -> None:
-        self.useless.add(index)
-        told = new_output("error", ename=kind, evalue=says, traceback=[f"{kind}: {says}"])
-        self.result.outputs[index] = [*(_plain(output) for output in cell.outputs), told]
-        raise _EndedError(f"cell {self.job.cells[index].id}: {says}")
+    def _cell_failed(self, index: int, cell: NotebookNode, kind: str, message: str) -> NoReturn:
+        self.failed.add(index)
+        error = new_output("error", ename=kind, evalue=message, traceback=[f"{kind}: {message}"])
+        self.result.outputs[index] = [*(_normalize(output) for output in cell.outputs), error]
+        raise _KernelFailedError(f"cell {self.job.cells[index].id}: {message}")
 
-    async def _judge(self, kernel: "_Kernel", index: int) -> None:
+    async def _judge_cell(self, kernel: "_Kernel", index: int) -> None:
         cell = self.job.cells[index]
-        asked = kernel.client.execute(JUDGE, silent=True, store_history=False)
+        request = kernel.client.execute(JUDGE, silent=True, store_history=False)
         channel = kernel.judge
-        names = student_objects(channel, self.lesson.may_not_call, _FIRST_WORD)
+        names = student_objects(channel, self.lesson.may_not_call, _FIRST_ANSWER_TIMEOUT)
         if channel.dead:
-            self.silent += 1
-            says = f"the kernel did not answer the judge: {channel.dead}"
-            self._not_judged(index, "KernelDied", says)
-            raise _EndedError(f"{cell.id}: {says}")
+            self.silent_kernels += 1
+            message = f"the kernel didn't answer the judge: {channel.dead}"
+            self._not_judged(index, "KernelDied", message)
+            raise _KernelFailedError(f"{cell.id}: {message}")
         with handed_in(dict(self.job.files)):
             judged = judge(cell.source, names, self.lesson.trusted)
         self.result.outputs[index] = judged.outputs
@@ -222,22 +209,22 @@ class _Run:
             self.result.findings[cell.id] = asdict(finding)
         if not channel.dead:
             with contextlib.suppress(Exception):
-                channel.send(pack({"do": "done"}), _LAST_WORD)
-                await asyncio.wait_for(_reply(kernel.client, asked), _LAST_WORD)
+                channel.send(pack({"do": "done"}), _RETURN_TIMEOUT)
+                await asyncio.wait_for(_wait_for_reply(kernel.client, request), _RETURN_TIMEOUT)
                 return
-        raise _EndedError(f"{cell.id}: {channel.dead or 'the kernel did not go on after the check'}")
+        raise _KernelFailedError(f"{cell.id}: {channel.dead or 'the kernel is stuck after the check'}")
 
-    def _give_up(self, says: str) -> None:
-        """Say of the cells that were not reached that they weren't."""
-        self._note(says)
+    def _give_up(self, reason: str) -> None:
+        """Record that the remaining locked cells were not run."""
+        self._note(reason)
         for index in range(self.reached, len(self.job.cells)):
             if self.job.cells[index].judged:
-                self._not_judged(index, "NotRun", says)
+                self._not_judged(index, "NotRun", reason)
 
-    def _not_judged(self, index: int, kind: str, says: str) -> None:
+    def _not_judged(self, index: int, kind: str, message: str) -> None:
         name = self.job.cells[index].id
-        told = new_output("error", ename=kind, evalue=says, traceback=[f"{kind}: {says}"])
-        self.result.outputs[index] = [told]
+        error = new_output("error", ename=kind, evalue=message, traceback=[f"{kind}: {message}"])
+        self.result.outputs[index] = [error]
         finding = Finding(name.removeprefix("check_"), "kernel-died", points=0.0)
         self.result.findings[name] = asdict(finding)
 
@@ -245,7 +232,7 @@ class _Run:
         if violation not in self.result.violations:
             self.result.violations.append(violation)
 
-    def _numbered(self) -> Result:
+    def _number_cells(self) -> Result:
         for index, outputs in enumerate(self.result.outputs):
             count = index + 1
             self.result.counts[index] = count
@@ -262,8 +249,8 @@ class _Kernel:
     judge: Channel
 
 
-class _Cells(NotebookClient):
-    """nbclient, for one cell of code that is not trusted."""
+class _CellRunner(NotebookClient):
+    """An nbclient for one cell of untrusted code."""
 
     def __init__(self, notebook: NotebookNode, limits: Limits, left: float) -> None:
         super().__init__(
@@ -277,23 +264,23 @@ class _Cells(NotebookClient):
             raise_on_iopub_timeout=False,
             skip_cells_with_tag="",
         )
-        self.left = limits.output_bytes
-        self.cut = False
+        self.remaining = limits.output_bytes
+        self.truncated = False
 
     def output(self, outs: list[NotebookNode], msg: dict[str, Any], display_id: str, cell_index: int) -> Any:
-        """Keep an output while there is room."""
+        """Keep an output as far as the limit allows."""
         content = msg["content"]
-        if msg["msg_type"] == "stream" and len(content["text"]) > self.left:
-            self.cut, content["text"] = True, content["text"][: self.left]
+        if msg["msg_type"] == "stream" and len(content["text"]) > self.remaining:
+            self.truncated, content["text"] = True, content["text"][: self.remaining]
         size = len(json.dumps(content))
-        if size > self.left and msg["msg_type"] != "stream":
-            self.cut = True
+        if size > self.remaining and msg["msg_type"] != "stream":
+            self.truncated = True
             return None
-        self.left = max(0, self.left - size)
+        self.remaining = max(0, self.remaining - size)
         return super().output(outs, msg, display_id, cell_index)
 
     def handle_comm_msg(self, *arguments: Any) -> None:
-        """Keep nothing of widgets: a grade needs none."""
+        """Ignore widgets, which don't affect a grade."""
 
     async def _async_poll_kernel_alive(self) -> None:
         while await self.km.is_alive():
@@ -302,25 +289,25 @@ class _Cells(NotebookClient):
             self.task_poll_for_reply.cancel()
 
 
-async def _ready(client: Any, nursery: Nursery) -> None:
-    """Wait until the kernel answers, and what it shows arrives here."""
-    deadline = time.monotonic() + _STARTING
-    while time.monotonic() < deadline and nursery.state().ended is None:
+async def _wait_until_ready(client: Any, fork_server: ForkServer) -> None:
+    """Wait until the kernel answers, and its output arrives here."""
+    deadline = time.monotonic() + _START_TIMEOUT
+    while time.monotonic() < deadline and fork_server.state().ended is None:
         client.kernel_info()
         with contextlib.suppress(Exception):
             await client.get_iopub_msg(timeout=0.1)
             await client.get_shell_msg(timeout=5)
             return
-    raise _EndedError("the kernel did not start")
+    raise _KernelFailedError("the kernel didn't start")
 
 
-async def _reply(client: Any, asked: str) -> None:
-    while (await client.get_shell_msg())["parent_header"].get("msg_id") != asked:
+async def _wait_for_reply(client: Any, request: str) -> None:
+    while (await client.get_shell_msg())["parent_header"].get("msg_id") != request:
         pass
 
 
-def _plain(output: NotebookNode) -> NotebookNode:
-    """Keep nothing of where objects lay in memory, or of what the notebook says about itself."""
+def _normalize(output: NotebookNode) -> NotebookNode:
+    """Remove memory addresses and metadata from an output."""
     if "metadata" in output:
         output.metadata = NotebookNode()
     if output.output_type == "stream":

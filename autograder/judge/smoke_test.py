@@ -1,41 +1,45 @@
-"""Grade a notebook of two cells, to see whether grading works on this machine."""
+"""Grade a notebook of two cells, to test whether grading works on this machine."""
 
 import os
 
 from autograder.judge.job import Cell, Job
-from autograder.judge.notebook_run import LessonSide, run
+from autograder.judge.lesson_context import LessonContext
+from autograder.judge.notebook_run import run
 from autograder.sandbox.archive import pack_files, whole_course
 from autograder.sandbox.confinement import Confinement
-from autograder.sandbox.fork_server import Nursery
+from autograder.sandbox.fork_server import ForkServer
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import CourseError
 
-_STUDENTS = "import torch\n\ndef double(x):\n    return 2 * x\n\nprint(double(21))"
-_LOCKED = "import torch\n\nassert double(torch.ones(2)).tolist() == [2.0, 2.0]"
+_STUDENTS_CELL = "import torch\n\ndef double(x):\n    return 2 * x\n\nprint(double(21))"
+_LOCKED_CELL = "import torch\n\nassert double(torch.ones(2)).tolist() == [2.0, 2.0]"
 
 
-def grade_a_notebook(confinement: Confinement) -> float:
-    """Start a sandbox and a kernel, run a student's cell in it, judge it, and give the seconds it took.
+def run_smoke_test(confinement: Confinement) -> float:
+    """Run a student's cell in a sandboxed kernel, judge it, and return the time in seconds.
 
-    Raises CourseError where it doesn't come to its end, or to another result than it should.
+    Raises CourseError if grading fails or gives a wrong result.
     """
-    cells = (Cell("students", _STUDENTS, False, False), Cell("locked", _LOCKED, True, False))
-    job = Job("trial", cells, (), Limits(restarts=1))
-    nursery = Nursery(confinement)
-    nursery.start()
+    cells = (
+        Cell("students", _STUDENTS_CELL, judged=False, optional=False),
+        Cell("locked", _LOCKED_CELL, judged=True, optional=False),
+    )
+    job = Job("smoke-test", cells, (), Limits(restarts=1))
+    fork_server = ForkServer(confinement)
+    fork_server.start()
     course = pack_files(whole_course())
     try:
-        result = run(job, LessonSide(course, {}, {}), nursery)
-        shown = [
+        result = run(job, LessonContext(course, {}, {}), fork_server)
+        texts = [
             str(output.get("text") or output.get("evalue")) for cell in result.outputs for output in cell
         ]
-        if shown != ["42\n"] or result.violations:
-            told = "\n".join(dict.fromkeys([*result.violations, *shown, nursery.said()]))
+        if texts != ["42\n"] or result.violations:
+            found = "\n".join(dict.fromkeys([*result.violations, *texts, fork_server.log_tail()]))
             raise CourseError(
-                "a notebook of two cells was graded for a trial: expected that the student's prints 42 and "
-                f"that the locked one passes, came:\n{told}"
+                "Grading a notebook of two cells failed. Expected the student's cell to print 42 and the "
+                f"locked cell to pass, got:\n{found}"
             )
     finally:
         os.close(course)
-        nursery.close()
+        fork_server.close()
     return result.seconds

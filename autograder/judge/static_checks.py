@@ -1,12 +1,12 @@
-"""What in a student's code a person should look at. It changes no grade: much of it has innocent reasons."""
+"""Find passages in student code that a person should review. They don't affect the grade."""
 
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from autograder.judge.job import Cell
 
-#: What no lesson needs: other processes, the network, the memory of the process, the machinery of Python.
-MODULES = frozenset(
+#: Modules that no lesson needs: processes, network, raw memory, Python's internals.
+UNUSUAL_MODULES = frozenset(
     (
         *("_thread", "builtins", "code", "ctypes", "faulthandler", "gc", "http", "importlib"),
         *("inspect", "ipykernel", "mmap", "multiprocessing", "nbgrader", "pickle", "pty", "requests"),
@@ -15,8 +15,8 @@ MODULES = frozenset(
     )
 )
 
-#: Attributes and names by which code changes what a check would see, or looks for what it should not.
-NAMES = frozenset(
+#: Names and attributes with which code could manipulate a check, or search for hidden objects.
+UNUSUAL_NAMES = frozenset(
     (
         *("DisableTorchFunction", "TorchDispatchMode", "TorchFunctionMode", "__builtins__", "__eq__"),
         *("__getattribute__", "__subclasses__", "__torch_dispatch__", "__torch_function__"),
@@ -26,25 +26,27 @@ NAMES = frozenset(
 )
 
 
-def suspicions(
-    cells: Sequence[Cell], forbidden: Mapping[str, Sequence[str]], seen: Collection[str] = ()
+def static_warnings(
+    cells: Sequence[Cell], forbidden: Mapping[str, Sequence[str]], observed: Collection[str] = ()
 ) -> list[str]:
-    """Give sentences on what a person should look at, each once.
+    """Return one sentence for each passage that a person should review, without duplicates.
 
-    `forbidden` are the functions that each exercise of the lesson rules out, `seen` those of them that were
-    called while calls were watched. Cells that came with the lesson and the judge's own are not looked at.
+    `forbidden` contains the functions that each exercise prohibits, `observed` those whose calls the checks
+    recorded. Locked cells and cells unchanged since the release are skipped.
     """
-    unseen = {name.rpartition(".")[2] for names in forbidden.values() for name in names if name not in seen}
-    told = {
+    unobserved = {
+        name.rpartition(".")[2] for names in forbidden.values() for name in names if name not in observed
+    }
+    warnings = {
         f"cell {cell.id}: {what}"
         for cell in cells
         if not (cell.judged or cell.released)
-        for what in _odd(cell.source, unseen)
+        for what in _unusual(cell.source, unobserved)
     }
-    return sorted(told)
+    return sorted(warnings)
 
 
-def _odd(source: str, forbidden: Collection[str]) -> Iterator[str]:
+def _unusual(source: str, forbidden: Collection[str]) -> Iterator[str]:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -52,25 +54,25 @@ def _odd(source: str, forbidden: Collection[str]) -> Iterator[str]:
     for node in ast.walk(tree):
         modules: list[str] = []
         names: list[str] = []
-        # A function that the exercise rules out can have the name of the exercise: that is no sign by itself.
-        elsewhere: list[str] = []
+        # A prohibited function can have the same name as the exercise, so the bare name proves nothing.
+        qualified: list[str] = []
         match node:
             case ast.Import(aliases):
                 modules = [alias.name for alias in aliases]
             case ast.ImportFrom(module=str(module), names=aliases):
                 modules = [module, *(f"{module}.{alias.name}" for alias in aliases)]
                 names = [alias.name for alias in aliases]
-                elsewhere = names if module.partition(".")[0] == "torch" else []
+                qualified = names if module.partition(".")[0] == "torch" else []
             case ast.Name(name) | ast.FunctionDef(name):
                 names = [name]
             case ast.Attribute(attr=name) | ast.Constant(str(name)):
-                names = elsewhere = [name.rpartition(".")[2]]
+                names = qualified = [name.rpartition(".")[2]]
         for module in modules:
-            if module.partition(".")[0] in MODULES:
+            if module.partition(".")[0] in UNUSUAL_MODULES:
                 yield f"it imports {module.partition('.')[0]}"
             if module.startswith("course_lib.checks.") and module != "course_lib.checks.check":
                 yield f"it imports {module}"
-        yield from (f"it uses {name}" for name in names if name in NAMES)
-        for name in elsewhere:
+        yield from (f"it uses {name}" for name in names if name in UNUSUAL_NAMES)
+        for name in qualified:
             if name in forbidden:
-                yield f"it names {name}, which an exercise rules out, and no call of it was seen"
+                yield f"it mentions {name}, which an exercise prohibits, but no call of it was recorded"

@@ -26,7 +26,7 @@ from autograder.nbgrader.not_graded import NotGraded
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute, files_beside
 from autograder.nbgrader.saved_scores import restore_scores, save_scores
-from autograder.sandbox.archive import MOST_BESIDE
+from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES
 from autograder.submissions.folder import Submission, read_file, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError, shown
 from autograder.submissions.repair import GRADING, repair
@@ -174,7 +174,7 @@ class GradingRun:
         }
         source = self._course.format_path(self._course.source_directory, ".", submission.lesson)
         for path in self._masters(submission.lesson):
-            if os.path.getsize(os.path.join(source, path)) <= MOST_BESIDE:
+            if os.path.getsize(os.path.join(source, path)) <= MAX_NEIGHBOR_BYTES:
                 files[path] = Path(source, path).read_bytes()
         return files
 

@@ -18,7 +18,7 @@ from autograder.judge.job import Cell, Job
 from autograder.results.local_executor import LocalExecutor, SharedExecutor
 from autograder.results.results import Results
 from autograder.results.worker import initialize
-from autograder.sandbox.archive import beside
+from autograder.sandbox.archive import neighbor_files
 from autograder.sandbox.confinement import probe, require
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import LESSONS
@@ -80,7 +80,7 @@ class SandboxedExecute(NbGraderPreprocessor):
             cell.outputs, cell.execution_count = outputs, count
         recorded = dict(nb.metadata.get(GRADING, {}))
         resources[GRADING] = recorded | {
-            "tampering": [*recorded.get("tampering", []), *result.suspicions],
+            "tampering": [*recorded.get("tampering", []), *result.warnings],
             "mechanism": result.mechanism,
             "violations": result.violations,
             "findings": result.findings,
@@ -161,7 +161,7 @@ def is_judged(cell: NotebookNode) -> bool:
 
 def files_beside(folder: Path) -> dict[str, bytes]:
     """Return the files next to a notebook, without nbgrader's own."""
-    found = {path.removeprefix("work/"): content for path, content in beside(folder).items()}
+    found = {path.removeprefix("work/"): content for path, content in neighbor_files(folder).items()}
     found.pop("timestamp.txt", None)
     return found
 

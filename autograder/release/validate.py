@@ -17,7 +17,7 @@ from nbgrader.preprocessors import ClearHiddenTests
 from nbgrader.utils import determine_grade, has_failed, is_grade, is_solution
 
 from autograder.example_class import example_files
-from autograder.judge.cell_dependencies import needed
+from autograder.judge.cell_dependencies import cells_to_run
 from autograder.release.lessons import files_in, released
 from autograder.release.solutions import curriculum_path, is_current
 from course_lib.checks.exercises.registry import catalogue
@@ -274,7 +274,7 @@ def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[Noteboo
         if "see" in cell.metadata.get("tags", ()) and not cell.metadata.get("nbgrader")
     }
     checks = {cell.id for cell in cells if is_grade(cell) and cell.cell_type == "code"}
-    runs = needed(cells, pictures, checks, lesson.written.keys())
+    runs = cells_to_run(cells, pictures, checks, lesson.written.keys())
     return [cell for cell, run in zip(cells, runs, strict=True) if run or cell.id in checks]
 
 

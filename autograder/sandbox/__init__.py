@@ -1,4 +1,4 @@
-"""Run code that is not trusted: what confines it, and the kernels inside.
+"""Run untrusted code: the confinement, and the kernels inside it.
 
-The modules here are read inside the sandbox as well, where nothing else of the course is.
+These modules are also imported inside the sandbox, where the rest of the course is missing.
 """

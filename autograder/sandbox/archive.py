@@ -1,4 +1,4 @@
-"""What a kernel finds in its folder, as a tar file in memory: made once, unpacked for each kernel."""
+"""Pack the files of a kernel's folder as a tar file in memory: packed once, unpacked for each kernel."""
 
 import io
 import os
@@ -6,12 +6,12 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-#: Files beside a notebook that are larger than this in sum are left out. In bytes.
-MOST_BESIDE = 64 * 2**20
+#: The maximum total size of the files next to a notebook, in bytes. Files beyond it are skipped.
+MAX_NEIGHBOR_BYTES = 64 * 2**20
 
 
 def pack_files(files: Mapping[str, bytes]) -> int:
-    """Give the descriptor of a tar file with these files. The caller closes it."""
+    """Return the descriptor of a tar file with these files. The caller must close it."""
     descriptor = os.memfd_create("kernel")
     with (
         os.fdopen(os.dup(descriptor), "wb") as file,
@@ -25,7 +25,7 @@ def pack_files(files: Mapping[str, bytes]) -> int:
 
 
 def whole_course() -> dict[str, bytes]:
-    """Give all of `course_lib`, by where it lies in a kernel's folder."""
+    """Return all files of `course_lib`, by their path in a kernel's folder."""
     folder = Path(__file__).resolve().parents[2] / "course_lib"
     return {
         f"course/course_lib/{path.relative_to(folder).as_posix()}": path.read_bytes()
@@ -34,10 +34,10 @@ def whole_course() -> dict[str, bytes]:
     }
 
 
-def beside(folder: Path) -> dict[str, bytes]:
-    """Give what lies in a notebook's folder, without notebooks, links and hidden files."""
+def neighbor_files(folder: Path) -> dict[str, bytes]:
+    """Return the files in a notebook's folder, except notebooks, symbolic links and hidden files."""
     found: dict[str, bytes] = {}
-    left = MOST_BESIDE
+    left = MAX_NEIGHBOR_BYTES
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         links = any(folder.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1))

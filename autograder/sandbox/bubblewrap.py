@@ -1,4 +1,4 @@
-"""Bubblewrap: a view of the machine with no network, no other processes and hardly any files.
+"""Bubblewrap: a view of the machine without network and other processes, and with few files.
 
 https://github.com/containers/bubblewrap, version 0.7 or later.
 """
@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-#: The one folder inside that can be written to, besides that of the sockets. In memory, and empty at first.
+#: The only writable folder inside, apart from the one for sockets. It is in memory, and initially empty.
 SCRATCH = Path("/scratch")
 
-# Not all of /usr: people keep their work in /usr/src and /usr/local.
+# Not all of /usr, because people keep their own files in /usr/src and /usr/local.
 _SYSTEM = (
     *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share"),
     *("/usr/local/bin", "/usr/local/lib", "/usr/local/lib64", "/bin", "/sbin", "/lib", "/lib32", "/lib64"),
@@ -22,29 +22,29 @@ _SYSTEM = (
 )
 _COURSE = Path(__file__).resolve().parents[2]
 
-#: All the environment variables inside, where nothing else is asked for.
+#: The default environment variables inside.
 VARIABLES = {
     "HOME": str(SCRATCH), "TMPDIR": str(SCRATCH), "USER": "student", "PATH": os.defpath, "LANG": "C.UTF-8",
     "PYTHONPATH": str(_COURSE), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-    # Else the C library sets 64 MiB of addresses aside for each thread, up to eight times the processors: on
-    # a large machine a few threads would come to the limit of memory.
+    # By default, the C library reserves 64 MiB of addresses per thread, for up to eight times as many threads
+    # as processors. On a large machine a few threads would reach the memory limit.
     "MALLOC_ARENA_MAX": "2",
 }  # fmt: skip
 
 
-def environment() -> tuple[Path, ...]:
-    """Give the files and folders that Python with its packages needs: those that are there, each one once.
+def environment_paths() -> tuple[Path, ...]:
+    """Return the existing files and folders that Python and its packages need, without duplicates.
 
-    Not the course itself, which is installed as editable.
+    They exclude the course itself, which is an editable installation.
     """
     prefixes = {
         Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
     }
-    # What these hold of the environment stands in _SYSTEM.
+    # The relevant parts of these are in _SYSTEM.
     prefixes -= {Path("/"), Path("/usr"), Path("/usr/local")}
     packages = {Path(site.getusersitepackages())} if site.ENABLE_USER_SITE else set()
-    paths = {*map(Path, _SYSTEM), *prefixes, *packages, *_hops(Path(sys.executable))}
+    paths = {*map(Path, _SYSTEM), *prefixes, *packages, *_link_chain(Path(sys.executable))}
     return tuple(sorted(path for path in paths if path.exists()))
 
 
@@ -56,12 +56,12 @@ def command(
     scratch_bytes: int,
     variables: Mapping[str, str] = VARIABLES,
 ) -> list[str]:
-    """Give the command that runs a program inside.
+    """Return the command that runs a program inside.
 
-    It sees `readable`, may change `writable` and `socket_folder`, and has `scratch_bytes` for files in
-    SCRATCH. Each path is where it is outside. It ends with the process that started it.
+    The program can read `readable`, write to `writable` and `socket_folder`, and store `scratch_bytes` in
+    SCRATCH. All other paths are the same inside and outside. It dies with its parent process.
     """
-    # By its full path: the program that starts it may have been given another PATH.
+    # Use the full path, because the parent process may have a different PATH.
     inside = [
         shutil.which("bwrap") or "bwrap",
         "--unshare-all",
@@ -73,38 +73,38 @@ def command(
     inside += ["--hostname", "sandbox", "--clearenv"]
     for name, value in variables.items():
         inside += ["--setenv", name, value]
-    for option, source, place in _binds(readable):
-        inside += [option, source, place]
+    for option, source, target in _binds(readable):
+        inside += [option, source, target]
     inside += ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp"]
     inside += ["--size", str(scratch_bytes), "--tmpfs", str(SCRATCH)]
     for path in (*writable, *([socket_folder] if socket_folder else ())):
         inside += ["--bind", str(path), str(path)]
-    # These two are made of memory, which nobody would count.
+    # These are file systems in memory, whose use no limit counts.
     inside += ["--remount-ro", "/dev", "--remount-ro", "/"]
     return [*inside, "--chdir", str(SCRATCH), "--", *program]
 
 
 def _binds(readable: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
-    """Give the options that show paths, with links as links: outer folders first, nothing twice."""
-    waiting = sorted(Path(os.path.abspath(path)) for path in readable)
-    shown: list[Path] = []
-    while waiting:
-        path = waiting.pop(0)
-        if any(path.is_relative_to(other) for other in shown) or not path.exists():
+    """Yield the options that mount paths: outer folders first, without duplicates, and links as links."""
+    pending = sorted(Path(os.path.abspath(path)) for path in readable)
+    mounted: list[Path] = []
+    while pending:
+        path = pending.pop(0)
+        if any(path.is_relative_to(other) for other in mounted) or not path.exists():
             continue
-        shown.append(path)
+        mounted.append(path)
         if path.is_symlink():
             link = os.readlink(path)
             yield "--symlink", link, str(path)
-            waiting.append(Path(os.path.normpath(path.parent.resolve() / link)))
+            pending.append(Path(os.path.normpath(path.parent.resolve() / link)))
             continue
         yield "--ro-bind", str(path), str(path)
-        if path.resolve() != path:  # a folder further up is a link
-            waiting.append(path.resolve())
+        if path.resolve() != path:  # a parent folder is a link
+            pending.append(path.resolve())
 
 
-def _hops(path: Path) -> Iterator[Path]:
-    """Give a path and all that it leads to by links."""
+def _link_chain(path: Path) -> Iterator[Path]:
+    """Yield a path and every path that it links to."""
     yield path
     while path.is_symlink():
         path = Path(os.path.normpath(path.parent.resolve() / os.readlink(path)))

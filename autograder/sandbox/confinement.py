@@ -1,6 +1,6 @@
-"""Find out what can confine a student's code on this machine, by trying to break out of it.
+"""Determine how students' code can be confined on this machine, by trying to break out of each mechanism.
 
-`python -m autograder.sandbox.confinement` is the one that tries: `probe` starts it.
+`probe` runs this module as a program that makes the attempts inside.
 """
 
 import ctypes
@@ -25,37 +25,38 @@ from autograder.sandbox import bubblewrap, landlock, system_calls
 
 MECHANISMS = ("bubblewrap", "landlock", "seccomp")
 
-#: An environment variable with the mechanisms not to use, so that the weaker ones can be tried: "bubblewrap".
+#: An environment variable with mechanisms to disable, separated by commas, to test the remaining ones.
 WITHOUT = "COURSE_SANDBOX_WITHOUT"
 
-#: What each mechanism has to stop by itself to count as working. Landlock 4 and 6 also stop more.
+#: The attempts that each mechanism must stop on its own to count as working. Landlock 4 and 6 stop more.
 _STOPS = {
     "bubblewrap": {"read", "list", "write", "tcp", "udp", "unix", "signal", "trace"},
     "landlock": {"read", "list", "write", "trace"},
     "seccomp": {"tcp", "udp", "unix", "signal", "trace"},
 }
-_SECONDS = 60  # for one try: a busy machine is no reason to refuse
+_TIMEOUT = 60  # seconds; long, so that a busy machine isn't rejected
 _SCRATCH_BYTES = 2**20
 _COURSE = Path(__file__).resolve().parents[2]
-_OWN = (_COURSE / "autograder" / "__init__.py", _COURSE / "autograder" / "sandbox")
+#: The files of this package, which bubblewrap must show inside.
+SANDBOX_FILES = (_COURSE / "autograder" / "__init__.py", _COURSE / "autograder" / "sandbox")
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """What confines a student's code here: each mechanism was tried."""
+    """The mechanisms that confine students' code on this machine, each of them tested."""
 
     bubblewrap: bool
     landlock_abi: int
-    """The version of Landlock, 0 for none."""
+    """The ABI version of Landlock, 0 for none."""
     seccomp: bool
     reasons: tuple[tuple[str, str], ...] = ()
-    """The mechanisms that are off, each with the reason in a sentence."""
+    """The disabled mechanisms, each with the reason as a sentence."""
     exposed: tuple[Path, ...] = ()
-    """Folders of the environment that hold the course itself, its solutions included."""
+    """Folders of the Python environment that contain the course itself, including its solutions."""
 
     @property
     def name(self) -> str:
-        """What is on, such as "bubblewrap + Landlock (ABI 7) + seccomp + rlimits"."""
+        """The enabled mechanisms, such as "bubblewrap + Landlock (ABI 7) + seccomp + rlimits"."""
         parts = [
             "bubblewrap" if self.bubblewrap else "",
             f"Landlock (ABI {self.landlock_abi})" if self.landlock_abi else "",
@@ -66,122 +67,122 @@ class Confinement:
 
     @property
     def sufficient(self) -> bool:
-        """Whether reads, writes and the network are shut, and the sandbox's own processes safe."""
+        """Whether files and the network are inaccessible, and the sandbox's own processes are protected."""
         return self.seccomp and (self.bubblewrap or self.landlock_abi > 0) and not self.exposed
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What it does not cover, a sentence each."""
+        """What the confinement doesn't cover, one sentence each."""
         return tuple(self._gaps())
 
     def _gaps(self) -> Iterator[str]:
         for folder in self.exposed:
-            yield f"A student's code can read the whole course: {folder} is part of the environment."
+            yield f"Students' code can read the whole course: {folder} is part of the Python environment."
         if not self.bubblewrap and not self.landlock_abi:
-            yield "A student's code can read and write all files that the grader can."
+            yield "Students' code can read and write all files that the grader can."
         elif not self.bubblewrap:
-            yield "That a file outside is there, its size and its times can be seen, but not what is in it."
+            yield "Students' code can see names, sizes and times of files outside, but not their contents."
         if not self.seccomp:
-            yield "A student's code can signal the sandbox's own processes, and try all calls of Linux."
+            yield "Students' code can signal the sandbox's own processes, and use every system call."
         if not self.seccomp and not self.bubblewrap:
             tcp = "" if self.landlock_abi >= 4 else "TCP, "
             yield f"The network is open: {tcp}UDP and unix sockets."
         if self.bubblewrap and not self.landlock_abi:
-            yield "Kernels use the same scratch folder, one after the other; it is emptied in between."
+            yield "Kernels use the same scratch folder one after another; it is emptied in between."
         if not self.bubblewrap:
-            yield "The size of the scratch folder is watched, a few times a second, and not enforced."
-        yield "The memory of all processes together is watched and not enforced; that of each one is."
+            yield "The size limit of the scratch folder is checked a few times a second, but not enforced."
+        yield "The memory limit of each process is enforced; the limit for all together is only checked."
         if not self.bubblewrap or _is_root():
-            yield "The number of processes is watched, a few times a second, and not enforced."
-        yield "Mistakes in Linux itself, and what can be told from how busy the machine is, are not covered."
+            yield "The limit on processes is checked a few times a second, but not enforced."
+        yield "Bugs in Linux itself and timing side channels are not covered."
 
 
 def probe(without: Iterable[str] = ()) -> Confinement:
-    """Try each mechanism for real, once a process. `without` names mechanisms not to use, as WITHOUT does.
+    """Test each mechanism, except those in `without` and the environment variable WITHOUT. Cached.
 
-    Raises ValueError for a mechanism that there is not.
+    Raises ValueError if a mechanism is unknown.
     """
     named = [name.strip() for name in os.environ.get(WITHOUT, "").split(",")]
-    left_out = frozenset(without) | frozenset(filter(None, named))
-    if unknown := sorted(left_out - set(MECHANISMS)):
+    disabled = frozenset(without) | frozenset(filter(None, named))
+    if unknown := sorted(disabled - set(MECHANISMS)):
         raise ValueError(
-            f"there is no mechanism {', '.join(unknown)} to confine with; there are {', '.join(MECHANISMS)} "
-            f"(asked for by `without` or the environment variable {WITHOUT})"
+            f"unknown confinement mechanism {', '.join(unknown)} in `without` or the environment variable "
+            f"{WITHOUT}; choose from {', '.join(MECHANISMS)}"
         )
-    return _probe(left_out)
+    return _probe(disabled)
 
 
 def require(confinement: Confinement, allow_unconfined: bool) -> None:
-    """Raise CourseError where a student's code could do harm, unless `allow_unconfined` says that it may."""
+    """Raise CourseError if the confinement is insufficient, unless `allow_unconfined` is true."""
     if confinement.sufficient or allow_unconfined:
         return
-    from course_lib.curriculum.course_file import CourseError  # not there inside the sandbox
+    from course_lib.curriculum.course_file import CourseError  # not available inside the sandbox
 
     raise CourseError(
         [
-            "Students' code cannot be confined on this machine, so nothing is graded.",
+            "Students' code can't be confined on this machine, so nothing is graded.",
             *(f"  {reason}" for _, reason in confinement.reasons),
             *(f"  {gap}" for gap in confinement.gaps[:1] if confinement.exposed),
-            "What helps: bubblewrap from the distribution's packages (apt install bubblewrap), or a Linux "
-            "kernel with Landlock (5.13 or later). Either of them needs libseccomp, and the course installed "
-            "as editable (pip install --editable), outside the folders of Python and its packages.",
-            "`python -m autograder.doctor` says more. To grade all the same, with code that may read, change "
-            "and send whatever you can: c.SandboxedExecute.allow_unconfined = True",
+            "Install bubblewrap (apt install bubblewrap), or use a Linux kernel with Landlock (5.13 or "
+            "later). Either of them also needs libseccomp, and an editable installation of the course (pip "
+            "install --editable) outside the folders of Python and its packages.",
+            "`course doctor` shows details. To grade anyway, with code that can read, change and send "
+            "whatever you can: c.SandboxedExecute.allow_unconfined = True",
         ]
     )
 
 
 @functools.cache
-def _probe(left_out: frozenset[str]) -> Confinement:
-    reasons = {name: _why_not(name, left_out) for name in MECHANISMS}
+def _probe(disabled: frozenset[str]) -> Confinement:
+    reasons = {name: _unavailable_reason(name, disabled) for name in MECHANISMS}
     reasons = {name: reason for name, reason in reasons.items() if reason}
     return Confinement(
         bubblewrap="bubblewrap" not in reasons,
         landlock_abi=0 if "landlock" in reasons else landlock.abi(),
         seccomp="seccomp" not in reasons,
         reasons=tuple(reasons.items()),
-        exposed=tuple(path for path in bubblewrap.environment() if _COURSE.is_relative_to(path)),
+        exposed=tuple(path for path in bubblewrap.environment_paths() if _COURSE.is_relative_to(path)),
     )
 
 
-def _why_not(mechanism: str, left_out: frozenset[str]) -> str:
-    """Give the reason why a mechanism is off, as a sentence; nothing where it works."""
-    if mechanism in left_out:
-        return f"{mechanism} is left out, as asked for (by `without` or {WITHOUT})."
+def _unavailable_reason(mechanism: str, disabled: frozenset[str]) -> str:
+    """Return why a mechanism can't be used, as a sentence, or an empty string if it works."""
+    if mechanism in disabled:
+        return f"{mechanism} is disabled by `without` or {WITHOUT}."
     if sys.platform != "linux":
-        return f"{mechanism} is a part of Linux, and this is {sys.platform}."
+        return f"{mechanism} is specific to Linux, and this is {sys.platform}."
     match mechanism:
         case "bubblewrap" if shutil.which("bwrap") is None:
-            return "bubblewrap is not installed (no program bwrap)."
+            return "bubblewrap is not installed: there is no program bwrap."
         case "landlock" if not landlock.abi():
-            return "Landlock is not in this Linux kernel, or switched off (5.13 or later has it)."
-        case "seccomp" if reason := system_calls.available():
-            return f"seccomp cannot be used: {reason}."
+            return "Landlock is missing in this Linux kernel (it needs 5.13 or later), or disabled."
+        case "seccomp" if reason := system_calls.unavailable_reason():
+            return f"seccomp can't be used: {reason}."
     try:
-        managed = attempt([mechanism])
-    except OutOfOrderError as failed:
+        successes = attempt([mechanism])
+    except BrokenSandboxError as failed:
         return f"{mechanism} does not work here: {failed}"
-    if broken := sorted(managed & _STOPS[mechanism]):
-        return f"{mechanism} is not effective here: what was tried inside did not fail ({', '.join(broken)})."
+    if broken := sorted(successes & _STOPS[mechanism]):
+        return f"{mechanism} is not effective here: these attempts succeeded inside: {', '.join(broken)}."
     return ""
 
 
-class OutOfOrderError(Exception):
-    """What has to work inside did not."""
+class BrokenSandboxError(Exception):
+    """Code can't run normally inside."""
 
 
 def attempt(mechanisms: Sequence[str]) -> set[str]:
-    """Try to break out of some mechanisms together, and give which attempts came through.
+    """Try to break out of these mechanisms together, and return the successful attempts.
 
     The attempts are "read", "list" and "write" (files outside), "tcp", "udp", "unix" (connections to this
-    process), "signal" and "trace" (another process). Raises OutOfOrderError where a program cannot even
-    start, write into its scratch folder, start a thread and fork.
+    process), "signal" and "trace" (another process). Raises BrokenSandboxError if a program can't
+    start inside, write to its scratch folder, start a thread and fork.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-probe-"))).resolve()
         secret = folder / "outside" / "secret"
         secret.parent.mkdir()
-        secret.write_text("of the grader")
+        secret.write_text("the grader's")
         inside = bubblewrap.SCRATCH if "bubblewrap" in mechanisms else folder / "scratch"
         if "bubblewrap" not in mechanisms:
             inside.mkdir()
@@ -189,7 +190,7 @@ def attempt(mechanisms: Sequence[str]) -> set[str]:
         victim = stack.enter_context(_victim())
         task = {
             "restrict": "landlock" in mechanisms,
-            "refuse": "seccomp" in mechanisms,
+            "deny": "seccomp" in mechanisms,
             "scratch": str(inside),
             "secret": str(secret),
             "tcp": listeners["tcp"].getsockname()[1],
@@ -198,28 +199,28 @@ def attempt(mechanisms: Sequence[str]) -> set[str]:
         }
         program = [sys.executable, "-m", "autograder.sandbox.confinement", json.dumps(task)]
         if "bubblewrap" in mechanisms:
-            readable = (*bubblewrap.environment(), *_OWN)
+            readable = (*bubblewrap.environment_paths(), *SANDBOX_FILES)
             program = bubblewrap.command(program, readable, (), None, _SCRATCH_BYTES)
         try:
             done = subprocess.run(
                 program, env=bubblewrap.VARIABLES, cwd="/", stdin=subprocess.DEVNULL,
-                capture_output=True, text=True, timeout=_SECONDS,
+                capture_output=True, text=True, timeout=_TIMEOUT,
             )  # fmt: skip
         except OSError as error:
-            raise OutOfOrderError(f"{error}") from None
+            raise BrokenSandboxError(f"{error}") from None
         except subprocess.TimeoutExpired:
-            raise OutOfOrderError(f"a try did not end within {_SECONDS} seconds") from None
+            raise BrokenSandboxError(f"the attempts didn't finish within {_TIMEOUT} seconds") from None
         if done.returncode:
-            said = done.stderr.strip().splitlines() or [f"it ended with exit code {done.returncode}"]
-            raise OutOfOrderError(said[-1])
-        managed = set(json.loads(done.stdout))
-        managed |= {name for name, listener in listeners.items() if select.select([listener], [], [], 0)[0]}
+            lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise BrokenSandboxError(lines[-1])
+        successes = set(json.loads(done.stdout))
+        successes |= {name for name, listener in listeners.items() if select.select([listener], [], [], 0)[0]}
         if (
             sorted(secret.parent.iterdir()) != [secret, secret.parent / "socket"]
-            or secret.read_text() != "of the grader"
+            or secret.read_text() != "the grader's"
         ):
-            managed.add("write")
-        return managed
+            successes.add("write")
+        return successes
 
 
 @contextmanager
@@ -243,7 +244,7 @@ def _listeners(path: Path) -> Iterator[dict[str, socket.socket]]:
 
 @contextmanager
 def _victim() -> Iterator[subprocess.Popen[bytes]]:
-    victim = subprocess.Popen(["sleep", str(2 * _SECONDS)], stdin=subprocess.DEVNULL)
+    victim = subprocess.Popen(["sleep", str(2 * _TIMEOUT)], stdin=subprocess.DEVNULL)
     try:
         yield victim
     finally:
@@ -255,16 +256,16 @@ def _is_root() -> bool:
     return os.name == "posix" and os.geteuid() == 0
 
 
-# What follows runs inside.
+# The functions below run inside the sandbox.
 
 
-def _try_all(task: Mapping[str, Any]) -> list[str]:
-    """Confine this process, check that it can work, and give the attempts that were no error."""
+def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
+    """Confine this process, check that it works normally, and return the attempts that raised no error."""
     scratch = Path(task["scratch"])
     if task["restrict"]:
-        landlock.restrict([*bubblewrap.environment(), *_OWN], [scratch], [])
-    if task["refuse"]:
-        system_calls.refuse_system_calls()
+        landlock.restrict([*bubblewrap.environment_paths(), *SANDBOX_FILES], [scratch], [])
+    if task["deny"]:
+        system_calls.deny_system_calls()
     (scratch / "own").write_text("own")
     thread = threading.Thread(target=lambda: None)
     thread.start()
@@ -274,27 +275,27 @@ def _try_all(task: Mapping[str, Any]) -> list[str]:
         os._exit(0)
     os.waitpid(child, 0)
     secret = Path(task["secret"])
-    here = "127.0.0.1"
-    # Whether these come through is seen outside: in a network of one's own, sending is no error.
-    unseen: tuple[Callable[[], object], ...] = (
-        lambda: secret.write_text("of the student"),
+    localhost = "127.0.0.1"
+    # The outside observes whether these succeed: in a separate network, sending raises no error.
+    observed_outside: tuple[Callable[[], object], ...] = (
+        lambda: secret.write_text("the student's"),
         (secret.parent / "more").touch,
-        lambda: socket.create_connection((here, task["tcp"]), timeout=5),
-        lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"out", (here, task["udp"])),
+        lambda: socket.create_connection((localhost, task["tcp"]), timeout=5),
+        lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"out", (localhost, task["udp"])),
         lambda: socket.socket(socket.AF_UNIX).connect(str(secret.parent / "socket")),
     )
-    for act in unseen:
+    for act in observed_outside:
         _succeeds(act)
-    told: dict[str, Callable[[], object]] = {
+    observed_here: dict[str, Callable[[], object]] = {
         "read": secret.read_text,
         "list": lambda: list(secret.parent.iterdir()),
         "trace": lambda: _trace(task["victim"]),
     }
-    managed = [name for name, act in told.items() if _succeeds(act)]
-    # Last, since it may work. In bubblewrap, the number may happen to be that of this process or its parent.
+    successes = [name for name, act in observed_here.items() if _succeeds(act)]
+    # Last, because it may succeed. In bubblewrap, this process or its parent may have the same pid by chance.
     if task["victim"] in (os.getppid(), os.getpid()):
-        return managed
-    return managed + ["signal"] * _succeeds(lambda: os.kill(task["victim"], signal.SIGKILL))
+        return successes
+    return successes + ["signal"] * _succeeds(lambda: os.kill(task["victim"], signal.SIGKILL))
 
 
 def _succeeds(act: Callable[[], object]) -> bool:
@@ -308,13 +309,13 @@ def _succeeds(act: Callable[[], object]) -> bool:
 def _trace(process: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     attach, detach = 16, 17  # sys/ptrace.h
-    nothing = ctypes.c_void_p(0)
-    if libc.ptrace(ctypes.c_long(attach), ctypes.c_long(process), nothing, nothing):
+    null = ctypes.c_void_p(0)
+    if libc.ptrace(ctypes.c_long(attach), ctypes.c_long(process), null, null):
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
     os.waitpid(process, 0)
-    libc.ptrace(ctypes.c_long(detach), ctypes.c_long(process), nothing, nothing)
+    libc.ptrace(ctypes.c_long(detach), ctypes.c_long(process), null, null)
 
 
 if __name__ == "__main__":
-    print(json.dumps(_try_all(json.loads(sys.argv[1]))))
+    print(json.dumps(_attempt_inside(json.loads(sys.argv[1]))))

@@ -1,4 +1,4 @@
-"""Start the warm process inside the sandbox, and have it fork kernels."""
+"""Start the fork server inside the sandbox, and control the kernels that it forks."""
 
 import atexit
 import json
@@ -15,38 +15,36 @@ from pathlib import Path
 from typing import Any
 
 from autograder.sandbox import bubblewrap
-from autograder.sandbox.confinement import Confinement, probe
-from autograder.sandbox.inside import LONGEST
+from autograder.sandbox.confinement import SANDBOX_FILES, Confinement, probe
+from autograder.sandbox.inside import MAX_MESSAGE_BYTES
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import CourseError
 
-#: How long the nursery may take to import everything, and to answer a command. In seconds.
-STARTING, ANSWERING = 120.0, 60.0
+#: Timeouts in seconds for starting, which includes all imports, and for answering a command.
+START_TIMEOUT, ANSWER_TIMEOUT = 120.0, 60.0
 
-#: Of the folders outside, in which sockets lie. The number of the process that made it comes next.
-_PREFIX = "course-sandbox-"
-
-_COURSE = Path(__file__).resolve().parents[2]
+#: The prefix of the temporary folders for sockets. The id of the process that created a folder follows.
+_FOLDER_PREFIX = "course-sandbox-"
 
 
-class NurseryError(CourseError):
-    """The sandbox could not be started, or it has ended."""
+class ForkServerError(CourseError):
+    """The sandbox failed to start, or has ended."""
 
 
 @dataclass(frozen=True)
-class State:
-    """How the kernel of a nursery is."""
+class KernelState:
+    """The state of a fork server's kernel."""
 
     running: bool
     ended: int | None
-    """Its exit status: negative for the signal that ended it."""
+    """Its exit status; negative if a signal ended it."""
     violations: tuple[str, ...]
-    """Which limits it has broken."""
+    """The limits that it has exceeded."""
 
 
 @dataclass
-class Nursery:
-    """A sandbox with a warm process in it, which has one kernel at a time."""
+class ForkServer:
+    """A sandbox with a process that has imported torch, and forks one kernel at a time."""
 
     confinement: Confinement = field(default_factory=probe)
     _process: subprocess.Popen[bytes] | None = None
@@ -54,28 +52,28 @@ class Nursery:
     _starting: bool = False
 
     def start(self) -> None:
-        """Start it where it is not running, and wait until it is ready. Raises NurseryError."""
+        """Start the fork server if it isn't running, and wait until it is ready. Raises ForkServerError."""
         self.begin()
         if self._starting:
-            answer = self._receive(STARTING)
+            answer = self._receive(START_TIMEOUT)
             self._starting = False
             if not answer.get("ready"):
-                raise NurseryError(f"the sandbox for grading did not start:\n{self.said()}")
+                raise ForkServerError(f"the sandbox for grading didn't start:\n{self.log_tail()}")
 
     def begin(self) -> None:
-        """Start it where it is not running; `start` then waits for it."""
+        """Start the fork server if it isn't running, without waiting. Call `start` to wait."""
         if self.alive:
             return
         self.close()
-        _remove_what_was_left()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
+        _remove_stale_folders()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-")).resolve()
         self.sockets = self.folder / "sockets"
         self.sockets.mkdir()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         scratch = bubblewrap.SCRATCH if self.confinement.bubblewrap else self.folder / "scratch"
         if not self.confinement.bubblewrap:
             scratch.mkdir()
-        readable = bubblewrap.environment()
+        readable = bubblewrap.environment_paths()
         settings = {
             "control": theirs.fileno(),
             "scratch": str(scratch),
@@ -85,11 +83,11 @@ class Nursery:
         }
         command = [sys.executable, "-m", "autograder.sandbox.inside", json.dumps(settings)]
         if self.confinement.bubblewrap:
-            own = (_COURSE / "autograder" / "__init__.py", _COURSE / "autograder" / "sandbox")
-            command = bubblewrap.command(command, (*readable, *own), (), self.sockets, Limits().scratch_bytes)
-        # Nothing of the grader's environment, such as a password, reaches a kernel.
+            readable = (*readable, *SANDBOX_FILES)
+            command = bubblewrap.command(command, readable, (), self.sockets, Limits().scratch_bytes)
+        # The grader's environment, which may contain passwords, must not reach a kernel.
         environment = {**bubblewrap.VARIABLES, "HOME": str(scratch), "TMPDIR": str(scratch)}
-        # Kernels inherit it: they may write to it, and not read what others wrote.
+        # Kernels inherit the log: they can write to it, but not read what others wrote.
         self._log = (self.folder / "log").open("ab", buffering=0)
         self._process = subprocess.Popen(
             command,
@@ -107,7 +105,7 @@ class Nursery:
 
     @property
     def alive(self) -> bool:
-        """Whether the warm process is there."""
+        """Whether the fork server is running."""
         return self._process is not None and self._process.poll() is None
 
     def launch(
@@ -118,36 +116,36 @@ class Nursery:
         limits: Limits,
         imports: Sequence[str] = (),
     ) -> None:
-        """Fork a kernel that listens on a connection, and answers the judge on a socket.
+        """Fork a kernel that serves a Jupyter connection, and the judge on a socket.
 
-        `archives` are descriptors of tar files, with the folders `course` (what can be imported) and `work`
-        (what lies beside the notebook). `imports` are modules that this kernel and others will import.
+        `archives` are descriptors of tar files with the folders `course` (modules that can be imported) and
+        `work` (files next to the notebook). The fork server first imports the modules in `imports`.
         """
         self.start()
         command = {"do": "launch", "connection": dict(connection), "limits": limits.to_json()}
         command["imports"] = list(imports)
         self._ask(command, [judge.fileno(), *archives])
 
-    def state(self) -> State:
-        """Ask how the kernel is."""
+    def state(self) -> KernelState:
+        """Return the state of the kernel."""
         if not self.alive:
-            return State(False, -signal.SIGKILL, ())
+            return KernelState(False, -signal.SIGKILL, ())
         return self._ask({"do": "poll"})
 
     def signal(self, number: int) -> None:
-        """Send the kernel a signal."""
+        """Send a signal to the kernel."""
         if self.alive:
             self._ask({"do": "signal", "signal": number})
 
-    def clear(self) -> State:
-        """End the kernel and everything that it has started. Where that fails, the whole sandbox goes."""
+    def clear(self) -> KernelState:
+        """End the kernel and all processes that it started. If that fails, end the whole sandbox."""
         if not self.alive:
-            return State(False, -signal.SIGKILL, ())
+            return KernelState(False, -signal.SIGKILL, ())
         try:
             state = self._ask({"do": "kill"})
-        except NurseryError:
+        except ForkServerError:
             self.close()
-            return State(False, -signal.SIGKILL, ())
+            return KernelState(False, -signal.SIGKILL, ())
         for left in self.sockets.iterdir():
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)
@@ -162,7 +160,7 @@ class Nursery:
             self._control.close()
             self._control = None
         if self._process is not None:
-            # Without bubblewrap nobody else ends the kernel: its guardian is given the time for it.
+            # Without bubblewrap only the fork server ends the kernel, so give it time to do that.
             try:
                 self._process.wait(timeout=5)
             except subprocess.TimeoutExpired:
@@ -172,39 +170,41 @@ class Nursery:
             self._log.close()
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _ask(self, command: Mapping[str, Any], files: list[int] | None = None) -> State:
+    def _ask(self, command: Mapping[str, Any], files: list[int] | None = None) -> KernelState:
         assert self._control is not None
         data = json.dumps(command).encode()
-        assert len(data) < LONGEST, "a command to the sandbox is too long"
+        assert len(data) < MAX_MESSAGE_BYTES, "a command to the fork server is too long"
         try:
             socket.send_fds(self._control, [data], files or [])
         except OSError:
-            raise NurseryError(f"the sandbox for grading has ended:\n{self.said()}") from None
-        answer = self._receive(ANSWERING)
-        return State(answer["running"], answer["ended"], tuple(answer["violations"]))
+            raise ForkServerError(f"the sandbox for grading has ended:\n{self.log_tail()}") from None
+        answer = self._receive(ANSWER_TIMEOUT)
+        return KernelState(answer["running"], answer["ended"], tuple(answer["violations"]))
 
-    def _receive(self, seconds: float) -> dict[str, Any]:
+    def _receive(self, timeout: float) -> dict[str, Any]:
         assert self._control is not None
-        self._control.settimeout(seconds)
+        self._control.settimeout(timeout)
         try:
-            data = self._control.recv(LONGEST)
+            data = self._control.recv(MAX_MESSAGE_BYTES)
         except TimeoutError:
-            raise NurseryError(f"the sandbox for grading did not answer within {seconds:g} seconds") from None
+            raise ForkServerError(
+                f"the sandbox for grading didn't answer within {timeout:g} seconds"
+            ) from None
         except OSError:
             data = b""
         if not data:
-            raise NurseryError(f"the sandbox for grading has ended:\n{self.said()}")
+            raise ForkServerError(f"the sandbox for grading has ended:\n{self.log_tail()}")
         answer: dict[str, Any] = json.loads(data)
         return answer
 
-    def said(self) -> str:
-        """Give the end of what the warm process and its kernels wrote to standard output and error."""
+    def log_tail(self) -> str:
+        """Return the end of what the fork server and its kernels wrote to stdout and stderr."""
         return (self.folder / "log").read_text(errors="replace")[-2000:]
 
 
-def _remove_what_was_left() -> None:
+def _remove_stale_folders() -> None:
     """Remove the folders of processes that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
+        owner = folder.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path("/proc", owner).exists():
             shutil.rmtree(folder, ignore_errors=True)

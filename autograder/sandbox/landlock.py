@@ -1,6 +1,6 @@
-"""Landlock: a process gives up, for itself and all it starts, the files that it does not need.
+"""Landlock: irrevocably restrict the files that a process and its children can access.
 
-Linux 5.13 or later; no privileges needed. Not covered by it: the names, sizes, modes and times of files, and
+Needs Linux 5.13 or later and no privileges. It doesn't cover the names, sizes, modes and times of files, and
 connections other than TCP. https://docs.kernel.org/userspace-api/landlock.html
 """
 
@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# The same numbers on every architecture.
+# System call numbers, which are the same on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_GIVE_VERSION = 1
+_CREATE_RULESET_VERSION = 1
 _PATH_BENEATH = 1
 _NO_NEW_PRIVILEGES = 38  # prctl(PR_SET_NO_NEW_PRIVS)
 
@@ -28,9 +28,9 @@ _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _CONNECT_TCP = 1 << 1
 _ABSTRACT_SOCKETS, _SIGNALS = 1 << 0, 1 << 1
 
-#: The rights over files that came with each version of Landlock.
-_SINCE = {1: (1 << 13) - 1, 2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
-_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+#: The file access rights added by each ABI version of Landlock.
+_RIGHTS_BY_VERSION = {1: (1 << 13) - 1, 2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _WRITE = (
@@ -39,8 +39,8 @@ _WRITE = (
 )  # fmt: skip
 _SOCKETS = _READ_DIR | _MAKE_SOCK | _REMOVE_FILE
 
-#: What Python, torch and ipykernel read of the machine.
-_MACHINE = (
+#: System files that Python, torch and ipykernel read.
+_SYSTEM_FILES = (
     *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/version"),
     *("/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/osrelease", "/proc/sys/kernel/cap_last_cap"),
     *("/sys/devices/system/cpu", "/sys/devices/system/node", "/dev/random", "/dev/urandom"),
@@ -63,27 +63,28 @@ class _PathBeneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """Give the version of Landlock that this kernel has; 0 where it has none, or has it switched off."""
+    """Return the ABI version of Landlock in this Linux kernel, or 0 if Landlock is missing or disabled."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return 0
     try:
-        return _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_GIVE_VERSION))
+        return _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_CREATE_RULESET_VERSION))
     except OSError:
         return 0
 
 
 def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders: Iterable[Path]) -> None:
-    """Leave this process nothing but these files and folders, for good.
+    """Irrevocably restrict this process to these files and folders.
 
-    Below `readable` it may read and execute, below `writable` do everything but execute and make devices,
-    and in `socket_folders` only list, bind unix sockets and remove them. What is not there is skipped. From
-    Landlock 4 on the process can open no TCP connection, from 6 on it can reach no process outside by a
-    signal or an abstract unix socket. Call it while the process has one thread. Raises OSError.
+    It may read and execute below `readable`, do anything except execute and create devices below `writable`,
+    and list the contents of `socket_folders`, bind unix sockets there and remove them. Paths that don't exist
+    are skipped. Since ABI version 4, the process can't open TCP connections; since version 6, it can't reach
+    outside processes with signals or abstract unix sockets. Must be called while the process has a single
+    thread. Raises OSError.
     """
     version = abi()
     if not version:
-        raise OSError(errno.ENOSYS, "this kernel has no Landlock")
-    files = sum(rights for since, rights in _SINCE.items() if since <= version)
+        raise OSError(errno.ENOSYS, "this Linux kernel has no Landlock")
+    files = sum(rights for since, rights in _RIGHTS_BY_VERSION.items() if since <= version)
     ruleset = _Ruleset(
         files,
         _CONNECT_TCP if version >= 4 else 0,
@@ -94,7 +95,7 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders:
     )
     try:
         for paths, rights in (
-            ([*readable, *map(Path, _MACHINE)], _READ),
+            ([*readable, *map(Path, _SYSTEM_FILES)], _READ),
             ([*writable], _WRITE),
             ([*socket_folders], _SOCKETS),
             ([*map(Path, _DEVICES)], _READ_FILE | _WRITE_FILE | _TRUNCATE),
@@ -103,7 +104,7 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders:
                 _allow(rules, path, rights & files)
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
-            raise OSError(ctypes.get_errno(), "new privileges could not be given up")
+            raise OSError(ctypes.get_errno(), "setting no_new_privs failed")
         _call(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0))
     finally:
         os.close(rules)
@@ -111,13 +112,13 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders:
 
 def _allow(rules: int, path: Path, rights: int) -> None:
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
     try:
-        if not stat.S_ISDIR(os.fstat(place).st_mode):
-            rights &= _OF_A_FILE
-        rule = _PathBeneath(rights, place)
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            rights &= _FILE_RIGHTS
+        rule = _PathBeneath(rights, descriptor)
         _call(
             _ADD_RULE,
             ctypes.c_int(rules),
@@ -126,7 +127,7 @@ def _allow(rules: int, path: Path, rights: int) -> None:
             ctypes.c_uint32(0),
         )
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
 def _call(number: int, *arguments: object) -> int:

@@ -1,4 +1,4 @@
-"""How much a submission may use, and the part of it that the operating system enforces."""
+"""The resource limits of a submission, and those of them that the operating system enforces."""
 
 import ctypes
 import dataclasses
@@ -13,30 +13,30 @@ _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use. All are positive; times are in seconds, sizes in bytes."""
+    """The limits of one submission. All are positive; times are in seconds, sizes in bytes."""
 
     cell_seconds: float = 60.0
-    """Wall time of one cell, and of one request of the judge."""
+    """Wall time of a cell, and of a request from the judge."""
     notebook_seconds: float = 600.0
-    """Wall time of a whole notebook, all restarts of its kernel included."""
+    """Wall time of a notebook, including all restarts of its kernel."""
     cpu_seconds: int = 900
-    """Processor time of a kernel, all its threads together; a process that it starts has as much again."""
+    """CPU time of a kernel, summed over its threads. Each child process has the same limit of its own."""
     memory_bytes: int = 4 * _GIB
     """Memory of one process."""
     total_memory_bytes: int = 5 * _GIB
-    """Memory of all processes together, without what they share with the process they were forked from."""
+    """Memory of all processes together, not counting memory shared with the fork server."""
     processes: int = 64
-    """Processes at a time."""
+    """Number of simultaneous processes."""
     file_bytes: int = 64 * _MIB
-    """The longest file that can be written."""
+    """Size of a file that is written."""
     scratch_bytes: int = 256 * _MIB
-    """All that lies in the folder it may write to."""
+    """Total size of the writable folder."""
     output_bytes: int = _MIB
-    """What a cell may print and show."""
+    """Size of a cell's output."""
     reply_bytes: int = 64 * _MIB
-    """What may come back from one request of the judge."""
+    """Size of the response to a request from the judge."""
     restarts: int = 5
-    """How often a kernel that has died is started again."""
+    """Number of times that a dead kernel is restarted."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -44,49 +44,49 @@ class Limits:
             numbers = (int, float) if field.type is float else (int,)
             if isinstance(value, bool) or not isinstance(value, numbers) or not 0 < value < 2**63:
                 kind = "a positive number" if field.type is float else "a positive whole number"
-                raise ValueError(f"the limit {field.name} has to be {kind}, and is {value!r}")
+                raise ValueError(f"limit {field.name}: expected {kind}, got {value!r}")
 
     def to_json(self) -> dict[str, float]:
-        """Give all limits by name."""
+        """Return all limits by name."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Limits":
-        """Read limits by name; those that are not given have their usual value. Raises ValueError."""
+        """Create limits from their names and values; the others have their defaults. Raises ValueError."""
         known = [field.name for field in dataclasses.fields(cls)]
         if unknown := sorted(set(values) - set(known)):
-            raise ValueError(f"there is no limit {', '.join(unknown)}; the limits are {', '.join(known)}")
+            raise ValueError(f"unknown limit {', '.join(unknown)}; choose from {', '.join(known)}")
         return cls(**values)
 
 
-#: Descriptors a process may have open.
+#: The number of file descriptors that a process may have open.
 _OPEN_FILES = 256
-#: Linux counts threads where it limits processes. A kernel has about eight.
+#: Linux counts threads against the limit on processes. A kernel has about eight.
 _THREADS_PER_PROCESS = 4
-#: Seconds from the signal that says so to the end of a process that is out of processor time.
-_GRACE = 5
+#: Seconds between SIGXCPU and SIGKILL for a process that exceeds its CPU time.
+_GRACE_SECONDS = 5
 
 
 def apply_resource_limits(limits: Limits) -> None:
-    """Have the operating system enforce what it can, on this process and on all that it starts. For good.
+    """Irrevocably apply resource limits to this process and its children, as far as Linux can enforce them.
 
-    Capabilities are given up as well: with them, root could raise the limits again. Call it while the process
-    has one thread. Raises OSError.
+    Also drops capabilities, with which root could raise the limits again. Must be called while the process
+    has a single thread. Raises OSError.
     """
     import resource
 
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
     _lower(resource.RLIMIT_FSIZE, limits.file_bytes)
-    _lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + _GRACE)
+    _lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + _GRACE_SECONDS)
     _lower(resource.RLIMIT_DATA, limits.memory_bytes)
-    # Shared memory is no data to Linux. What is mapped already, mostly libraries, is not counted again.
+    # RLIMIT_DATA excludes shared memory. Existing mappings, mostly libraries, are not counted again.
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     _lower(resource.RLIMIT_AS, mapped + limits.memory_bytes)
-    if _own_user_namespace():
-        # Elsewhere everything that the user runs would count.
+    if _in_user_namespace():
+        # Otherwise all processes of the user would count.
         _lower(resource.RLIMIT_NPROC, limits.processes * _THREADS_PER_PROCESS)
-    _give_up_capabilities()
+    _drop_capabilities()
 
 
 def _lower(which: int, soft: int, hard: int | None = None) -> None:
@@ -99,20 +99,20 @@ def _lower(which: int, soft: int, hard: int | None = None) -> None:
     resource.setrlimit(which, (soft, hard))
 
 
-def _own_user_namespace() -> bool:
+def _in_user_namespace() -> bool:
     try:
         return Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]
     except OSError:
         return False
 
 
-_CAPABILITIES_V3 = 0x20080522  # linux/capability.h: the form with two words for each of the three sets
+_CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h: two words for each of the three sets
 
 
-def _give_up_capabilities() -> None:
+def _drop_capabilities() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    if libc.capset(header, nothing):
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    none = (ctypes.c_uint32 * 6)()
+    if libc.capset(header, none):
         error = ctypes.get_errno()
-        raise OSError(error, f"the capabilities of the kernel could not be given up: {os.strerror(error)}")
+        raise OSError(error, f"dropping the capabilities of the process failed: {os.strerror(error)}")

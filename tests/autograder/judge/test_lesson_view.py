@@ -155,9 +155,9 @@ def test_all_modules_of_the_emptiest_view_can_be_imported(tmp_path: Path) -> Non
         "except NotImplementedError as error: print(error)\n",
     )
     assert told.splitlines() == [
-        "attention_scores is checked by the judge, outside of this notebook.",
-        "pairwise_differences is part of lesson 00, which is being graded: "
-        "the course's own version is not here",
+        "The judge checks attention_scores outside this notebook.",
+        "pairwise_differences belongs to lesson 00, which is being graded, so the reference is not available "
+        "here",
     ]
 
 

@@ -100,8 +100,8 @@ def test_after_a_cell_that_ends_the_kernel_the_rest_goes_on(
 
 def test_a_cell_that_ended_the_kernel_says_so(desk: Desk) -> None:
     result = desk.run("import os\nos._exit(3)", "print(1)")
-    assert said(result) == ["it ended the kernel, with exit status 3", "1\n"]
-    assert result.violations == ["cell cell-0: it ended the kernel, with exit status 3"]
+    assert said(result) == ["the kernel ended with exit status 3", "1\n"]
+    assert result.violations == ["cell cell-0: the kernel ended with exit status 3"]
 
 
 def test_a_judged_function_that_does_not_come_back_costs_its_own_points_only(desk: Desk) -> None:
@@ -127,14 +127,14 @@ def test_an_instructors_own_assertions_call_the_students_code(desk: Desk) -> Non
 def test_kernels_are_not_started_for_ever(desk: Desk) -> None:
     fatal = "import os\nos._exit(3)"
     result = desk.run(fatal, fatal, RIGHT, CHECK, restarts=1)
-    assert said(result)[3] == "the kernel had ended 2 times before"
+    assert said(result)[3] == "the kernel ended 2 times"
 
 
 def test_a_kernel_that_ends_before_it_answers_is_not_waited_for(desk: Desk) -> None:
     # One of them cannot be unpacked. To wait for the kernel would take longer than the notebook may.
     files = (("a", b"a file"), ("a/b", b"a file in it"))
     result = desk.run(RIGHT, CHECK, files=files, restarts=1, notebook_seconds=50)
-    assert said(result)[1] == "the kernel had ended 2 times before"
+    assert said(result)[1] == "the kernel ended 2 times"
 
 
 def test_a_notebook_has_an_end(desk: Desk) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 task = json.loads(sys.argv[1])
 from autograder.sandbox.limits import Limits, apply_resource_limits
 from autograder.sandbox.landlock import restrict
-from autograder.sandbox.system_calls import refuse_system_calls
+from autograder.sandbox.system_calls import deny_system_calls
 inherited = socket.create_server(("127.0.0.1", 0))
 scratch = Path(task["scratch"])
 os.chdir(scratch)
@@ -41,7 +41,7 @@ if task["mechanisms"]:
 if "landlock" in task["mechanisms"]:
     restrict([Path(path) for path in task["readable"]], [scratch], [])
 if "seccomp" in task["mechanisms"]:
-    refuse_system_calls()
+    deny_system_calls()
 names = globals() | task["names"]
 try:
     exec(task["code"], names)
@@ -70,7 +70,7 @@ def run(
     scratch = bubblewrap.SCRATCH if "bubblewrap" in mechanisms else around / "scratch"
     if "bubblewrap" not in mechanisms:
         scratch.mkdir(exist_ok=True)
-    readable = (*bubblewrap.environment(), *OWN)
+    readable = (*bubblewrap.environment_paths(), *OWN)
     task = {
         "mechanisms": list(mechanisms),
         "code": code,

@@ -303,9 +303,9 @@ for which in (resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, 
 @ways
 def test_processes_have_an_end(mechanisms: tuple[str, ...], tmp_path: Path) -> None:
     if "bubblewrap" not in mechanisms:
-        pytest.skip("Linux counts all that the user runs: the nursery watches instead")
+        pytest.skip("Linux counts all that the user runs: the fork server checks instead")
     if as_root():
-        pytest.skip("Linux does not count what root starts: the nursery watches instead")
+        pytest.skip("Linux does not count what root starts: the fork server checks instead")
     code = """
 import time
 for _ in range(1000):
@@ -326,7 +326,7 @@ def test_a_program_reached_through_links_starts_in_bubblewrap(tmp_path: Path) ->
     (tmp_path / "linked").symlink_to("real folder")
     (tmp_path / "one").symlink_to("linked/bin/echo")
     (tmp_path / "two").symlink_to(tmp_path / "one")
-    readable = (*bubblewrap.environment(), tmp_path / "two", tmp_path / "linked" / "bin")
+    readable = (*bubblewrap.environment_paths(), tmp_path / "two", tmp_path / "linked" / "bin")
     for program in (tmp_path / "two", tmp_path / "linked" / "bin" / "echo"):
         command = bubblewrap.command([str(program), "started"], readable, (), None, 2**20)
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -17,7 +17,7 @@ def test_with_nothing_on_all_attempts_come_through() -> None:
 def test_what_is_left_out_is_off_and_says_why(left_out: set[str]) -> None:
     confinement = probe(without=left_out)
     reasons = dict(confinement.reasons)
-    assert all("is left out, as asked for" in reasons[name] for name in left_out)
+    assert all("is disabled by" in reasons[name] for name in left_out)
     assert confinement.bubblewrap == ("bubblewrap" not in reasons)
     assert (confinement.landlock_abi > 0) == ("landlock" not in reasons)
     assert confinement.seccomp == ("seccomp" not in reasons)
@@ -30,7 +30,7 @@ def test_the_environment_variable_leaves_out_as_well(monkeypatch: pytest.MonkeyP
 
 
 def test_an_unknown_mechanism_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"there is no mechanism chroot .*bubblewrap, landlock, seccomp"):
+    with pytest.raises(ValueError, match=r"unknown confinement mechanism chroot .*; choose from bubblewrap"):
         probe(without=["chroot"])
 
 
@@ -44,7 +44,7 @@ def test_a_bubblewrap_that_does_not_work_is_off_with_its_own_words(
     from autograder.sandbox import confinement
 
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    reason = confinement._why_not("bubblewrap", frozenset())
+    reason = confinement._unavailable_reason("bubblewrap", frozenset())
     assert reason == "bubblewrap does not work here: bwrap: setting up uid map: Permission denied"
 
 
@@ -57,7 +57,7 @@ def test_a_bubblewrap_that_confines_nothing_is_off(tmp_path: Path, monkeypatch: 
     from autograder.sandbox import confinement
 
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    reason = confinement._why_not("bubblewrap", frozenset())
+    reason = confinement._unavailable_reason("bubblewrap", frozenset())
     assert reason.startswith("bubblewrap is not effective here")
     assert "read" in reason
 
@@ -67,7 +67,8 @@ def test_no_bubblewrap_is_off_by_name(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setenv("PATH", str(tmp_path))
     assert (
-        confinement._why_not("bubblewrap", frozenset()) == "bubblewrap is not installed (no program bwrap)."
+        confinement._unavailable_reason("bubblewrap", frozenset())
+        == "bubblewrap is not installed: there is no program bwrap."
     )
 
 
@@ -101,14 +102,14 @@ def test_what_is_sufficient(confinement: Confinement, name: str, sufficient: boo
 @pytest.mark.parametrize(
     ("confinement", "gap"),
     [
-        (Confinement(False, 7, True), "its size and its times can be seen"),
+        (Confinement(False, 7, True), "can see names, sizes and times of files outside"),
         (Confinement(False, 0, True), "can read and write all files that the grader can"),
         (Confinement(False, 7, False), "The network is open: UDP and unix sockets"),
         (Confinement(False, 3, False), "The network is open: TCP, UDP and unix sockets"),
         (Confinement(True, 0, True), "Kernels use the same scratch folder"),
         (
             Confinement(True, 7, True, exposed=(Path("/opt/python"),)),
-            "/opt/python is part of the environment",
+            "/opt/python is part of the Python environment",
         ),
     ],
 )
@@ -118,7 +119,7 @@ def test_gaps_are_named(confinement: Confinement, gap: str) -> None:
 
 
 def test_the_course_is_no_part_of_the_environment() -> None:
-    environment = bubblewrap.environment()
+    environment = bubblewrap.environment_paths()
     course = Path(__file__).parents[3]
     assert not [path for path in environment if course.is_relative_to(path)]
     assert not [path for path in environment if path in (course / "course_lib", course / "solutions")]

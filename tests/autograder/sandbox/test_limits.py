@@ -18,7 +18,7 @@ def test_what_is_not_given_is_as_usual() -> None:
 
 
 def test_an_unknown_limit_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"there is no limit memory_byte; the limits are .*memory_bytes"):
+    with pytest.raises(ValueError, match=r"unknown limit memory_byte; choose from .*memory_bytes"):
         Limits.from_json({"memory_byte": 1, "restarts": 2})
 
 
@@ -26,11 +26,11 @@ def test_an_unknown_limit_is_refused_by_name() -> None:
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Limits)])
 def test_only_positive_numbers_are_limits(name: str, value: object) -> None:
     with pytest.raises(
-        ValueError, match=rf"the limit {name} has to be a positive .*, and is {re.escape(repr(value))}"
+        ValueError, match=rf"limit {name}: expected a positive .*, got {re.escape(repr(value))}"
     ):
         Limits.from_json({name: value})
 
 
 def test_a_size_is_a_whole_number() -> None:
-    with pytest.raises(ValueError, match=r"memory_bytes has to be a positive whole number, and is 0\.5"):
+    with pytest.raises(ValueError, match=r"memory_bytes: expected a positive whole number, got 0\.5"):
         Limits.from_json({"memory_bytes": 0.5})

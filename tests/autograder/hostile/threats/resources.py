@@ -24,7 +24,7 @@ def storm():
 attempt("start 200 processes", storm)
 """,
         lost=(FIRST,),
-        noted="processes at a time",
+        noted="simultaneous processes",
         confined=True,
     ),
     Threat(

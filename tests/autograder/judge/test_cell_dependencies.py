@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from autograder.judge.cell_dependencies import needed
+from autograder.judge.cell_dependencies import cells_to_run
 from autograder.release.build import COURSE
 from course_lib.curriculum.course_file import LESSONS, load_curriculum
 
@@ -13,7 +13,9 @@ def runs(*sources: str, shows: str = "", graded: tuple[str, ...] = ("answer",)) 
     """Letters of the cells that run; those in `shows` may be left out."""
     cells = [new_code_cell(source, id=chr(ord("a") + place)) for place, source in enumerate(sources)]
     return "".join(
-        cell.id for cell, run in zip(cells, needed(cells, set(shows), graded=graded), strict=True) if run
+        cell.id
+        for cell, run in zip(cells, cells_to_run(cells, set(shows), graded=graded), strict=True)
+        if run
     )
 
 
@@ -75,7 +77,7 @@ def test_a_cell_that_cannot_be_read_binds_nothing() -> None:
 
 def test_cells_of_text_and_judged_cells_do_not_run() -> None:
     cells = [new_markdown_cell("size", id="a"), new_code_cell("check()", id="b"), new_code_cell("1", id="c")]
-    assert needed(cells, (), judged={"b"}) == [False, False, True]
+    assert cells_to_run(cells, (), judged={"b"}) == [False, False, True]
 
 
 @pytest.mark.parametrize("lesson", load_curriculum(COURSE).lessons, ids=lambda lesson: lesson.name)
@@ -86,7 +88,7 @@ def test_no_lesson_needs_its_pictures(lesson) -> None:
     ran = {
         cell.id
         for cell, run in zip(
-            notebook.cells, needed(notebook.cells, shows, judged, lesson.written), strict=True
+            notebook.cells, cells_to_run(notebook.cells, shows, judged, lesson.written), strict=True
         )
         if run
     }

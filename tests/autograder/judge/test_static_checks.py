@@ -4,7 +4,7 @@ import nbformat
 import pytest
 
 from autograder.judge.job import Cell
-from autograder.judge.static_checks import suspicions
+from autograder.judge.static_checks import static_warnings
 from autograder.release.build import COURSE
 from course_lib.curriculum.course_file import LESSONS, SOURCES, load_curriculum
 
@@ -30,7 +30,7 @@ def cell(source: str, **kinds: bool) -> Cell:
     ],
 )
 def test_odd_code_is_told(source: str, told: str) -> None:
-    assert told in [line.removeprefix("cell attend: ") for line in suspicions([cell(source)], {})]
+    assert told in [line.removeprefix("cell attend: ") for line in static_warnings([cell(source)], {})]
 
 
 @pytest.mark.parametrize(
@@ -43,17 +43,17 @@ def test_odd_code_is_told(source: str, told: str) -> None:
     ],
 )
 def test_a_forbidden_name_is_told_where_no_call_was_seen(source: str) -> None:
-    [told] = suspicions([cell(source)], FORBIDDEN)
-    assert "scaled_dot_product_attention, which an exercise rules out" in told
-    assert suspicions([cell(source)], FORBIDDEN, seen=FORBIDDEN["attend"]) == []
+    [told] = static_warnings([cell(source)], FORBIDDEN)
+    assert "scaled_dot_product_attention, which an exercise prohibits" in told
+    assert static_warnings([cell(source)], FORBIDDEN, observed=FORBIDDEN["attend"]) == []
 
 
 def test_cells_that_came_with_the_lesson_are_not_looked_at() -> None:
-    assert suspicions([cell("import ctypes", released=True), cell("import gc", judged=True)], {}) == []
+    assert static_warnings([cell("import ctypes", released=True), cell("import gc", judged=True)], {}) == []
 
 
 def test_code_that_is_no_python_is_not_looked_at() -> None:
-    assert suspicions([cell("import ctypes ("), cell("(" * 5000)], {}) == []
+    assert static_warnings([cell("import ctypes ("), cell("(" * 5000)], {}) == []
 
 
 @pytest.mark.parametrize("lesson", load_curriculum(COURSE).lessons, ids=lambda lesson: lesson.name)
@@ -68,4 +68,4 @@ def test_no_solution_is_suspicious(lesson) -> None:
         for each in read[SOURCES]
         if each.cell_type == "code"
     ]
-    assert suspicions(cells, {entry.name: entry.may_not_call for entry in lesson.exercises}) == []
+    assert static_warnings(cells, {entry.name: entry.may_not_call for entry in lesson.exercises}) == []

@@ -1,0 +1,81 @@
+"""Load what the judge needs to know about a lesson, with the files that its kernels can import."""
+
+import compileall
+import contextlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from py_compile import PycInvalidationMode
+from typing import Any
+
+import nbformat
+
+from autograder.judge.lesson_view import lesson_view
+from autograder.judge.locked_cells import imports_of, modules_of
+from autograder.sandbox.archive import pack_files, whole_course
+from course_lib.curriculum.course_file import LESSONS, SOURCES, load_curriculum
+
+
+@dataclass(frozen=True)
+class LessonContext:
+    """The judge's information about a lesson."""
+
+    archive: int
+    """The descriptor of a tar file with the modules that its kernels can import."""
+    trusted: Mapping[str, Any]
+    """Names for its locked cells, in addition to the student's."""
+    may_not_call: Mapping[str, Sequence[str]]
+    """The prohibited functions of each exercise."""
+    imports: tuple[str, ...] = ()
+    """The modules that its cells import."""
+
+
+def load_lesson_context(course: Path, name: str) -> LessonContext:
+    """Return the context of a lesson, or of an assignment that an instructor has added.
+
+    It is cached until the released notebook or the course file changes.
+    """
+    toml = course / SOURCES / "course.toml"
+    released = tuple(sorted((course / LESSONS / name).glob("*.ipynb")))
+    versions = tuple((path, path.stat().st_mtime_ns) for path in (toml, *released))
+    return _load(course, name, versions)
+
+
+@lru_cache(maxsize=50)
+def _load(course: Path, name: str, versions: tuple[tuple[Path, int], ...]) -> LessonContext:
+    curriculum = load_curriculum(course)
+    cells = [cell for path, _ in versions[1:] for cell in nbformat.read(path, as_version=4).cells]
+    lesson = next((lesson for lesson in curriculum.lessons if lesson.name == name), None)
+    view = _compiled(lesson_view(curriculum, lesson)) if lesson else {}
+    to_write = lesson.written if lesson else {}
+    return LessonContext(
+        pack_files({f"course/{path}": content for path, content in view.items()} or whole_course()),
+        # A checked name is always the student's, even if a cell imports the reference under the same name.
+        {name: value for name, value in imports_of(cells).items() if name not in to_write},
+        {name: getattr(entry, "may_not_call", ()) for name, entry in to_write.items()},
+        modules_of(cell for cell in cells if "see" not in cell.metadata.get("tags", [])),
+    )
+
+
+def _compiled(view: dict[str, bytes]) -> dict[str, bytes]:
+    """Add the bytecode, so that kernels don't have to compile each file."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for path, content in view.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+        with contextlib.redirect_stdout(None):
+            compileall.compile_dir(
+                folder,
+                quiet=2,
+                stripdir=name,
+                prependdir="/course",
+                invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+            )
+        return {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
