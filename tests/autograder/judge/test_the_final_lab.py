@@ -4,6 +4,7 @@ Where bubblewrap does not work, there is no network of one's own. `test_every_le
 """
 
 import inspect
+import os
 import sys
 from collections.abc import Iterator
 
