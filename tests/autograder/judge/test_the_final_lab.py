@@ -98,7 +98,7 @@ def test_right_answers_and_a_good_run_get_all_points(desk: Desk) -> None:
         judged("global_token_mean", 5),
         REWRITES,
         judged("hand_in_metrics", 2),
-        judged("hand_in_translations", 8, levels=LESSON.hand_in[1].levels),
+        judged("hand_in_translations", 8, levels=LESSON.hand_ins[1].levels),
         files=FILES,
     )
     assert result.outputs[1][0]["text"] == "NotImplementedError\n"
@@ -111,7 +111,7 @@ def test_what_the_code_writes_is_no_hand_in(desk: Desk) -> None:
     result = desk.run(
         SETUP,
         forges,
-        judged("hand_in_translations", 8, levels=LESSON.hand_in[1].levels),
+        judged("hand_in_translations", 8, levels=LESSON.hand_ins[1].levels),
         "def shard(batches, rank, world_size):\n    return batches[rank:]",
         judged("shard", 3),
         files={},
@@ -125,7 +125,7 @@ def test_copied_references_are_for_a_person_to_look_at(desk: Desk) -> None:
 
     copied = "".join(f"{line}\n" for line in load_captions().test.english).encode()
     result = desk.run(
-        judged("hand_in_translations", 8, levels=LESSON.hand_in[1].levels), files={"translations.txt": copied}
+        judged("hand_in_translations", 8, levels=LESSON.hand_ins[1].levels), files={"translations.txt": copied}
     )
     assert verdicts(result) == [("right", 8)]
     assert result.warnings == [
