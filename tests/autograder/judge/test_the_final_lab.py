@@ -125,7 +125,8 @@ def test_copied_references_are_for_a_person_to_look_at(desk: Desk) -> None:
 
     copied = "".join(f"{line}\n" for line in load_captions().test.english).encode()
     result = desk.run(
-        judged("hand_in_translations", 8, levels=LESSON.hand_ins[1].levels), files={"translations.txt": copied}
+        judged("hand_in_translations", 8, levels=LESSON.hand_ins[1].levels),
+        files={"translations.txt": copied},
     )
     assert verdicts(result) == [("right", 8)]
     assert result.warnings == [
