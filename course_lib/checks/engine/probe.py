@@ -1,4 +1,4 @@
-"""One thing that a check tries: a probe asks something of a candidate and says what is to be compared."""
+"""A probe: one test of an exercise, which asks something of a candidate and returns what to compare."""
 
 import zlib
 from collections.abc import Callable
@@ -12,40 +12,40 @@ from course_lib.checks.engine.candidate import Candidate
 
 
 class Draw:
-    """Numbers for a probe, the same for everyone who is asked the same: drawn from a seed."""
+    """Random numbers for a probe, determined by a seed."""
 
     def __init__(self, seed: str) -> None:
         self._generator = torch.Generator().manual_seed(zlib.crc32(seed.encode()))
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Standard normal numbers."""
+        """Return standard normal numbers."""
         return torch.randn(shape, generator=self._generator, dtype=torch.float64).to(dtype)
 
     def coins(self, *shape: int, heads: float = 0.5) -> Tensor:
-        """Truth values, True with probability `heads`."""
+        """Return booleans that are True with probability `heads`."""
         return torch.rand(shape, generator=self._generator) < heads
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
-        """Whole numbers from low up to high - 1."""
+        """Return integers from `low` to `high - 1`."""
         return torch.randint(low, high, shape, generator=self._generator)
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Ask something of a candidate. The same is asked of the reference, and what comes back is compared."""
+    """Ask something of a candidate. The reference is asked the same, and the results are compared."""
 
     says: str
-    """What holds where the probe succeeds, as a short sentence for students."""
+    """What is true if the probe succeeds, as a short sentence for students."""
     ask: Callable[[Candidate, Draw], Any]
-    """Gives a reply, or a value made from replies that does not depend on what the contract leaves free."""
+    """Returns a reply, or a value made from replies that does not depend on what the contract leaves open."""
     tolerance: float | None = None
-    """How far apart numbers may lie, relative to the largest; None for what is usual for their dtype."""
+    """The largest difference allowed, relative to the largest number; None for the default of the dtype."""
 
     def run(self, candidate: Candidate, seed: str) -> Any:
-        """Ask, with the numbers that belong to this probe and seed."""
-        return self.ask(candidate, Draw(f"{seed}/{self.says}"))
+        """Ask, with the random numbers that belong to this seed and probe, however its title is worded."""
+        return self.ask(candidate, Draw(f"{seed}/{self.ask.__module__}.{self.ask.__qualname__}"))
 
 
 def probe(says: str, tolerance: float | None = None) -> Callable[[Callable[[Candidate, Draw], Any]], Probe]:
-    """Make a probe of a function."""
+    """Return a decorator that turns a function into a probe."""
     return lambda ask: Probe(says, ask, tolerance)
