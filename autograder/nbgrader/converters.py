@@ -56,10 +56,10 @@ class RepairedNotebookExporter(NotebookExporter):
         """Convert a repaired notebook, or else the file."""
         notebook = self.repaired.get(filename)
         if notebook is None:
-            return super().from_filename(filename, resources, **options)  # type: ignore[no-any-return]
+            return super().from_filename(filename, resources, **options)
         path = Path(filename)
         resources = {**(resources or {}), "metadata": {"name": path.stem, "path": str(path.parent)}}
-        return self.from_notebook_node(notebook, resources, **options)  # type: ignore[no-any-return]
+        return self.from_notebook_node(notebook, resources, **options)
 
 
 class CourseAutograde(Autograde):

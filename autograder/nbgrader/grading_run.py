@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -199,7 +200,7 @@ class GradingRun:
         replacement.commit()
         self._not_graded.remove(submission.lesson, submission.student)
 
-    def _restore(self, submission: Submission) -> Callable[[dict], None]:
+    def _restore(self, submission: Submission) -> Callable[[dict[str, Any]], None]:
         return partial(restore_scores, self._course, submission.lesson, submission.student)
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -24,7 +25,7 @@ class ShowMarkScheme(NbGraderPreprocessor):
 
     solutions = Unicode("", help="The folder of the solution notebooks").tag(config=True)
 
-    def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Add the cells to one notebook."""
         names = resources["nbgrader"]
         path = Path(self.solutions, names["assignment"], f"{names['notebook']}.ipynb")

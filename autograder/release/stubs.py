@@ -1,6 +1,7 @@
 """Replace solutions by stubs that name their exercise and lesson."""
 
 import re
+from typing import Any
 
 from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearSolutions
@@ -22,7 +23,7 @@ class NamedStubs(ClearSolutions):
     code_stub = Dict({"python": PLACEHOLDER}).tag(config=True)
     text_stub = Unicode("*Your answer here.*").tag(config=True)
 
-    def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Remove the solutions of a notebook, and the metadata that only the solution notebook needs."""
         self._lesson = nb.metadata.course.lesson
         self._exercises = [cell.id for cell in nb.cells if REGION.search(cell.source)]
@@ -30,8 +31,8 @@ class NamedStubs(ClearSolutions):
         return super().preprocess(nb, resources)
 
     def preprocess_cell(
-        self, cell: NotebookNode, resources: dict, cell_index: int
-    ) -> tuple[NotebookNode, dict]:
+        self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
+    ) -> tuple[NotebookNode, dict[str, Any]]:
         """Remove the solutions of one cell, then insert its stubs in order."""
         regions = REGION.findall(cell.source)
         cell, resources = super().preprocess_cell(cell, resources, cell_index)

@@ -34,7 +34,7 @@ class SandboxedKernel(IPythonKernel):
             self.has_started = True
         if code != JUDGE:
             CappedStream.remaining = 2 * self.output_bytes
-            return await super().do_execute(code, *arguments, **keywords)
+            return await super().do_execute(code, *arguments, **keywords)  # type: ignore[no-untyped-call]
         server = importlib.import_module("course_lib.checks.remote.server")
         server.serve(self.judge, self.shell.user_ns)
         return {"status": "ok", "execution_count": 0, "payload": [], "user_expressions": {}}

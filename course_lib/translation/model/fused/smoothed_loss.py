@@ -35,7 +35,9 @@ def smoothed_loss_sum(
     """
     # Inside `forward` gradients are always off, so it has to be told.
     learning = torch.is_grad_enabled()
-    total: Tensor = _SmoothedLossSum.apply(hidden, weight, bias, labels, smoothing, dtype, learning)
+    total: Tensor = _SmoothedLossSum.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, bias, labels, smoothing, dtype, learning
+    )
     return total
 
 
