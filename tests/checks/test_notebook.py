@@ -48,7 +48,7 @@ def test_right_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_named_mistake_says_what_why_and_where_to_read() -> None:
     told = message("attention_scores", mistaken("attention_scores", "not_scaled"))
     assert told.startswith("✗ attention_scores: the dot products are not divided by the square root of d.\n")
-    assert "Expected the result to hold, at [0, 0]," in told
+    assert "Expected the result at [0, 0] to be" in told
     assert "  Why: A dot product of d random terms has a standard deviation of √d." in told
     assert "  Read: section 3.2.1, equation 1" in told
     assert len(told.splitlines()) <= 12
@@ -66,18 +66,18 @@ def test_two_mistakes_are_both_named() -> None:
 def test_an_unknown_mistake_gets_facts_and_a_next_step() -> None:
     told = message("attention_scores", lambda query, key: attention_scores(query, key) + 1)
     assert told.startswith("✗ attention_scores: incorrect.")
-    assert "15 of its 15 numbers differ." in told
+    assert "15 of 15 numbers differ." in told
     assert "open the next hint" in told
 
 
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (lambda query, key: None, "found None. Is a `return` missing?"),
-        (lambda query, key: query, "shape (3, 5), found (3, 6)"),
-        (lambda query, key: attention_scores(query, key).float(), "dtype float64, found float32"),
-        (lambda query, key: (attention_scores(query, key),), "found a tuple of one"),
-        (lambda query, key: attention_scores(query, key).to("meta"), "device cpu, found it on meta"),
+        (lambda query, key: None, "got None. Is a `return` missing?"),
+        (lambda query, key: query, "shape (3, 5), got (3, 6): axis 1 is wrong"),
+        (lambda query, key: attention_scores(query, key).float(), "dtype float64, got float32"),
+        (lambda query, key: (attention_scores(query, key),), "got a tuple of one. Is there a comma too many"),
+        (lambda query, key: attention_scores(query, key).to("meta"), "device cpu, got it on meta"),
         (lambda query: query, "It raised TypeError: "),
         (None, "a function or a class was expected here, and this is of type NoneType"),
     ],
@@ -109,8 +109,8 @@ def test_a_loop_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> N
             query = query + 1
 
     told = message("attention_scores", endless).replace("\n    ", " ")
-    assert "Stopped, since it did not come back within 0.5 seconds. Is there a loop that never ends?" in told
-    assert "In the line: query = query + 1" in told or "In the line: while True:" in told
+    assert "Stopped: it did not come back within 0.5 seconds. Is there a loop that never ends?" in told
+    assert "In your line: query = query + 1" in told or "In your line: while True:" in told
 
 
 def test_leaving_the_program_is_an_error_like_others() -> None:
@@ -123,7 +123,7 @@ def test_an_error_in_the_students_line_is_shown_with_the_line() -> None:
 
     told = message("attention_scores", broken).replace("\n    ", " ")
     assert "It raised RuntimeError:" in told
-    assert "In the line: return query @ key" in told
+    assert "In your line: return query @ key" in told
 
 
 def test_a_stub_says_its_own_message() -> None:

@@ -1,15 +1,24 @@
-"""Compare what was expected with what was found, and say the first thing that differs."""
+"""Compare an expected result with a student's, and describe the first difference."""
 
 import math
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TypeGuard
 
 import torch
 from torch import Tensor
 
-from course_lib.checks.engine.reply import OUT_OF_TIME, Opaque, Raised, Reply, Returned, Value
+from course_lib.checks.engine.reply import (
+    LEFTOVER_STUB,
+    OUT_OF_TIME,
+    Opaque,
+    Raised,
+    Reply,
+    Returned,
+    Value,
+)
 
-#: How far apart two numbers may lie, relative to the largest expected, by the dtype of the expected.
+#: How far apart numbers may be, relative to the largest expected one, by the dtype of the expected tensor.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 _NUMBER_WORDS = ("no", "one", "two", "three", "four", "five")
@@ -18,41 +27,41 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
 @dataclass(frozen=True)
 class Difference:
-    """The first thing in which a reply is not what it should be."""
+    """The first difference between an expected result and a student's."""
 
     facts: str
-    """One or two sentences for the student."""
+    """A few sentences for the student."""
     found: Tensor | None = None
     expected: Tensor | None = None
-    """The tensors that differ, where a picture of them would help."""
+    """The tensors that differ, if a picture of them would help."""
     position: tuple[int, ...] = ()
-    """Where in them the first number stands that differs; empty where their shapes do."""
+    """The index of the first number that differs; empty if the shapes differ."""
+    structural: bool = False
+    """Whether it is more than wrong numbers: an exception, a type, a shape, NaN, a missing gradient."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How to compare."""
+    """A way to compare results."""
 
     tolerance: float | None = None
-    """How far apart numbers may lie, relative to the largest; None for what is usual for their dtype."""
+    """How far apart numbers may be, relative to the largest; None for the usual tolerance of their dtype."""
     messages: bool = False
-    """Whether exceptions must also agree in their messages, not only in their kind."""
+    """Whether exceptions must also agree in their messages."""
 
     def difference(
         self, expected: Reply | Value, found: Reply | Value, name: str = "the result"
     ) -> Difference | None:
-        """Compare two replies, or two values of any depth. None means that they are the same."""
+        """Compare two replies, or two values of any depth. None means that they agree."""
         if isinstance(expected, Returned) and isinstance(found, Returned):
             return self._of_replies(expected, found, name)
         if isinstance(found, Raised):
-            where = f" In the line: {found.line}" if found.line else ""
-            if found.kind == OUT_OF_TIME:
-                return Difference(f"Stopped, since {found.message}. Is there a loop that never ends?{where}")
-            if isinstance(expected, Raised):
-                return self._of_errors(expected, found)
-            return Difference(f"It raised {_error(found)}.{where}")
+            return self._of_raised(expected, found)
         if isinstance(expected, Raised):
-            return Difference(f"Expected {_error(expected)}, and none was raised.")
+            value = found.value if isinstance(found, Returned) else found
+            return _structural(
+                f"Expected {_error(expected)} to be raised, but it returned {describe(value)}."
+            )
         if isinstance(expected, Tensor):
             return self._of_tensors(expected, found, name)
         if isinstance(expected, tuple | dict):
@@ -61,74 +70,87 @@ class Comparison:
             return self._of_numbers(expected, found, name)
         if type(expected) is type(found) and expected == found:
             return None
-        return Difference(f"Expected {name} to be {describe(expected)}, found {describe(found)}.")
+        return Difference(_expected(name, expected, found), structural=type(expected) is not type(found))
 
     def _of_replies(self, expected: Returned, found: Returned, name: str) -> Difference | None:
         in_value = self.difference(expected.value, found.value, name)
         if in_value is not None:
             return in_value
         if expected.changed != found.changed:
-            which = " and ".join(f"argument {position + 1}" for position in found.changed) or "no argument"
-            return Difference(
-                f"It changed {which} in place. Make a new tensor: the caller still needs the old values."
+            which = " and ".join(f"argument {number + 1}" for number in found.changed) or "no argument"
+            return _structural(
+                f"It changed {which} in place. The caller still needs the old values, so make a new tensor."
             )
         if expected.warnings != found.warnings:
-            return Difference(f"It gave a warning: {found.warnings[0] if found.warnings else 'none'}")
+            return _structural(f"It caused a warning: {found.warnings[0] if found.warnings else 'none'}")
         return None
 
-    def _of_errors(self, expected: Raised, found: Raised) -> Difference | None:
-        same = expected.kind == found.kind and (expected.message == found.message or not self.messages)
-        return None if same else Difference(f"Expected {_error(expected)}, and it raised {_error(found)}.")
+    def _of_raised(self, expected: Reply | Value, found: Raised) -> Difference | None:
+        where = f" In your line: {found.line}" if found.line else ""
+        if found.kind == OUT_OF_TIME:
+            return _structural(f"Stopped: {found.message}. Is there a loop that never ends?{where}")
+        if isinstance(expected, Raised):
+            same = expected.kind == found.kind and (expected.message == found.message or not self.messages)
+            if same:
+                return None
+            return _structural(f"Expected {_error(expected)}, but it raised {_error(found)}.{where}")
+        if found.note == LEFTOVER_STUB:
+            return _structural(
+                "The stub's line `raise NotImplementedError(...)` is still in your code. Delete it."
+            )
+        return _structural(f"It raised {_error(found)}.{where}{_advice(found)}")
 
     def _of_numbers(self, expected: float, found: float, name: str) -> Difference | None:
         tolerance = TOLERANCE[torch.float64] if self.tolerance is None else self.tolerance
         if math.isclose(expected, found, rel_tol=tolerance, abs_tol=1e-12) or (expected != expected != found):
             return None
-        return Difference(f"Expected {name} to be {expected:.6g}, found {found:.6g}.")
+        left, right = _digits(expected, found)
+        return Difference(f"Expected {name} to be {left}, got {right}.", structural=found != found)
 
     def _of_containers(self, expected: Value, found: Value, name: str) -> Difference | None:
         if type(expected) is not type(found) or len(expected) != len(found):
-            return Difference(f"Expected {name} to be {describe(expected)}, found {describe(found)}.")
+            return _structural(_expected(name, expected, found))
         if isinstance(expected, dict):
             if expected.keys() != found.keys():
-                return Difference(f"Expected {name} to hold {', '.join(expected)}; found {', '.join(found)}.")
+                names = f"{', '.join(expected)}; got {', '.join(found)}"
+                return _structural(f"Expected {name} to have the entries {names}.")
             items = [(key, expected[key], found[key]) for key in expected]
         else:
             items = [
                 (
-                    f"the {_ORDINALS[i]} of {name}" if i < len(_ORDINALS) else f"part {i + 1} of {name}",
-                    left,
-                    right,
+                    f"the {_ORDINALS[number]} of {name}" if number < 5 else f"part {number + 1} of {name}",
+                    *pair,
                 )
-                for i, (left, right) in enumerate(zip(expected, found, strict=True))
+                for number, pair in enumerate(zip(expected, found, strict=True))
             ]
-        for part, left, right in items:
-            if (within := self.difference(left, right, part)) is not None:
-                return within
-        return None
+        differences = (self.difference(left, right, part) for part, left, right in items)
+        return next((one for one in differences if one is not None), None)
 
     def _of_tensors(self, expected: Tensor, found: Value, name: str) -> Difference | None:
         if not isinstance(found, Tensor):
-            hint = " Is a `return` missing?" if found is None else ""
-            return Difference(f"Expected {name} to be {describe(expected)}, found {describe(found)}.{hint}")
+            return _structural(_expected(name, expected, found))
         if expected.shape != found.shape:
-            shapes = f"{tuple(expected.shape)}, found {tuple(found.shape)}"
-            return Difference(f"Expected {name} to have shape {shapes}.", found, expected)
+            shapes = f"Expected {name} to have shape {tuple(expected.shape)}, got {tuple(found.shape)}"
+            return Difference(f"{shapes}{_axes(expected, found)}.", found, expected, structural=True)
         if expected.dtype != found.dtype:
-            return Difference(f"Expected {name} to have dtype {_dtype(expected)}, found {_dtype(found)}.")
+            return _structural(f"Expected {name} to have dtype {_dtype(expected)}, got {_dtype(found)}.")
         if expected.device != found.device:
-            return Difference(f"Expected {name} on the device {expected.device}, found it on {found.device}.")
+            return _structural(f"Expected {name} on the device {expected.device}, got it on {found.device}.")
         if torch.equal(expected, found):
             return None
         wrong = ~self._close(expected, found)
         count = int(wrong.sum())
         if count == 0:
             return None
-        position = tuple(int(axis) for axis in wrong.nonzero()[0])
-        at = f" to hold, at {list(position)}," if position else " to be"
-        facts = f"Expected {name}{at} {_number(expected[position])}, found {_number(found[position])}."
-        share = f" {count} of its {wrong.numel()} numbers differ." if position else ""
-        return Difference(facts + share, found, expected, position)
+        position = tuple(int(index) for index in wrong.nonzero()[0])
+        left, right = _digits(expected[position].item(), found[position].item())
+        at = f" at {list(position)}" if position else ""
+        share = f" {count} of {wrong.numel()} numbers differ." if position else ""
+        facts = f"Expected {name}{at} to be {left}, got {right}.{share}"
+        invalid = found.is_floating_point() and not bool(
+            found.isfinite().all() or not expected.isfinite().all()
+        )
+        return Difference(facts, found, expected, position, structural=invalid)
 
     def _close(self, expected: Tensor, found: Tensor) -> Tensor:
         if not expected.is_floating_point():
@@ -147,7 +169,7 @@ class Comparison:
 
 
 def describe(value: Value) -> str:
-    """Say in a few words what a value is."""
+    """Describe a value in a few words."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, tuple):
@@ -158,6 +180,71 @@ def describe(value: Value) -> str:
     if isinstance(value, Opaque):
         return f"an object of type {value.type_name}"
     return repr(value)
+
+
+def _part(number: int) -> str:
+    return f"the {_ORDINALS[number]}" if number < len(_ORDINALS) else f"part {number + 1}"
+
+
+def _structural(facts: str) -> Difference:
+    return Difference(facts, structural=True)
+
+
+def _expected(name: str, expected: Value, found: Value) -> str:
+    """Say that something is of another kind, and why that may be."""
+    facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
+    if found is None and " of gradients" in name:
+        return f"{facts} The gradient is cut, as by `.detach()`, `.data`, `.item()`, NumPy or `torch.tensor`."
+    if found is None:
+        return f"{facts} Is a `return` missing?"
+    if isinstance(found, Opaque) and found.type_name == "ndarray":
+        return f"{facts} Compute with torch, not NumPy."
+    if isinstance(expected, Tensor) and isinstance(found, tuple) and len(found) == 1:
+        return f"{facts} Is there a comma too many after the result?"
+    return facts
+
+
+def returned_exception(value: Value) -> Difference | None:
+    """Return the difference that an exception makes which is returned instead of raised."""
+    if not isinstance(value, Opaque) or not value.type_name.endswith(("Error", "Exception")):
+        return None
+    return _structural(f"It returned a {value.type_name} instead of raising it. Write `raise`, not `return`.")
+
+
+def _axes(expected: Tensor, found: Tensor) -> str:
+    """Say how the axes of two shapes differ."""
+    left, right = tuple(expected.shape), tuple(found.shape)
+    if len(left) == len(right):
+        if sorted(left) == sorted(right):
+            orders = (
+                order for order in permutations(range(len(left))) if tuple(right[i] for i in order) == left
+            )
+            order = next(orders, ())
+            moved = [axis for axis, source in enumerate(order) if axis != source]
+            if len(moved) == 2:
+                return f": axes {moved[0]} and {moved[1]} are swapped"
+            return ": the axes are in another order"
+        wrong = [axis for axis in range(len(left)) if left[axis] != right[axis]]
+        return f": axis {wrong[0]} is wrong" if len(wrong) == 1 else ""
+    if len(right) == len(left) + 1:
+        extra = [axis for axis in range(len(right)) if right[:axis] + right[axis + 1 :] == left]
+        return f": axis {extra[0]} is one too many" if extra else ": there is one axis too many"
+    if len(right) == len(left) - 1:
+        missing = [axis for axis in range(len(left)) if left[:axis] + left[axis + 1 :] == right]
+        return f": axis {missing[0]} of the expected result is missing" if missing else ""
+    return f": expected {len(left)} axes, got {len(right)}"
+
+
+def _advice(raised: Raised) -> str:
+    """Say what usually causes an exception, if its message tells."""
+    message = raised.message
+    if "before Module.__init__() call" in message:
+        return " Call `super().__init__()` first in `__init__`."
+    if raised.kind == "TypeError" and "positional argument" in message and " given" in message:
+        return " Compare the arguments of your definition with those in the task. Is `self` missing?"
+    if raised.kind == "NameError":
+        return " Is the name misspelled, or is its cell not run?"
+    return ""
 
 
 def _error(raised: Raised) -> str:
@@ -174,5 +261,12 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _number(entry: Tensor) -> str:
-    return f"{float(entry):.6g}" if entry.is_floating_point() else str(entry.item())
+def _digits(expected: float, found: float) -> tuple[str, str]:
+    """Write two numbers with enough digits to differ."""
+    for digits in range(6, 18):
+        left, right = (
+            f"{one:.{digits}g}" if isinstance(one, float) else str(one) for one in (expected, found)
+        )
+        if left != right:
+            break
+    return left, right

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from course_lib.checks.engine.candidate import Fixture, Request
-from course_lib.checks.engine.reply import OUT_OF_TIME, Handle, Raised, Reply, Returned, plain
+from course_lib.checks.engine.reply import LEFTOVER_STUB, OUT_OF_TIME, Handle, Raised, Reply, Returned, plain
 from course_lib.checks.exercises.fixtures import build_fixture
 from course_lib.time_limit import OutOfTime, time_limit
 
@@ -280,4 +280,14 @@ def _raised(error: BaseException) -> Raised:
             message = str(error)[:LONGEST_MESSAGE]
     except (Exception, SystemExit, OutOfTime) as another:
         message = f"(its message cannot be read, since that raises {type(another).__name__})"
-    return Raised(type(error).__name__, message, line)
+    return Raised(type(error).__name__, message, line, _note(error))
+
+
+def _note(error: BaseException) -> str:
+    """Recognise the stub's `raise NotImplementedError` in a function that has been written as well."""
+    if type(error) is not NotImplementedError or error.__traceback__ is None:
+        return ""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    names = {*frame.f_code.co_names, *frame.f_code.co_freevars} - {"NotImplementedError"}
+    arguments = frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount
+    return LEFTOVER_STUB if names or frame.f_code.co_nlocals > arguments else ""

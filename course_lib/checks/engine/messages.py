@@ -36,6 +36,17 @@ def failure(verdict: Verdict) -> str:
             *(f"Why: {mistake.hint}" for mistake in verdict.named),
             f"Read: {'; '.join(dict.fromkeys(mistake.source for mistake in verdict.named))}.",
         )
+    if verdict.similar:
+        statement = "; and ".join(mistake.statement for mistake in verdict.similar)
+        return _lines(
+            f"✗ {name}: incorrect. Your result in this test is what one gets if {statement}.",
+            test,
+            verdict.difference.facts,
+            *(f"Why: {mistake.hint}" for mistake in verdict.similar),
+            "Something else differs as well: in other tests, that alone does not explain your results.",
+        )
+    if verdict.tier == "structural":
+        return _lines(f"✗ {name}: incorrect.", test, verdict.difference.facts)
     return _lines(
         f"✗ {name}: incorrect.",
         test,

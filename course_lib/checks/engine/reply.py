@@ -48,7 +48,12 @@ class Raised:
     message: str
     line: str = ""
     """The student's line that raised it, where it is known."""
+    note: str = ""
+    """LEFTOVER_STUB if the student's function has code besides the stub that raised."""
 
+
+#: The note of a stub's NotImplementedError in a function that has other code as well.
+LEFTOVER_STUB = "leftover stub"
 
 #: The kind of what "was raised" where the student's code had to be stopped.
 OUT_OF_TIME = "OutOfTime"

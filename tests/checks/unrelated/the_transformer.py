@@ -129,8 +129,9 @@ class _LooseArguments(Transformer):
         raise TypeError("a config is missing")
 
 
-def _tie_biases(model):
-    model.generator.bias = nn.Parameter(model.source_embedding.table.weight[:, 0].clone())
+def _tie_nothing_and_refuse_equal_sizes(model):
+    if model.source_embedding.table.num_embeddings == model.target_embedding.table.num_embeddings:
+        raise ValueError("two vocabularies")
     return model
 
 
@@ -193,7 +194,7 @@ UNRELATED = {
         lambda model: model,
         lambda model: model.generator,
         lambda: None,
-        _tie_biases,
+        _tie_nothing_and_refuse_equal_sizes,
         _tie_to_zeros,
         _tie_and_name,
         _tie_with_type_error,

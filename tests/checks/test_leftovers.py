@@ -1,0 +1,78 @@
+"""Diagnoses from structure alone: what students leave in, return or raise by accident."""
+
+import pytest
+import torch
+
+from course_lib.checks import CheckError, check
+from course_lib.transformer import attention_scores
+
+STUB = "attention_scores is yours to write: lesson 01, exercise 1 of 3"
+
+
+def message(found: object, name: str = "attention_scores") -> str:
+    with pytest.raises(CheckError) as caught:
+        check(name, {name: found})
+    return str(caught.value).replace("\n    ", " ")
+
+
+def test_a_stub_left_above_finished_code_is_named() -> None:
+    def answer(query, key):
+        raise NotImplementedError(STUB)
+        return query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+
+    assert "The stub's line `raise NotImplementedError(...)` is still in your code." in message(answer)
+
+
+def test_a_stub_left_below_finished_code_is_named() -> None:
+    def answer(query, key):
+        scores = query @ key.transpose(-2, -1)
+        scores = scores / query.shape[-1] ** 0.5
+        raise NotImplementedError(STUB)
+
+    assert "The stub's line `raise NotImplementedError(...)` is still in your code." in message(answer)
+
+
+def test_an_error_that_is_returned_is_told_from_one_that_is_raised() -> None:
+    def split_heads(x, heads):
+        if x.shape[-1] % heads:
+            return ValueError(f"{x.shape[-1]} features cannot be split among {heads} heads")
+        return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
+
+    told = message(split_heads, "split_heads")
+    assert "returned" in told
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda q, k: attention_scores(q, k).transpose(-2, -1), "axes 0 and 1 are swapped"),
+        (lambda q, k: attention_scores(q, k).unsqueeze(0), "axis 0 is one too many"),
+        (lambda q, k: attention_scores(q, k)[0], "axis 0 of the expected result is missing"),
+        (lambda q, k: attention_scores(q, k)[:, 1:], "axis 1 is wrong"),
+        (lambda q, k: attention_scores(q, k).numpy(), "Compute with torch, not NumPy"),
+        (lambda q, k: attention_scores(q, k) * torch.nan, "got nan"),
+        (lambda q, k: querry, "Is the name misspelled"),
+    ],
+)
+def test_structure_is_described(answer: object, says: str) -> None:
+    assert says in message(answer)
+
+
+def test_a_combination_of_three_is_named() -> None:
+    def answer(query, key):
+        query /= 1.0
+        return (key @ query.transpose(-2, -1)).softmax(-1)
+
+    assert message(answer).startswith("✗ attention_scores: ")
+
+
+def test_a_resemblance_is_said_as_no_more() -> None:
+    def answer(query, key):
+        scores = query @ key.transpose(-2, -1)
+        return scores if query.dim() == 2 else scores * 3
+
+    told = message(answer)
+    assert told.startswith(
+        "✗ attention_scores: incorrect. Your result in this test is what one gets if the dot"
+    )
+    assert "Something else differs as well" in told
