@@ -191,7 +191,6 @@ UNRELATED = {
         _LooseArguments,
     ),
     "tie_embeddings": (
-        lambda model: model,
         lambda model: model.generator,
         lambda: None,
         _tie_nothing_and_refuse_equal_sizes,
