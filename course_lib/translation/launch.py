@@ -1,16 +1,15 @@
-"""torchrun, with an exit code that says what became of the run.
+"""torchrun, with an exit code that describes the outcome of the run.
 
     python -m course_lib.translation.launch --nproc-per-node=2 --max-restarts=3 \\
         -m course_lib.translation.train CONFIG [section.key=value ...]
 
-The arguments are torchrun's. It starts the processes, starts all of them again where one has died, and hands
-signals on to them, SIGUSR1 included; but however they end, its own exit code is 1. A script that has to tell
-"start me again" (75) from "your config is wrong" (2) needs theirs.
+The arguments are torchrun's. torchrun starts the processes, restarts all of them if one dies, and forwards
+signals, including SIGUSR1; but its own exit code is 1 for any failure. A script that distinguishes "start me
+again" (75) from "the config is wrong" (2) needs the exit codes of the processes.
 """
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import sys
@@ -23,50 +22,53 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 
-from course_lib.translation.training.interruption import FROM_KEYBOARD, START_AGAIN
+from course_lib.translation.distributed import is_port_in_use
+from course_lib.translation.train.interruption import EXIT_KEYBOARD, EXIT_RESTART
 
-#: The port where the processes should meet is taken, or the machine that has it isn't there.
-CANNOT_MEET = 69  # EX_UNAVAILABLE of sysexits.h
-FAILED = 1
-#: SLURM's usual warning comes two minutes before the end; torchrun kills after 30 seconds otherwise.
+#: The exit code if the processes cannot meet: EX_UNAVAILABLE of sysexits.h.
+EXIT_CANNOT_MEET = 69
+EXIT_FAILED = 1
+#: SLURM usually warns two minutes before the end of a job; torchrun would kill after 30 seconds.
 _SECONDS_TO_SAVE = 100
-#: So long, what listens at the port where all should meet may take to say that it is torchrun's.
+#: How long a listening program may take to answer as torchrun's store.
 _SECONDS_TO_ANSWER = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run torchrun and give the exit code of the processes.
+    """Run torchrun and return the exit code of the processes.
 
-    0 done; 75 told to stop, to be started again; 130 stopped from the keyboard; 2, or another code on
-    which all that have failed agree; 69 the processes could not meet; 1 anything else.
+    0: success. 75: stopped by a signal, to be started again. 130: stopped from the keyboard. 2, or another
+    code: the exit code of all failed processes. 69: the processes could not meet. 1: anything else.
     """
-    # As variables, since torch 2.11 knows no such options. (It kills after 30 seconds all the same.)
+    # Environment variables, since torch 2.11 has no such options. (It still kills after 30 seconds.)
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"])
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))
-    # Else torchrun lends its own store, in which processes that start again find where the dead ones were.
+    # Otherwise restarted processes use torchrun's own store, with the addresses of the dead ones.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     given = run.parse_args(sys.argv[1:] if arguments is None else list(arguments))
-    if given.rdzv_backend == "c10d" and not given.standalone and _is_held_by_a_stranger(given.rdzv_endpoint):
-        return _cannot_meet(f"port {given.rdzv_endpoint.rpartition(':')[2]} is in use; choose another one")
+    if given.rdzv_backend == "c10d" and not given.standalone and _is_other_program(given.rdzv_endpoint):
+        return _cannot_meet(f"port {given.rdzv_endpoint.rpartition(':')[2]} is in use. Choose another one.")
     try:
         run.run(given)
     except SignalException as stopped:
-        return FROM_KEYBOARD if stopped.sigval == signal.SIGINT else START_AGAIN
+        return EXIT_KEYBOARD if stopped.sigval == signal.SIGINT else EXIT_RESTART
     except ChildFailedError as failed:
-        # Where one dies, the others are stopped: only a code that all have was meant.
+        # If one dies, torchrun stops the others: only a code that all of them have is meaningful.
         codes = {failure.exitcode for failure in failed.failures.values()}
-        return codes.pop() if len(codes) == 1 and min(codes) > 0 else FAILED
+        return codes.pop() if len(codes) == 1 and min(codes) > 0 else EXIT_FAILED
     except (dist.DistError, RendezvousError) as error:
-        return _cannot_meet(_why(str(error)))
+        port = given.master_port
+        if not given.rdzv_endpoint and is_port_in_use(port):
+            return _cannot_meet(f"port {port} is in use. Choose another one, or start with --standalone.")
+        return _cannot_meet(str(error).splitlines()[0])
     return 0
 
 
-def _is_held_by_a_stranger(endpoint: str) -> bool:
-    """Say whether another program listens where the processes should meet.
+def _is_other_program(endpoint: str) -> bool:
+    """Return whether a program other than torchrun listens at the rendezvous endpoint.
 
-    torchrun would wait for its answer forever. Nobody there, or a torchrun that came earlier, is as it should
-    be.
+    torchrun would wait for its answer forever. If nothing listens, or another node's torchrun, all is well.
     """
     host, _, port = endpoint.rpartition(":")
     try:
@@ -76,26 +78,18 @@ def _is_held_by_a_stranger(endpoint: str) -> bool:
     answered = threading.Event()
 
     def ask() -> None:
-        with contextlib.suppress(RuntimeError):  # torchrun will say it better
+        with contextlib.suppress(RuntimeError):  # torchrun's own message will be better.
             dist.TCPStore(host, int(port), wait_for_workers=False).check(["anything"])  # type: ignore[attr-defined]
         answered.set()
 
-    # Where no answer comes, no time limit ends the wait either.
+    # Without an answer, the store's timeouts don't end the wait either, hence a thread.
     threading.Thread(target=ask, daemon=True).start()
     return not answered.wait(_SECONDS_TO_ANSWER)
 
 
 def _cannot_meet(why: str) -> int:
     print(f"launch: the processes cannot meet: {why}", file=sys.stderr, flush=True)
-    return CANNOT_MEET
-
-
-def _why(text: str) -> str:
-    if "EADDRINUSE" in text:
-        port = re.search(r"port: (\d+)", text)
-        which = f"port {port[1]}" if port else "their port"
-        return f"{which} is in use; choose another one, or start with --standalone, which finds one"
-    return text.splitlines()[0]
+    return EXIT_CANNOT_MEET
 
 
 if __name__ == "__main__":

@@ -347,7 +347,7 @@ print(Path("my_run.yaml").read_text())
 # **Change something:** `training.warmup_steps=400`; `training.lr_factor=4`; `model.dropout=0.3`.
 
 # %% tags=["see"]
-from course_lib.translation.training.watching import BackgroundRun, rows_so_far
+from course_lib.translation.train.monitoring import BackgroundRun, rows_so_far
 
 small = BackgroundRun(
     "captions",
@@ -368,9 +368,9 @@ small = BackgroundRun(
     "training.threads=1",
     "evaluation.bleu_every=0",
     "evaluation.alpha=1.0",
-    anew=True,
+    restart=True,
 )
-watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=small.says, timeout=20)
+watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=small.last_line, timeout=20)
 
 # %% [markdown]
 # ### See it: your run, live
@@ -499,7 +499,7 @@ import time
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.errors import BadInputError
-from course_lib.translation.training.scoring import score
+from course_lib.translation.train.scoring import score
 
 some = 100
 validation = load_corpus(load_config(str(chosen / "config.yaml")).data).validation

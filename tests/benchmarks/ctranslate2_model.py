@@ -16,7 +16,9 @@ def converted(translator: Translator, folder: Path, batches: int, threads: int) 
 
     Its tokens are our ids as text: "17". It works on so many batches at a time, each with so many threads.
     """
-    model, ids = translator.model.cpu().float(), translator.vocabularies
+    model, ids = translator.model, translator.vocabularies
+    assert isinstance(model, Transformer)
+    model = model.cpu().float()
     config = translator.config.model
     spec = TransformerSpec.from_config(
         config.layers, config.heads, pre_norm=config.norm_first, activation=common_spec.Activation.RELU
@@ -25,7 +27,7 @@ def converted(translator: Translator, folder: Path, batches: int, threads: int) 
     spec.register_target_vocabulary([str(number) for number in range(len(ids.target))])
     spec.config.bos_token = spec.config.decoder_start_token = str(ids.start_id)
     spec.config.eos_token, spec.config.unk_token = str(ids.end_id), str(ids.unknown_id)
-    spec.config.layer_norm_epsilon = model.encoder_layers[0].sublayers[0].norm.eps
+    spec.config.layer_norm_epsilon = model.encoder_layers[0].sublayers[0].norm.eps  # type: ignore[index,union-attr]
     _fill(spec, model)
     spec.validate()
     spec.optimize()

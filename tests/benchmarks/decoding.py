@@ -26,17 +26,17 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from course_lib.transformer import greedy_decode, padding_mask
+from course_lib.transformer import Transformer, greedy_decode, padding_mask
+from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.data.prepared import open_prepared
-from course_lib.translation.decoding import BatchDecoder, SearchSettings, greatest_length, ready
-from course_lib.translation.decoding.backends import HALF_PAYS_FROM
+from course_lib.translation.decoding import BatchDecoder, SearchSettings, make_backend, max_target_length
+from course_lib.translation.decoding.backends import BFLOAT16_MIN_D_MODEL
 from course_lib.translation.decoding.translator import Translator, load_translator
+from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.precision import Precision, has_bfloat16
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.experiment import train
-from course_lib.translation.training.run_folder import RunFolder
-from course_lib.translation.training.scoring import score
+from course_lib.translation.train.experiment import train
+from course_lib.translation.train.scoring import score
 
 BATCH = 64
 BEAM = 5
@@ -75,7 +75,7 @@ def ways(translator: Translator, threads: int) -> list[Way]:
     kinds = ((1, "greedy"), (BEAM, f"beam {BEAM}"))
     found = [Way("one by one, greedy, no cache", "reference", 1)]
     precisions: list[Precision] = ["float32"]
-    if has_bfloat16(translator.device) and translator.config.model.d_model >= HALF_PAYS_FROM:
+    if has_bfloat16(translator.device) and translator.config.model.d_model >= BFLOAT16_MIN_D_MODEL:
         precisions.append("bfloat16")
     for precision in precisions:
         found += [Way(f"batches of {BATCH}, {kind}, {precision}", "lab", n, precision) for n, kind in kinds]
@@ -126,15 +126,15 @@ def _translate(sources: Sequence[Ids]) -> tuple[float, list[Ids]]:
 def one_by_one(translator: Translator) -> Method:
     """Decode as the reference does: one sentence, greedily, and for each token the whole beginning anew."""
     ids, end = translator.vocabularies, translator.vocabularies.end_id
+    model = translator.model
+    assert isinstance(model, Transformer)
 
     def translate(sources: Sequence[Ids]) -> list[Ids]:
         found = []
         for source in sources:
             row = torch.tensor([[ids.start_id, *source, end]], device=translator.device)
-            longest = greatest_length(row.shape[1])
-            target = greedy_decode(
-                translator.model, row, padding_mask(row, ids.pad_id), longest, ids.start_id, end
-            )
+            longest = max_target_length(row.shape[1])
+            target = greedy_decode(model, row, padding_mask(row, ids.pad_id), longest, ids.start_id, end)
             found.append([number for number in target[0, 1:].tolist() if number != end])
         return found
 
@@ -145,7 +145,7 @@ def in_batches(translator: Translator, beam: int, precision: Precision) -> Metho
     """Decode as the lab does, in batches of BATCH sentences of like length."""
     config, end = translator.config, translator.vocabularies.end_id
     decoder = BatchDecoder(translator.vocabularies, translator.device, config.data.max_length, 1_000_000)
-    model = ready(translator.model, precision)
+    model = make_backend(translator.model, precision)
     settings = SearchSettings(beam, 0.0 if beam == 1 else 1.0)
 
     def translate(sources: Sequence[Ids]) -> list[Ids]:
@@ -175,7 +175,7 @@ def by_ctranslate2(translator: Translator, folder: Path, beam: int, batches: int
             beam_size=beam,
             length_penalty=1.0,
             max_batch_size=BATCH,
-            max_decoding_length=max(greatest_length(len(source) + 2) for source in sources),
+            max_decoding_length=max(max_target_length(len(source) + 2) for source in sources),
         )
         return [[int(token) for token in result.hypotheses[0]] for result in results]
 
@@ -249,7 +249,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         if given.run_folder is None:
             given.run_folder = Path(made) / "run"
-            train(load_config("captions", [f"run_folder={given.run_folder}"]), Place(0, 1, 0, 1))
+            train(load_config("captions", [f"run_folder={given.run_folder}"]), SINGLE_PROCESS)
         translator = load_translator(given.run_folder, device=given.device)
         folder = RunFolder(given.run_folder)
         test = open_prepared(folder.data, folder.vocabulary).test

@@ -15,7 +15,7 @@ from course_lib.transformer import decoder_mask, make_scheduler, padding_mask, s
 from course_lib.translation.configs.schema import ModelConfig
 from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.model.trainable import build_transformer
+from course_lib.translation.model.seq2seq import build_model
 
 SENTENCES, LENGTH, SMOOTHING = 32, 72, 0.1
 
@@ -26,7 +26,7 @@ class TextbookTraining:
     def __init__(self, model: ModelConfig, vocabulary: int, device: torch.device) -> None:
         self._device = device
         self._vocabulary = vocabulary
-        self._model = build_transformer(model, vocabulary, vocabulary).to(device)
+        self._model = build_model(model, vocabulary, vocabulary, "float32", device)
         self._optimizer = Adam(self._model.parameters(), 1.0, betas=(0.9, 0.98), eps=1e-9)
         self._scheduler = make_scheduler(self._optimizer, model.d_model, 4000)
         self._criterion = nn.KLDivLoss(reduction="sum")

@@ -27,15 +27,14 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.model.precision import settled
-from course_lib.translation.training.distributed import Place, end_process, process_group
-from course_lib.translation.training.metrics import peak_memory
-from course_lib.translation.training.updates import Trainer
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, end_process, process_group
+from course_lib.translation.model.precision import resolve_precision
+from course_lib.translation.train.metrics import peak_memory
+from course_lib.translation.train.trainer import Trainer
 from tests.benchmarks.textbook_training import TextbookTraining, fixed_batches
 
 BASE = {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048}
 SMALL = {"layers": 3, "d_model": 192, "heads": 4, "d_ff": 512}
-ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 VOCABULARY = 8000
 
 
@@ -51,7 +50,7 @@ def config_of(model: dict[str, int], tokens_per_batch: int, batches_per_update: 
         "epochs": 1,
         "tokens_per_batch": tokens_per_batch,
         "batches_per_update": batches_per_update,
-        "precision": settled("auto", device()),
+        "precision": resolve_precision("auto", device()),
     }
     return RunConfig.model_validate(
         {
@@ -76,8 +75,10 @@ def real_pairs(config: RunConfig) -> tuple[list[IdPair], Subwords]:
 class LabTraining:
     """The lab's trainer, going through its plan."""
 
-    def __init__(self, config: RunConfig, pairs: Sequence[IdPair], subwords: Subwords, place: Place) -> None:
-        self.trainer = Trainer(config, pairs, subwords, place, device())
+    def __init__(
+        self, config: RunConfig, pairs: Sequence[IdPair], subwords: Subwords, distributed: DistributedInfo
+    ) -> None:
+        self.trainer = Trainer(config, pairs, subwords, distributed, device())
         self._plan = self.trainer.plan()
 
     def update(self) -> None:
@@ -99,7 +100,7 @@ def against_the_textbook(console: Console, quick: bool) -> None:
     model = SMALL if quick else BASE
     config = config_of(model, 25_000 if device().type == "cuda" else 2048)
     pairs, subwords = real_pairs(config)
-    lab = LabTraining(config, pairs, subwords, ALONE)
+    lab = LabTraining(config, pairs, subwords, SINGLE_PROCESS)
     lab.trainer.measure_machine()
     textbook = TextbookTraining(config.model, len(subwords), device())
     batches = fixed_batches(pairs, seed=1)
@@ -144,11 +145,11 @@ def growth(console: Console, quick: bool) -> None:
 
     sizes = (256, 1024, 4096, 16_384) if device().type == "cpu" else (1024, 4096, 16_384, 65_536)
     for tokens in sizes:
-        lab = LabTraining(config_of(SMALL, tokens), pairs, subwords, ALONE)
+        lab = LabTraining(config_of(SMALL, tokens), pairs, subwords, SINGLE_PROCESS)
         add("places in a batch", f"{tokens:,}", lab.row(seconds))
     for length in (8, 16, 32, 64, 120):
         same = [_of_length(pairs, length, number) for number in range(2000)]
-        lab = LabTraining(config_of(SMALL, 4096), same, subwords, ALONE)
+        lab = LabTraining(config_of(SMALL, 4096), same, subwords, SINGLE_PROCESS)
         add("subwords in a sentence", str(length), lab.row(seconds))
     most = torch.cuda.device_count() if device().type == "cuda" else os.cpu_count() or 1
     for ranks in (1, 2, 4, 8):
@@ -172,12 +173,12 @@ def memory(console: Console) -> None:
 def measure_rank(seconds: float) -> None:
     """As one of several processes: train, and let the first print what all did."""
     torch.set_num_threads(1)
-    with process_group() as place:
+    with process_group() as distributed:
         if device().type == "cuda":
-            torch.cuda.set_device(place.local_rank)
+            torch.cuda.set_device(distributed.local_rank)
         config = config_of(SMALL, 2048, batches_per_update=8)
         pairs, subwords = real_pairs(config)
-        lab = LabTraining(config, pairs, subwords, place)
+        lab = LabTraining(config, pairs, subwords, distributed)
         lab.update()
         lab.trainer.window.close()
         # As many updates for all: a clock of its own would leave one waiting for the others.
@@ -185,7 +186,7 @@ def measure_rank(seconds: float) -> None:
         for _ in range(updates):
             lab.update()
         row = lab.trainer.window.close()
-        if place.is_first:
+        if distributed.is_rank_zero:
             print(row["tokens_per_second"], row["padded"])
 
 
@@ -195,7 +196,7 @@ def measure_memory(vocabulary: int) -> None:
     subwords = _Numbers(vocabulary)
     generator = torch.Generator().manual_seed(1)
     pairs = [tuple(torch.randint(4, vocabulary, (2, 15), generator=generator).tolist()) for _ in range(1000)]
-    lab = LabTraining(config, pairs, subwords, ALONE)  # type: ignore[arg-type]
+    lab = LabTraining(config, pairs, subwords, SINGLE_PROCESS)  # type: ignore[arg-type]
     for _ in range(3):
         lab.update()
     _finish()

@@ -20,7 +20,7 @@ from course_lib.checks.exercises.final_lab.hand_in import (
 from course_lib.checks.exercises.final_lab.translation_score import SENTENCES, references
 from course_lib.checks.notebook import CheckError
 from course_lib.translation.data.corpora import load_captions
-from course_lib.translation.training.scoring import score
+from course_lib.translation.train.scoring import score
 
 LEVELS = {"captions": [[30, 2], [60, 4], [80, 8]], "multi30k": [[15, 2], [33, 8]]}
 ENGLISH = load_captions().test.english

@@ -1,11 +1,11 @@
 """`shard` and `global_token_mean`, alone and among real processes."""
 
 import torch
+from course_lib.translation.training.distributed import Place
 from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.transformer.data_parallel import global_token_mean, shard
-from course_lib.translation.training.distributed import Place
 from tests.translation.real_processes import in_processes
 
 SUMS, COUNTS = [6.0, 1.0, 5.0], [3, 1, 0]

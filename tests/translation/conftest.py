@@ -10,8 +10,8 @@ from phrases import write_corpus
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.decoding.translator import Translator, load_translator
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.experiment import train
+from course_lib.translation.distributed import SINGLE_PROCESS
+from course_lib.translation.train.experiment import train
 
 # The tests start processes of their own; more threads would only wait for each other.
 torch.set_num_threads(1)
@@ -56,14 +56,14 @@ def tiny_config(config_file: Path) -> Callable[..., RunConfig]:
 @pytest.fixture(scope="session")
 def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run that has learnt a little; the corpus lies beside it."""
-    place = tmp_path_factory.mktemp("lab")
-    write_corpus(place / "corpus")
-    config = place / "tiny.yaml"
-    config.write_text(CONFIG.format(run=place / "run", corpus=place / "corpus"), "utf-8")
+    distributed = tmp_path_factory.mktemp("lab")
+    write_corpus(distributed / "corpus")
+    config = distributed / "tiny.yaml"
+    config.write_text(CONFIG.format(run=distributed / "run", corpus=distributed / "corpus"), "utf-8")
     overrides = ["training.epochs=3", "training.batches_per_update=1", "model.d_model=32"]
     overrides += ["training.average_last=2", "evaluation.beam_size=3", "evaluation.bleu_every=0"]
-    train(load_config(str(config), overrides), Place(0, 1, 0, 1))
-    return place / "run"
+    train(load_config(str(config), overrides), SINGLE_PROCESS)
+    return distributed / "run"
 
 
 @pytest.fixture(scope="session")

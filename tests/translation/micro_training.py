@@ -6,10 +6,8 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.updates import Trainer
-
-ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
+from course_lib.translation.train.trainer import Trainer
 
 
 def material(config: RunConfig) -> tuple[list[IdPair], Subwords]:
@@ -18,9 +16,9 @@ def material(config: RunConfig) -> tuple[list[IdPair], Subwords]:
     return list(zip(subwords.encode(train.german), subwords.encode(train.english), strict=True)), subwords
 
 
-def new_trainer(config: RunConfig, place: Place = ALONE) -> Trainer:
+def new_trainer(config: RunConfig, distributed: DistributedInfo = SINGLE_PROCESS) -> Trainer:
     pairs, subwords = material(config)
-    return Trainer(config, pairs, subwords, place, torch.device("cpu"))
+    return Trainer(config, pairs, subwords, distributed, torch.device("cpu"))
 
 
 def weights(trainer: Trainer) -> dict[str, list[float]]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from course_lib.translation.training.distributed import Place, process_group
+from course_lib.translation.distributed import DistributedInfo, process_group
 from tests.free_ports import free_ports
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -30,7 +30,7 @@ SECONDS = 300
 def start(
     world_size: int, function: Callable[..., Any], *arguments: Any
 ) -> list[tuple[BaseProcess, Connection]]:
-    """Start `function(place, *arguments)` in each of `world_size` processes."""
+    """Start `function(distributed, *arguments)` in each of `world_size` processes."""
     [port] = free_ports(1)
     started = []
     for rank in range(world_size):
@@ -59,7 +59,7 @@ def results(started: list[tuple[BaseProcess, Connection]]) -> list[Any]:
 
 
 def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Run `function(place, *arguments)` in processes, and give their results rank by rank."""
+    """Run `function(distributed, *arguments)` in processes, and give their results rank by rank."""
     return results(start(world_size, function, *arguments))
 
 
@@ -86,7 +86,7 @@ def start_command(
 def _command(
     rank: int, world_size: int, port: int, arguments: list[str], kill_at: int | None, output: Path
 ) -> None:
-    from course_lib.translation import train
+    from course_lib.translation.train import __main__ as train
 
     torch.set_num_threads(1)
     if world_size > 1:
@@ -142,9 +142,9 @@ def _run(
     torch.set_num_threads(1)
     _name_place(rank, world_size, port)
     try:
-        with process_group() as place:
-            assert place == Place(rank, world_size, rank, world_size)
-            sender.send((True, function(place, *arguments)))
+        with process_group() as distributed:
+            assert distributed == DistributedInfo(rank, world_size, rank, world_size)
+            sender.send((True, function(distributed, *arguments)))
     except BaseException:
         sender.send((False, traceback.format_exc()))
         raise

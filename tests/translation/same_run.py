@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from course_lib.translation.training.checkpoints.checkpoint import Checkpoints, load_checkpoint
-from course_lib.translation.training.checkpoints.model_file import load_trained
-from course_lib.translation.training.metrics import MEASURED
+from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint
+from course_lib.translation.checkpoints.trained_model import load_model
+from course_lib.translation.train.metrics import MEASURED
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
@@ -19,7 +19,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 def newest(folder: Path) -> dict[str, Any]:
     """What a run would go on from."""
-    path = Checkpoints(folder / "checkpoints", 3).find().path
+    path = Checkpoints(folder / "checkpoints", 3).find_latest().path
     assert path is not None
     return load_checkpoint(path)
 
@@ -51,7 +51,7 @@ def assert_same_run(got: Path, expected: Path) -> None:
     models = sorted(path.name for path in (expected / "models").iterdir())
     assert sorted(path.name for path in (got / "models").iterdir()) == models
     for name in models:
-        model, twin = load_trained(got / "models" / name), load_trained(expected / "models" / name)
+        model, twin = load_model(got / "models" / name), load_model(expected / "models" / name)
         assert model.step == twin.step
         assert_same_tensors(model.weights, twin.weights)
     assert (got / "translations.txt").read_bytes() == (expected / "translations.txt").read_bytes()

@@ -20,7 +20,7 @@ from course_lib.transformer import (
     shift_target,
     tie_embeddings,
 )
-from course_lib.translation.model.fused.attention import fused_attention
+from course_lib.translation.model.fused import fused_attention
 
 PAD, START, END = 0, 1, 2
 WORDS = 11

@@ -5,7 +5,7 @@ import torch
 from taught import START, taught
 
 from course_lib.transformer import Transformer, attention_weights, split_heads
-from course_lib.translation.decoding.attention_maps import attention_maps
+from course_lib.translation.decoding.attention_maps import record_attention
 
 SOURCE = torch.tensor([[1, 5, 3, 8, 2]])
 TARGET = torch.tensor([[START, 5, 3]])
@@ -35,7 +35,7 @@ def by_hand(model: Transformer) -> tuple[torch.Tensor, torch.Tensor]:
 def test_they_are_the_weights_of_each_layer_and_head(fused: bool) -> None:
     model = taught(fused=fused).train()
     functions = [module.attention for module in model.modules() if hasattr(module, "attention")]
-    encoder_self, decoder_self, cross = attention_maps(model, SOURCE, TARGET)
+    encoder_self, decoder_self, cross = record_attention(model, SOURCE, TARGET)
     assert encoder_self.shape == (2, 4, 5, 5)
     assert decoder_self.shape == (2, 4, 3, 3)
     assert cross.shape == (2, 4, 3, 5)
@@ -54,5 +54,5 @@ def test_a_model_that_raises_gets_its_attention_back() -> None:
     model = taught()
     before = model.encoder_layers[0].self_attention.attention
     with pytest.raises(IndexError):
-        attention_maps(model, torch.tensor([[99]]), TARGET)
+        record_attention(model, torch.tensor([[99]]), TARGET)
     assert model.encoder_layers[0].self_attention.attention is before

@@ -11,12 +11,11 @@ from same_run import assert_same_run, metrics
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.train import BAD_INPUT
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.experiment import train
-from course_lib.translation.training.metrics import MetricsLog
+from course_lib.translation.distributed import SINGLE_PROCESS
+from course_lib.translation.train.__main__ import EXIT_BAD_INPUT
+from course_lib.translation.train.experiment import train
+from course_lib.translation.train.metrics import MetricsLog
 
-ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 KIB = 1024
 
 
@@ -67,13 +66,13 @@ def test_a_full_disk_stops_no_training_and_spoils_no_checkpoint(
         filler = fill(small_disk)
         process.join(0.01)
     text = said.read_text("utf-8")
-    assert "A checkpoint could not be kept (No space left on device): training goes on" in text
+    assert "The checkpoint could not be saved (No space left on device). Training continues" in text
     assert "step 28  epoch 4  validation_loss" in text
     assert text.splitlines()[-1] == (
-        f"train: {run}: the results cannot be kept there (No space left on device); make room, and give the "
-        "same command again: it goes on from the latest checkpoint"
+        f"train: {run}: the results cannot be saved (No space left on device). Make room, and run the same "
+        "command again to resume from the latest checkpoint."
     )
-    assert process.exitcode == BAD_INPUT
+    assert process.exitcode == EXIT_BAD_INPUT
     assert "Traceback" not in text
 
     filler.unlink()
@@ -103,23 +102,23 @@ def test_a_damaged_checkpoint_is_left_out_in_one_line(
     tiny_config: Callable[..., RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     greedy = ("evaluation.beam_size=1", "evaluation.bleu_every=0")
-    train(tiny_config(*greedy, "training.epochs=1"), ALONE)
+    train(tiny_config(*greedy, "training.epochs=1"), SINGLE_PROCESS)
     newest = max((tmp_path / "run" / "checkpoints").iterdir())
     damaged = bytearray(newest.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     newest.write_bytes(damaged)
     capsys.readouterr()
-    train(tiny_config(*greedy), ALONE)
+    train(tiny_config(*greedy), SINGLE_PROCESS)
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == f"{newest} is damaged: left out."
-    assert "going on after update 6." in said[1]
-    train(tiny_config(*greedy, f"run_folder={tmp_path / 'whole'}"), ALONE)
+    assert said[0] == f"{newest} is damaged and was skipped."
+    assert "resuming after update 6." in said[1]
+    train(tiny_config(*greedy, f"run_folder={tmp_path / 'whole'}"), SINGLE_PROCESS)
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
 def test_only_damaged_checkpoints_are_refused(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
-    train(tiny_config("training.epochs=1", "evaluation.beam_size=1"), ALONE)
+    train(tiny_config("training.epochs=1", "evaluation.beam_size=1"), SINGLE_PROCESS)
     for path in (tmp_path / "run" / "checkpoints").iterdir():
         path.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(BadInputError, match="expected a checkpoint that is whole, came 3 damaged"):
-        train(tiny_config(), ALONE)
+    with pytest.raises(BadInputError, match="no intact checkpoint, but 3 damaged"):
+        train(tiny_config(), SINGLE_PROCESS)

@@ -18,10 +18,9 @@ from course_lib.translation.data.bpe_dropout import split_with_dropout
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.prepared import PreparedData, open_prepared, prepare
 from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.updates import Trainer
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
+from course_lib.translation.train.trainer import Trainer
 
-ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 SENTENCES = [sentence for pair in phrase_pairs(200, seed=0) for sentence in pair]
 LEARNT = Subwords.learn(SENTENCES, 400)
 RANKS, IDS = LEARNT.merge_ranks(), LEARNT.ids()
@@ -62,7 +61,7 @@ def prepared(config: RunConfig, folder: Path) -> PreparedData:
     return prepare(config.data, folder / "data", folder / "vocabulary.json", learn=True)
 
 
-def all_epochs(place: Place, folder: Path, epochs: tuple[int, ...]) -> list[list[object]]:
+def all_epochs(distributed: DistributedInfo, folder: Path, epochs: tuple[int, ...]) -> list[list[object]]:
     data = open_prepared(folder / "data", folder / "vocabulary.json")
     return [list(data.train.of_epoch(3, epoch)) for epoch in epochs]
 
@@ -81,11 +80,11 @@ def test_every_epoch_has_the_same_sentences_split_in_its_own_way(
     assert len(data.train) < len(text) * (1 + both), "some are dropped, and the words must be of the others"
     first, second = data.train.of_epoch(1, 0), data.train.of_epoch(1, 1)
     source, target = data.vocabularies.source, data.vocabularies.target
-    for place in (0, 7, len(data.train) - 1):
+    for distributed in (0, 7, len(data.train) - 1):
         for epoch in (first, second):
-            assert source.decode([epoch[place][0]]) == source.decode([data.train[place][0]])
-            assert target.decode([epoch[place][1]]) == target.decode([data.train[place][1]])
-            assert not both or epoch[place][0][0] == data.train[place][0][0]
+            assert source.decode([epoch[distributed][0]]) == source.decode([data.train[distributed][0]])
+            assert target.decode([epoch[distributed][1]]) == target.decode([data.train[distributed][1]])
+            assert not both or epoch[distributed][0][0] == data.train[distributed][0][0]
     assert len(first) == len(second) == len(data.train)
     assert list(first) != list(second)
     assert first.lengths.mean() > data.train.lengths.mean() * 1.05
@@ -110,7 +109,7 @@ def test_training_goes_on_exactly_in_the_same_split(
     data = prepared(config, tmp_path)
 
     def trainer() -> Trainer:
-        return Trainer(config, data.train, data.vocabularies, ALONE, torch.device("cpu"))
+        return Trainer(config, data.train, data.vocabularies, SINGLE_PROCESS, torch.device("cpu"))
 
     whole = trainer()
     for batches in whole.plan()[:2]:

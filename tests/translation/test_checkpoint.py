@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.loader import load_config
-from course_lib.translation.training.checkpoints.checkpoint import (
+from course_lib.translation.checkpoints.checkpoint import (
     Checkpoints,
     load_checkpoint,
-    refuse_other_config,
+    require_same_config,
 )
-from course_lib.translation.training.checkpoints.checksummed_files import write_sealed
+from course_lib.translation.checkpoints.checksummed_files import save_checksummed
+from course_lib.translation.configs.loader import load_config
 
 STATE: dict[str, Any] = {
     "config": {},
@@ -41,7 +41,7 @@ def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
 
 
 def test_where_there_is_none_a_run_starts_anew(tmp_path: Path) -> None:
-    found = Checkpoints(tmp_path / "missing", 3).find()
+    found = Checkpoints(tmp_path / "missing", 3).find_latest()
     assert (found.path, found.damaged) == (None, [])
 
 
@@ -50,7 +50,7 @@ def test_the_newest_few_are_kept(tmp_path: Path) -> None:
     for step in (5, 10, 99_999_999, 100_000_000):
         checkpoints.save(step, STATE)
     assert names(tmp_path) == ["step-100000000.pt", "step-99999999.pt"]
-    assert checkpoints.find().path == tmp_path / "step-100000000.pt"
+    assert checkpoints.find_latest().path == tmp_path / "step-100000000.pt"
 
 
 def test_damaged_ones_are_passed_over_and_don_t_push_out_whole_ones(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_damaged_ones_are_passed_over_and_don_t_push_out_whole_ones(tmp_path: Pa
         checkpoints.save(step, STATE)
     newest = tmp_path / "step-00000020.pt"
     newest.write_bytes(newest.read_bytes()[:-1])
-    found = checkpoints.find()
+    found = checkpoints.find_latest()
     assert (found.path, found.damaged) == (tmp_path / "step-00000010.pt", [newest])
     checkpoints.save(15, STATE)
     assert names(tmp_path) == ["step-00000010.pt", "step-00000015.pt"]
@@ -67,8 +67,8 @@ def test_damaged_ones_are_passed_over_and_don_t_push_out_whole_ones(tmp_path: Pa
 
 def test_only_damaged_ones_are_refused(tmp_path: Path) -> None:
     (tmp_path / "step-00000020.pt").write_bytes(b"")
-    with pytest.raises(BadInputError, match=r"came 1 damaged \(step-00000020\.pt\); remove the folder"):
-        Checkpoints(tmp_path, 2).find()
+    with pytest.raises(BadInputError, match=r"no intact checkpoint, but 1 damaged \(step-00000020\.pt\)\."):
+        Checkpoints(tmp_path, 2).find_latest()
 
 
 def test_one_that_cannot_be_read_is_not_taken_for_damaged(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_one_that_cannot_be_read_is_not_taken_for_damaged(tmp_path: Path) -> Non
     Checkpoints(tmp_path, 2).save(10, STATE)
     (tmp_path / "step-00000020.pt").mkdir()
     with pytest.raises(BadInputError, match=r"step-00000020\.pt: .* cannot be read \(Is a directory\)"):
-        Checkpoints(tmp_path, 2).find()
+        Checkpoints(tmp_path, 2).find_latest()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_one_for_which_there_is_no_room_is_not_taken_for_damaged(
     Checkpoints(tmp_path, 2).save(10, STATE)
     monkeypatch.setattr(torch, "load", refuse)
     with pytest.raises(type(error)) as caught:
-        Checkpoints(tmp_path, 2).find()
+        Checkpoints(tmp_path, 2).find_latest()
     assert caught.value is error
 
 
@@ -109,7 +109,7 @@ def test_half_a_file_a_flipped_bit_and_noise_are_refused(tmp_path: Path) -> None
         damages.append(bytes(flipped))
     for damaged in damages:
         path.write_bytes(damaged)
-        with pytest.raises(BadInputError, match=r"00001\.pt: expected a checkpoint of a run"):
+        with pytest.raises(BadInputError, match=r"00001\.pt: this is not an intact checkpoint"):
             load_checkpoint(path)
     path.write_bytes(whole)
     load_checkpoint(path)
@@ -118,7 +118,7 @@ def test_half_a_file_a_flipped_bit_and_noise_are_refused(tmp_path: Path) -> None
 def test_torch_alone_would_not_see_a_flipped_bit(tmp_path: Path) -> None:
     """What the seal is for: with this failing, torch checks for itself and the seal may go."""
     path = tmp_path / "c.pt"
-    write_sealed(path, STATE)
+    save_checksummed(path, STATE)
     whole = bytearray(path.read_bytes())
     at = whole.index(torch.arange(500.0).numpy().tobytes()) + 400
     whole[at] ^= 1
@@ -128,8 +128,8 @@ def test_torch_alone_would_not_see_a_flipped_bit(tmp_path: Path) -> None:
 
 
 def test_a_sealed_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    write_sealed(tmp_path / "c.pt", {"something": "else"})
-    with pytest.raises(BadInputError, match="expected a checkpoint of a run"):
+    save_checksummed(tmp_path / "c.pt", {"something": "else"})
+    with pytest.raises(BadInputError, match="this is not an intact checkpoint"):
         load_checkpoint(tmp_path / "c.pt")
 
 
@@ -144,7 +144,7 @@ class Payload:
 
 
 def test_a_checkpoint_never_runs_code(tmp_path: Path) -> None:
-    write_sealed(tmp_path / "c.pt", {**STATE, "payload": Payload(tmp_path / "ran")})
+    save_checksummed(tmp_path / "c.pt", {**STATE, "payload": Payload(tmp_path / "ran")})
     with pytest.raises(BadInputError):
         load_checkpoint(tmp_path / "c.pt")
     assert not (tmp_path / "ran").exists()
@@ -155,7 +155,7 @@ def test_a_checkpoint_never_runs_code(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_version_is_refused() -> None:
     config = load_config("multi30k-tiny")
     saved = config.model_dump()
-    refuse_other_config(Path("c.pt"), saved, config)
+    require_same_config(Path("c.pt"), saved, config)
     saved["model"]["flavour"] = "sour"
-    with pytest.raises(BadInputError, match=r"c\.pt is of another version of the lab"):
-        refuse_other_config(Path("c.pt"), saved, config)
+    with pytest.raises(BadInputError, match=r"c\.pt was written by another version of the lab"):
+        require_same_config(Path("c.pt"), saved, config)

@@ -12,16 +12,16 @@ from real_processes import in_processes
 from torch import nn
 
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.model.compiled import compiled_or_not
-from course_lib.translation.training import updates as training
-from course_lib.translation.training.distributed import Place
+from course_lib.translation.distributed import DistributedInfo
+from course_lib.translation.model.compiled import compile_or_fall_back
+from course_lib.translation.train import trainer as training
 
 Outcome = tuple[list[str], dict[str, list[float]], dict[str, float]]
 
 
-def trained(config: RunConfig, place: Place) -> Outcome:
+def trained(config: RunConfig, distributed: DistributedInfo) -> Outcome:
     """Notes, weights and the compiler's counts after four updates."""
-    trainer = new_trainer(config, place)
+    trainer = new_trainer(config, distributed)
     counters = torch._dynamo.utils.counters
     counters.clear()
     for batches in trainer.plan()[:4]:
@@ -40,21 +40,21 @@ class Sum(nn.Module):
         return total
 
 
-def without_a_compiler(place: Place) -> tuple[str | None, bool, bool]:
+def without_a_compiler(distributed: DistributedInfo) -> tuple[str | None, bool, bool]:
     import torch._inductor.config as inductor
 
     inductor.cpp.cxx = ("no-such-compiler",)
     inductor.force_disable_caches = True
     inductor.compile_threads = 1
     module = Sum()
-    compiled, why_not = compiled_or_not(module, (torch.ones(2, 3),), "inductor")
+    compiled, why_not = compile_or_fall_back(module, (torch.ones(2, 3),), "inductor")
     return why_not, compiled is module, module.layer.weight.grad is None
 
 
 def assert_says_why(note: str | None, error: str) -> None:
     assert note is not None
-    assert note.startswith(f"torch.compile does not work here ({error}: ")
-    assert note.endswith("; training without")
+    assert note.startswith(f"torch.compile failed ({error}: ")
+    assert note.endswith("; training without it")
     assert "\n" not in note
 
 
@@ -66,9 +66,9 @@ def test_a_machine_without_a_c_compiler_is_told_and_nothing_is_left_behind() -> 
     assert has_no_gradient
 
 
-def with_a_backend_that_fails(place: Place, *configs: RunConfig) -> list[Outcome]:
-    training.BACKEND = "no-such-backend"
-    return [trained(config, place) for config in configs]
+def with_a_backend_that_fails(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
+    training.COMPILE_BACKEND = "no-such-backend"
+    return [trained(config, distributed) for config in configs]
 
 
 def test_where_compiling_fails_training_goes_on_on_all_processes(
@@ -82,10 +82,10 @@ def test_where_compiling_fails_training_goes_on_on_all_processes(
         assert got == expected
 
 
-def with_the_front_end(place: Place, *configs: RunConfig) -> list[Outcome]:
+def with_the_front_end(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
     """What the compiler's front end makes of the model is run as it is: the rest takes half a minute."""
-    training.BACKEND = "eager"
-    return [trained(config, place) for config in configs]
+    training.COMPILE_BACKEND = "eager"
+    return [trained(config, distributed) for config in configs]
 
 
 def test_one_graph_holds_the_whole_loss_for_any_shape(

@@ -5,35 +5,37 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from real_processes import in_processes
+from real_processes import in_processes, kill, start
 
 from course_lib.errors import BadInputError
-from course_lib.translation.training.distributed import (
-    FirstRefusedError,
-    Place,
-    _Preparing,
-    end_together,
-    first_decides,
-    first_then_rest,
-    gather,
+from course_lib.translation.distributed import (
+    SINGLE_PROCESS,
+    DistributedInfo,
+    LostPeerError,
+    RankZeroError,
+    all_gather,
+    broadcast_from_rank_zero,
+    global_max,
     global_sum,
-    has_lost_another,
-    largest,
+    lost_peers_reported,
     process_group,
+    rank_zero_first,
+    wait_for_peers,
 )
 from tests.free_ports import free_ports
 
 
-def collectives(place: Place) -> tuple[list[str], list[float], list[float]]:
-    values = torch.tensor([float(place.rank), 1.0])
-    names = gather(place, [f"{place.rank}a", f"{place.rank}b"])
-    return names, global_sum(place, values).tolist(), values.tolist()
+def collectives(distributed: DistributedInfo) -> tuple[list[str], list[float], list[float]]:
+    values = torch.tensor([float(distributed.rank), 1.0])
+    names = all_gather(distributed, [f"{distributed.rank}a", f"{distributed.rank}b"])
+    return names, global_sum(distributed, values).tolist(), values.tolist()
 
 
 def test_gather_and_sum() -> None:
@@ -43,41 +45,41 @@ def test_gather_and_sum() -> None:
         assert values == [rank, 1.0]
 
 
-def order(place: Place, folder: str) -> bool:
+def order(distributed: DistributedInfo, folder: str) -> bool:
     """The first makes a file, the others find it."""
 
     def make() -> bool:
-        if place.is_first:
+        if distributed.is_rank_zero:
             with open(f"{folder}/made", "x"):
                 return True
         with open(f"{folder}/made"):
             return True
 
-    return first_then_rest(place, make)
+    return rank_zero_first(distributed, make)
 
 
 def test_what_the_first_makes_the_others_find(tmp_path: object) -> None:
     assert in_processes(3, order, str(tmp_path)) == [True, True, True]
 
 
-def refusal(place: Place, refusing: int) -> str:
+def refusal(distributed: DistributedInfo, refusing: int) -> str:
     def make() -> None:
-        if place.rank == refusing:
-            raise BadInputError(f"process {place.rank} cannot go on")
+        if distributed.rank == refusing:
+            raise BadInputError(f"process {distributed.rank} cannot go on")
 
     try:
-        first_then_rest(place, make)
-    except FirstRefusedError as error:
-        end_together(place)
-        return f"as the first: {error}"
+        rank_zero_first(distributed, make)
+    except RankZeroError as error:
+        wait_for_peers(distributed)
+        return f"as rank zero: {error}"
     except BadInputError as error:
-        end_together(place)
+        wait_for_peers(distributed)
         return str(error)
     return "went on"
 
 
 def test_bad_input_on_the_first_ends_all() -> None:
-    assert in_processes(2, refusal, 0) == ["process 0 cannot go on", "as the first: process 0 cannot go on"]
+    assert in_processes(2, refusal, 0) == ["process 0 cannot go on", "as rank zero: process 0 cannot go on"]
 
 
 def test_bad_input_elsewhere_is_that_process_s_own() -> None:
@@ -100,8 +102,8 @@ def test_a_port_in_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(BadInputError) as refused, process_group():
             pass
     assert str(refused.value) == (
-        f"127.0.0.1:{port}: the processes cannot meet there (the port is in use; choose another one, or "
-        "start with torchrun --standalone, which finds one)"
+        f"The processes cannot meet at 127.0.0.1:{port}: the port is in use. Choose another one, or start "
+        "with torchrun --standalone."
     )
 
 
@@ -112,8 +114,8 @@ def test_others_that_do_not_come_are_not_waited_for_forever(
     [port] = free_ports(1)
     place_in_environment(monkeypatch, rank, port)
     with (
-        pytest.raises(BadInputError, match="not all were there within 1 seconds; see that every node"),
-        process_group(patience=timedelta(seconds=1)),
+        pytest.raises(BadInputError, match="not all of them arrived within 1 seconds"),
+        process_group(timeout=timedelta(seconds=1)),
     ):
         pass
 
@@ -121,12 +123,14 @@ def test_others_that_do_not_come_are_not_waited_for_forever(
 def test_half_of_torchrun_s_variables_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     place_in_environment(monkeypatch, 0, 1)
     monkeypatch.delenv("LOCAL_RANK")
-    with pytest.raises(BadInputError, match="but LOCAL_RANK are missing"), process_group():
+    with pytest.raises(BadInputError, match="incomplete: LOCAL_RANK missing"), process_group():
         pass
 
 
-def first_says(place: Place) -> tuple[str, int]:
-    return first_decides(place, lambda: f"said by {place.rank}"), largest(place, place.rank)
+def first_says(distributed: DistributedInfo) -> tuple[str, int]:
+    return broadcast_from_rank_zero(distributed, lambda: f"said by {distributed.rank}"), global_max(
+        distributed, distributed.rank
+    )
 
 
 def test_the_first_decides_for_all_and_all_know_the_largest() -> None:
@@ -139,7 +143,6 @@ def test_nobody_waits_for_a_farewell_after_an_exception(monkeypatch: pytest.Monk
     [port] = free_ports(1)
     place_in_environment(monkeypatch, 0, port)
     monkeypatch.setenv("WORLD_SIZE", "1")
-    monkeypatch.setattr(_Preparing, "group", None)
     with contextlib.suppress(MemoryError), process_group():
         if fails:
             raise MemoryError
@@ -151,7 +154,7 @@ def test_nobody_waits_for_a_farewell_after_an_exception(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("environment", "goodbye"), [({}, ", goodbye"), ({"WORLD_SIZE": "2"}, "")])
 def test_a_process_ends_with_its_code_and_all_it_said(environment: dict[str, str], goodbye: str) -> None:
     code = (
-        "import atexit; from course_lib.translation.training.distributed import end_process; "
+        "import atexit; from course_lib.translation.distributed import end_process; "
         "atexit.register(print, ', goodbye', end=''); print('said', end=''); end_process(75)"
     )
     alone = {name: value for name, value in os.environ.items() if name != "WORLD_SIZE"}
@@ -161,8 +164,8 @@ def test_a_process_ends_with_its_code_and_all_it_said(environment: dict[str, str
     assert (done.returncode, done.stdout, done.stderr) == (75, f"said{goodbye}", "")
 
 
-def limits(place: Place) -> list[timedelta]:
-    groups: list[Any] = [dist.group.WORLD, _Preparing.group]
+def limits(distributed: DistributedInfo) -> list[timedelta]:
+    groups: list[Any] = [dist.group.WORLD, distributed.control_group]
     return [group._get_backend(torch.device("cpu")).options._timeout for group in groups]
 
 
@@ -170,34 +173,50 @@ def test_what_the_first_prepares_may_take_hours() -> None:
     assert in_processes(2, limits) == [[timedelta(minutes=30), timedelta(days=1)]] * 2
 
 
-@pytest.mark.parametrize(
-    ("error", "lost"),
-    [
-        (dist.DistNetworkError("the connection to the store is closed"), True),
-        (RuntimeError("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed"), True),
-        (
-            dist.DistBackendError(
-                "NCCL error: remote process exited or there was a network error, "
-                "ncclRemoteError: A call failed possibly due to a network error"
-            ),
-            True,
-        ),
-        (
-            dist.DistBackendError("NCCL error: unhandled system error, ncclSystemError: no room in /dev/shm"),
-            False,
-        ),
-        (RuntimeError("CUDA out of memory"), False),
-    ],
-)
-def test_an_error_of_this_machine_s_own_is_no_loss_of_another(error: Exception, lost: bool) -> None:
-    assert has_lost_another(error) is lost
+def outcome_of_an_error(distributed: DistributedInfo, dies: bool) -> str:
+    """Rank 1 exits or waits; rank 0 raises an error, and says what it has become."""
+    if distributed.rank == 1:
+        if dies:
+            os._exit(0)
+        dist.barrier()
+        return "waited"
+    time.sleep(0.5)
+    try:
+        with lost_peers_reported(distributed):
+            raise RuntimeError("anything that torch may say")
+    except RuntimeError as error:
+        if not dies:
+            dist.barrier()
+        return f"{type(error).__name__}: {error}"
+
+
+def test_an_error_after_the_loss_of_a_peer_says_so() -> None:
+    started = start(2, outcome_of_an_error, True)
+    good, said = started[0][1].recv()
+    assert (good, said) == (True, "LostPeerError: another process of the run has gone")
+    kill(started)
+
+
+def test_an_error_is_no_loss_while_the_peers_are_there() -> None:
+    """The error of a rank has its own message, even though its peers don't answer."""
+    assert in_processes(2, outcome_of_an_error, False) == [
+        "RuntimeError: anything that torch may say",
+        "waited",
+    ]
+
+
+def test_errors_of_other_kinds_and_of_a_single_process_pass() -> None:
+    for error in (MemoryError(), RuntimeError("CUDA out of memory"), LostPeerError()):
+        with pytest.raises(type(error)) as caught, lost_peers_reported(SINGLE_PROCESS):
+            raise error
+        assert caught.value is error
 
 
 def test_alone_there_is_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with process_group() as place:
-        assert place == Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+    with process_group() as distributed:
+        assert distributed == SINGLE_PROCESS
         assert not torch.distributed.is_initialized()
-        assert gather(place, [1, 2]) == [1, 2]
-        assert global_sum(place, torch.tensor(3.0)).item() == 3.0
-        assert first_then_rest(place, lambda: "made") == "made"
+        assert all_gather(distributed, [1, 2]) == [1, 2]
+        assert global_sum(distributed, torch.tensor(3.0)).item() == 3.0
+        assert rank_zero_first(distributed, lambda: "made") == "made"

@@ -14,7 +14,7 @@ from web_server import Answer, send, send_whole, serving
 from course_lib.errors import BadInputError
 from course_lib.translation.data.corpora import downloads
 from course_lib.translation.data.corpora.downloads import ATTEMPTS, CHUNK, download
-from course_lib.translation.training.distributed import Place
+from course_lib.translation.distributed import DistributedInfo
 
 CONTENT = bytes(index * index % 251 for index in range(100_000))
 CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -154,7 +154,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, server: Callabl
     assert "cannot write downloads" in refusal("http://127.0.0.1/a", tmp_path / "file" / "a")
 
 
-def _download(place: Place, url: str, path: Path) -> bytes:
+def _download(distributed: DistributedInfo, url: str, path: Path) -> bytes:
     return download(url, path, CHECKSUM).read_bytes()
 
 

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from course_lib.errors import BadInputError
 from course_lib.transformer import beam_search, greedy_decode, padding_mask
+from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.loader import load_config
-from course_lib.translation.decoding import Ensemble, SearchSettings, ready, search
-from course_lib.translation.decoding.saved_settings import read_search
+from course_lib.translation.decoding import Ensemble, SearchSettings, make_backend, search
+from course_lib.translation.decoding.search_settings import load_settings
 from course_lib.translation.decoding.translator import Translator, load_translator
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.experiment import train
-from course_lib.translation.training.run_folder import RunFolder
+from course_lib.translation.distributed import SINGLE_PROCESS
+from course_lib.translation.train.experiment import train
 from course_lib.translation.translate import main
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
@@ -91,7 +91,7 @@ def test_the_average_of_all_is_searched(seed: int, beam: int, alpha: float, memb
     rows = sentences(seed, LENGTHS)
     source = padded(rows)
     found = search(
-        ready(Ensemble(models)),
+        make_backend(Ensemble(models)),
         source,
         padding_mask(source, PAD),
         torch.tensor(LIMITS),
@@ -115,7 +115,7 @@ def test_probabilities_are_averaged_and_not_logarithms() -> None:
     source = torch.tensor([[3, 4, 5]])
     mask = padding_mask(source, PAD)
     (found,) = search(
-        ready(Ensemble(models)), source, mask, torch.tensor([2]), SearchSettings(2, 0.0, 2), START, END
+        make_backend(Ensemble(models)), source, mask, torch.tensor([2]), SearchSettings(2, 0.0, 2), START, END
     )
     assert {tuple(each.ids) for each in found} == {(4,), (5,)}
     assert [each.log_probability for each in found] == pytest.approx([math.log(0.5)] * 2)
@@ -128,7 +128,7 @@ def other_folder(trained_folder: Path) -> Path:
     config = load_config(
         str(trained_folder / "config.yaml"), [f"run_folder={folder}", "seed=7", "training.average_last=0"]
     )
-    train(config, Place(0, 1, 0, 1))
+    train(config, SINGLE_PROCESS)
     return folder
 
 
@@ -139,8 +139,8 @@ def test_runs_translate_together(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    both = load_translator(trained_folder, together_with=[other_folder])
-    turned = load_translator(other_folder, together_with=[trained_folder])
+    both = load_translator(trained_folder, ensemble_with=[other_folder])
+    turned = load_translator(other_folder, ensemble_with=[trained_folder])
     alone = load_translator(other_folder)
     for beam in (1, 3):
         ways = [each.translate(GERMAN, beam=beam, alpha=0.6, n_best=1) for each in (both, turned)]
@@ -166,7 +166,7 @@ def test_tuning_several_leaves_the_run_as_it_was(
 ) -> None:
     kept = RunFolder(trained_folder).search
     before = kept.read_bytes()
-    assert read_search(kept) is not None
+    assert load_settings(kept) is not None
     assert main([str(trained_folder), "--with", str(other_folder), "--tune"]) == 0
     assert capsys.readouterr().err.count("<- chosen") == 1
     assert kept.read_bytes() == before
@@ -175,18 +175,18 @@ def test_tuning_several_leaves_the_run_as_it_was(
 def test_others_that_do_not_fit_are_refused_by_name(
     trained_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(BadInputError, match="nowhere: expected the folder of a run, but there is none"):
-        load_translator(trained_folder, together_with=[tmp_path / "nowhere"])
+    with pytest.raises(BadInputError, match="nowhere: there is no such folder"):
+        load_translator(trained_folder, ensemble_with=[tmp_path / "nowhere"])
     write_corpus(tmp_path / "corpus")
     for override, message in (
-        ("data.vocab_size=300", "expected a run with the same vocabulary, so that both mean the same"),
-        ("data.max_length=30", "expected a model that reads 40 tokens, came one of 30"),
+        ("data.vocab_size=300", "this run has another vocabulary"),
+        ("data.max_length=30", "this model reads 30 tokens, but the first one reads 40"),
     ):
         folder = tmp_path / override
         config = load_config(
             str(trained_folder / "config.yaml"), [f"run_folder={folder}", "training.epochs=1", override]
         )
-        train(config, Place(0, 1, 0, 1))
+        train(config, SINGLE_PROCESS)
         capsys.readouterr()
         assert main([str(trained_folder), "--with", str(folder)]) == 2
         error = capsys.readouterr().err

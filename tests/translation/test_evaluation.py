@@ -20,13 +20,12 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.decoding import SearchSettings, greatest_length
-from course_lib.translation.model.trainable import build_transformer
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.evaluation import Evaluator
-from course_lib.translation.training.scoring import score
+from course_lib.translation.decoding import SearchSettings, max_target_length
+from course_lib.translation.distributed import SINGLE_PROCESS
+from course_lib.translation.model.seq2seq import build_model
+from course_lib.translation.train.evaluation import Evaluator
+from course_lib.translation.train.scoring import score
 
-ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 PAD, START, END = Subwords.pad_id, Subwords.start_id, Subwords.end_id
 
 
@@ -41,11 +40,11 @@ def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transform
     validation = load_corpus(config.data).validation
     subwords = Subwords.learn([*validation.german, *validation.english], config.data.vocab_size)
     torch.manual_seed(3)
-    model = build_transformer(config.model, len(subwords), len(subwords)).double()
+    model = build_model(config.model, len(subwords), len(subwords)).double()
     for parameter in model.parameters():
         parameter.data *= 1.5  # Livelier than a fresh model, so that translations end and differ.
     pairs = list(zip(subwords.encode(validation.german), subwords.encode(validation.english), strict=True))
-    return Evaluator(config, subwords, ALONE, torch.device("cpu")), model, subwords, pairs[:6]
+    return Evaluator(config, subwords, SINGLE_PROCESS, torch.device("cpu")), model, subwords, pairs[:6]
 
 
 def test_the_loss_is_the_mean_over_tokens(
@@ -76,7 +75,7 @@ def test_translations_are_those_of_single_sentences(
         expected = []
         for ids in sources:
             source, _ = collate([(ids, [])], PAD, START, END, 40)
-            mask, longest = padding_mask(source, PAD), greatest_length(source.shape[1])
+            mask, longest = padding_mask(source, PAD), max_target_length(source.shape[1])
             target = (
                 greedy_decode(model, source, mask, longest, START, END)
                 if beam == 1
@@ -157,8 +156,9 @@ def test_the_config_says_how_to_search(
     overrides: list[str], expected: SearchSettings, tiny_config: Callable[..., RunConfig]
 ) -> None:
     subwords = Subwords.learn(["ein Hund"], 300)
-    evaluator = Evaluator(tiny_config(*overrides), subwords, ALONE, torch.device("cpu"))
-    assert evaluator.settings(None, [], []) == expected, "without looking at a model"
+    evaluator = Evaluator(tiny_config(*overrides), subwords, SINGLE_PROCESS, torch.device("cpu"))
+    model = Transformer(9, 9, TransformerConfig(layers=1, d_model=8, heads=2, d_ff=8))
+    assert evaluator.settings(model, [], []) == expected, "without looking at the model"
 
 
 def test_left_open_it_is_tuned(

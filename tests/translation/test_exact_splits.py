@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 import torch.distributed as dist
-from micro_training import ALONE, assert_equal_weights, new_trainer, weights
+from micro_training import SINGLE_PROCESS, assert_equal_weights, new_trainer, weights
 from real_processes import in_processes
 
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.training.distributed import Place
+from course_lib.translation.distributed import DistributedInfo
 
 #: An update's batches, each of indices of pairs.
 Update = list[list[int]]
@@ -29,11 +29,11 @@ def splits(parts: int) -> list[Update]:
     return updates
 
 
-def outcomes(place: Place, cases: Sequence[Case]) -> list[Outcome]:
+def outcomes(distributed: DistributedInfo, cases: Sequence[Case]) -> list[Outcome]:
     """Weights, and the window's sums, after the updates of each case."""
     found = []
     for config, updates in cases:
-        trainer = new_trainer(config, place)
+        trainer = new_trainer(config, distributed)
         for batches in updates:
             trainer.update(batches)
         found.append((weights(trainer), trainer.window.state()))
@@ -67,8 +67,8 @@ def test_the_weights_do_not_depend_on_processes_and_micro_batches(
     # Dropout belongs to a batch: with it, the same batches are dealt to one process and to several.
     dealt = [(kind, splits(count - one_less)) for kind in kinds for count in parts for one_less in (0, 1)]
     resplit = [(plain, splits(count)) for count in parts]
-    [unsplit] = outcomes(ALONE, [(plain, splits(1))])
-    expected = outcomes(ALONE, dealt)
+    [unsplit] = outcomes(SINGLE_PROCESS, [(plain, splits(1))])
+    expected = outcomes(SINGLE_PROCESS, dealt)
 
     found = in_processes(world_size, outcomes, [*dealt, *resplit])
     assert_same([each[: len(dealt)] for each in found], expected, within=1e-9)
@@ -80,7 +80,7 @@ def test_the_weights_do_not_depend_on_processes_and_micro_batches(
 @pytest.mark.parametrize("micro_batches", [2, 3])
 def test_one_process_may_split_too(tiny_config: Callable[..., RunConfig], micro_batches: int) -> None:
     plain = tiny_config("training.precision=float64", "model.dropout=0")
-    (whole, _), (split, _) = outcomes(ALONE, [(plain, splits(1)), (plain, splits(micro_batches))])
+    (whole, _), (split, _) = outcomes(SINGLE_PROCESS, [(plain, splits(1)), (plain, splits(micro_batches))])
     assert_equal_weights(split, whole, within=1e-9)
 
 
@@ -95,7 +95,9 @@ def test_the_cases_can_tell(tiny_config: Callable[..., RunConfig]) -> None:
     ]
     found = [
         after["encoder_layers.0.feed_forward.inner.weight"]
-        for after, _ in outcomes(ALONE, [(tiny_config(*overrides), splits(2)) for overrides in given])
+        for after, _ in outcomes(
+            SINGLE_PROCESS, [(tiny_config(*overrides), splits(2)) for overrides in given]
+        )
     ]
     plain = tiny_config("model.dropout=0")
     trainer = new_trainer(plain)
@@ -110,7 +112,7 @@ def test_the_cases_can_tell(tiny_config: Callable[..., RunConfig]) -> None:
 
 def test_float32_over_two_processes_stays_close(tiny_config: Callable[..., RunConfig]) -> None:
     case = (tiny_config(), splits(6))
-    [(expected, _)] = outcomes(ALONE, [case])
+    [(expected, _)] = outcomes(SINGLE_PROCESS, [case])
     # A bias of the keys moves all scores of a query alike: its gradient is noise, which Adam scales up.
     counted = {name: values for name, values in expected.items() if not name.endswith("key_projection.bias")}
     for [(got, _)] in in_processes(2, outcomes, [case]):
@@ -118,9 +120,9 @@ def test_float32_over_two_processes_stays_close(tiny_config: Callable[..., RunCo
         assert_equal_weights({name: got[name] for name in counted}, counted, within=1e-6)
 
 
-def all_reduces(place: Place, config: RunConfig, updates: list[Update]) -> list[int]:
+def all_reduces(distributed: DistributedInfo, config: RunConfig, updates: list[Update]) -> list[int]:
     """Count the numbers that each update sends, from the profiler's record of what the processes did."""
-    trainer = new_trainer(config, place)
+    trainer = new_trainer(config, distributed)
     trainer.update(updates[0])  # DDP sorts its buckets anew after the first.
     counts = []
     for batches in updates[1:]:
@@ -134,5 +136,5 @@ def all_reduces(place: Place, config: RunConfig, updates: list[Update]) -> list[
 def test_gradients_travel_once_an_update(tiny_config: Callable[..., RunConfig]) -> None:
     one, three = splits(2), splits(6)
     for counts in in_processes(2, all_reduces, tiny_config(), [one[0], one[1], three[2]]):
-        # The number of tokens and one bucket of gradients, for one micro-batch and for three.
-        assert counts == [2, 2]
+        # One bucket of gradients, for one micro-batch and for three.
+        assert counts == [1, 1]

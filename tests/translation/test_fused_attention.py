@@ -6,7 +6,7 @@ from torch import nn
 
 from course_lib.errors import BadInputError
 from course_lib.transformer import causal_mask, scaled_dot_product_attention
-from course_lib.translation.model.fused.attention import fused_attention
+from course_lib.translation.model.fused import fused_attention
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -33,7 +33,7 @@ def test_a_query_that_may_look_at_nothing_gets_zeros() -> None:
 
 def test_dropout_that_does_not_say_how_likely_it_is_is_refused() -> None:
     query = torch.zeros(1, 1, 2, 4)
-    with pytest.raises(BadInputError, match=r"expected .* to be an nn.Dropout, came function; .*=plain"):
+    with pytest.raises(BadInputError, match=r"must pass an nn.Dropout .* got function\. .*=plain"):
         fused_attention(query, query, query, None, lambda weights: weights)
 
 

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.transformer import Transformer, TransformerConfig, padding_mask
-from course_lib.translation.decoding.fused_layers import Linear
-from course_lib.translation.decoding.fused_model import FusedTransformer
+from course_lib.translation.decoding.fused_model import FusedLinear, FusedTransformer
 
 #: By the rounding of 512 products' sum.
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-13}
@@ -20,7 +19,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-13}
 def test_products(dtype: torch.dtype, features: int, widths: list[int]) -> None:
     torch.manual_seed(0)
     layers = [nn.Linear(features, width).to(dtype) for width in widths]
-    together = Linear(layers, dtype)
+    together = FusedLinear(layers, dtype)
     for shape in ((1, 1), (64, 1), (7, 3), (2, 40)):
         x = torch.randn(*shape, features, dtype=dtype)
         expected = torch.cat([layer(x) for layer in layers], dim=-1)
@@ -44,7 +43,7 @@ def test_the_encoder(norm_first: bool, dtype: torch.dtype) -> None:
 @torch.no_grad()
 def test_other_weights_need_a_model_made_anew() -> None:
     layer, x = nn.Linear(192, 512), torch.randn(3, 192)
-    before = Linear([layer], torch.float32)(x)
+    before = FusedLinear([layer], torch.float32)(x)
     layer.weight.mul_(2.0)
-    torch.testing.assert_close(Linear([layer], torch.float32)(x), layer(x))
+    torch.testing.assert_close(FusedLinear([layer], torch.float32)(x), layer(x))
     assert not torch.allclose(before, layer(x))

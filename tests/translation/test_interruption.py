@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import pytest
 from real_processes import CONTEXT, SECONDS, in_processes, start_command
 from same_run import assert_same_run
 
-from course_lib.translation import train as train_command
 from course_lib.translation.configs.loader import load_config
-from course_lib.translation.training.distributed import Place, has_lost_another
-from course_lib.translation.training.evaluation import Evaluator
-from course_lib.translation.training.experiment import train
-from course_lib.translation.training.interruption import FROM_KEYBOARD, START_AGAIN, Interrupted, Interruption
-from course_lib.translation.training.updates import Trainer
+from course_lib.translation.distributed import DistributedInfo, lost_peers_reported
+from course_lib.translation.train import __main__ as train_command
+from course_lib.translation.train.evaluation import Evaluator
+from course_lib.translation.train.experiment import train
+from course_lib.translation.train.interruption import EXIT_KEYBOARD, EXIT_RESTART, Interrupted, Interruption
+from course_lib.translation.train.trainer import Trainer
 
 LONG = [
     "training.epochs=100000",
@@ -33,14 +34,14 @@ def send(number: int) -> None:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGTERM, START_AGAIN), (signal.SIGUSR1, START_AGAIN), (signal.SIGINT, FROM_KEYBOARD)],
+    [(signal.SIGTERM, EXIT_RESTART), (signal.SIGUSR1, EXIT_RESTART), (signal.SIGINT, EXIT_KEYBOARD)],
 )
 def test_a_signal_ends_at_once_or_is_noted(number: int, code: int) -> None:
     before = signal.getsignal(number)
     with Interruption() as interruption, interruption.deferred():
         send(number)
-        assert interruption.asked == number
-        with pytest.raises(Interrupted) as noted, interruption.at_once():
+        assert interruption.requested == number
+        with pytest.raises(Interrupted) as noted, interruption.immediate():
             pass
         assert noted.value.exit_code == code
     with Interruption() as interruption, pytest.raises(Interrupted) as stopped:
@@ -78,19 +79,19 @@ def wait_for(path: Path, lines: int) -> None:
         time.sleep(0.005)
 
 
-def told_while_measuring(place: Place, config_file: str) -> int:
+def told_while_measuring(distributed: DistributedInfo, config_file: str) -> int:
     """Train; the second process gets a signal as soon as the weights of an epoch are measured."""
     measure = Evaluator.loss
 
     def told(evaluator: Evaluator, *arguments: Any) -> float:
-        if place.rank == 1:
+        if distributed.rank == 1:
             send(signal.SIGUSR1)
         return measure(evaluator, *arguments)
 
     with pytest.MonkeyPatch.context() as patch, Interruption() as interruption:
         patch.setattr(Evaluator, "loss", told)
         try:
-            train(load_config(config_file, LONG), place, interruption)
+            train(load_config(config_file, LONG), distributed, interruption)
         except Interrupted as stopped:
             return stopped.exit_code
     return 0
@@ -98,32 +99,41 @@ def told_while_measuring(place: Place, config_file: str) -> int:
 
 def test_one_of_two_processes_is_told_while_they_measure(config_file: Path) -> None:
     """It does not leave the other one alone with the sums."""
-    assert in_processes(2, told_while_measuring, str(config_file)) == [START_AGAIN, START_AGAIN]
+    assert in_processes(2, told_while_measuring, str(config_file)) == [EXIT_RESTART, EXIT_RESTART]
 
 
-def told_before_training(place: Place, config_file: str, told_too: bool) -> int:
+@contextlib.contextmanager
+def joined(distributed: DistributedInfo) -> Iterator[DistributedInfo]:
+    """A process group that the process has joined already."""
+    with lost_peers_reported(distributed):
+        yield distributed
+
+
+def told_before_training(distributed: DistributedInfo, config_file: str, told_too: bool) -> int:
     """Run the command; the second process gets a signal before the first epoch, the first one when alone."""
 
     def told(trainer: Trainer) -> None:
-        if place.rank == 1:
+        if distributed.rank == 1:
             send(signal.SIGUSR1)
 
-    def alone(error: Exception) -> bool:
+    wait = Interruption.wait
+
+    def told_later(interruption: Interruption, seconds: float) -> None:
         if told_too:
             threading.Timer(0.2, send, [signal.SIGUSR1]).start()
-        return has_lost_another(error)
+        wait(interruption, seconds)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "measure_machine", told)
-        patch.setattr(train_command, "has_lost_another", alone)
-        patch.setattr(train_command, "process_group", lambda: contextlib.nullcontext(place))
+        patch.setattr(Interruption, "wait", told_later)
+        patch.setattr(train_command, "process_group", lambda: joined(distributed))
         return train_command.main([config_file, *LONG])
 
 
 @pytest.mark.parametrize("told_too", [True, False])
 def test_one_of_two_processes_is_told_later_than_the_other(config_file: Path, told_too: bool) -> None:
     """Before the first epoch a process ends at once; the other, left alone, waits for its own signal."""
-    codes = [START_AGAIN if told_too else train_command.LOST_ANOTHER, START_AGAIN]
+    codes = [EXIT_RESTART if told_too else train_command.EXIT_LOST_PEER, EXIT_RESTART]
     assert in_processes(2, told_before_training, str(config_file), told_too) == codes
 
 
@@ -139,7 +149,7 @@ def test_one_of_two_processes_is_told_both_save_and_the_run_goes_on(
     os.kill(started[1].pid, number)
     for process in started:
         process.join(SECONDS)
-    assert [process.exitcode for process in started] == [START_AGAIN, START_AGAIN]
+    assert [process.exitcode for process in started] == [EXIT_RESTART, EXIT_RESTART]
 
     ends = [argument for argument in arguments if "epochs" not in argument]
     whole = [*ends, f"run_folder={tmp_path / 'whole'}"]

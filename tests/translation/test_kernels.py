@@ -13,12 +13,14 @@ from course_lib.transformer import (
     decoder_mask,
     tie_embeddings,
 )
-from course_lib.translation.model.fused import smoothed_loss as smoothed_loss_file
-from course_lib.translation.model.fused import use_kernels
-from course_lib.translation.model.fused.dropout import BlockDropout
-from course_lib.translation.model.fused.layer_norm import FusedLayerNorm
-from course_lib.translation.model.fused.masks import decoder_mask_on_device
-from course_lib.translation.model.fused.smoothed_loss import smoothed_loss_sum
+from course_lib.translation.model import fused
+from course_lib.translation.model.fused import (
+    BlockDropout,
+    FusedLayerNorm,
+    fused_decoder_mask,
+    fused_smoothed_loss,
+    use_fused_layers,
+)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
@@ -26,14 +28,14 @@ from course_lib.translation.model.fused.smoothed_loss import smoothed_loss_sum
 def test_the_loss_and_its_gradients_are_lesson_08_s(
     monkeypatch: pytest.MonkeyPatch, rows: int, smoothing: float
 ) -> None:
-    monkeypatch.setitem(smoothed_loss_file._LOGITS, "cpu", rows * 11)
+    monkeypatch.setitem(fused._LOGITS_PER_CHUNK, "cpu", rows * 11)
     torch.manual_seed(0)
     hidden = (3 * torch.randn(7, 5, dtype=torch.float64)).requires_grad_()
     generator = nn.Linear(5, 11).double()
     labels = torch.tensor([1, 10, 3, 3, 7, 2, 5])
     inputs = (hidden, generator.weight, generator.bias)
     expected = LabelSmoothingLoss(11, 0, smoothing).double()(generator(hidden), labels) * 7
-    found = smoothed_loss_sum(*inputs, labels, smoothing, torch.float64)
+    found = fused_smoothed_loss(*inputs, labels, smoothing, torch.float64)
     assert found.item() == pytest.approx(expected.item(), rel=1e-6)  # lesson 08's targets are in float32
     for theirs, ours in zip(
         torch.autograd.grad(3 * expected, inputs), torch.autograd.grad(3 * found, inputs), strict=True
@@ -48,7 +50,7 @@ def test_the_loss_has_the_gradient_that_finite_differences_have() -> None:
     ]
     labels = torch.tensor([2, 5, 1])
     assert torch.autograd.gradcheck(
-        lambda *given: smoothed_loss_sum(*given, labels, 0.2, torch.float64), inputs
+        lambda *given: fused_smoothed_loss(*given, labels, 0.2, torch.float64), inputs
     )
 
 
@@ -58,7 +60,7 @@ def test_in_bfloat16_the_loss_is_near() -> None:
     labels = torch.randint(40, (50,))
     inputs = (hidden, generator.weight, generator.bias)
     exact, rough = (
-        smoothed_loss_sum(*inputs, labels, 0.1, dtype) for dtype in (torch.float32, torch.bfloat16)
+        fused_smoothed_loss(*inputs, labels, 0.1, dtype) for dtype in (torch.float32, torch.bfloat16)
     )
     assert rough.dtype == torch.float32
     assert rough.item() == pytest.approx(exact.item(), rel=2e-3)
@@ -72,7 +74,7 @@ def test_in_bfloat16_the_loss_is_near() -> None:
 def test_the_loss_can_be_had_without_gradients() -> None:
     hidden, generator = torch.randn(4, 3), nn.Linear(3, 5)
     with torch.no_grad():
-        total = smoothed_loss_sum(
+        total = fused_smoothed_loss(
             hidden, generator.weight, generator.bias, torch.tensor([1, 2, 3, 4]), 0.0, torch.float32
         )
         expected = nn.functional.cross_entropy(generator(hidden), torch.tensor([1, 2, 3, 4]), reduction="sum")
@@ -85,7 +87,7 @@ def test_without_gradients_the_logits_are_the_only_product() -> None:
     flops = {}
     for learning in (True, False):
         with torch.set_grad_enabled(learning), FlopCounterMode(display=False) as counter:
-            smoothed_loss_sum(*inputs, torch.arange(8), 0.1, torch.float32)
+            fused_smoothed_loss(*inputs, torch.arange(8), 0.1, torch.float32)
         flops[learning] = counter.get_total_flops()
     assert flops == {True: 3 * 2 * 8 * 6 * 20, False: 2 * 8 * 6 * 20}
 
@@ -140,7 +142,7 @@ def test_a_model_with_kernels_is_the_same_model(norm_first: bool) -> None:
         return tie_embeddings(model).double()
 
     plain, fast = build(), build()
-    use_kernels(fast)
+    use_fused_layers(fast)
     assert {type(module) for module in fast.modules()}.isdisjoint({nn.Dropout, LayerNorm})
     assert [name for name, _ in fast.named_parameters()] == [name for name, _ in plain.named_parameters()]
     assert fast.state_dict().keys() == plain.state_dict().keys()
@@ -160,7 +162,7 @@ def test_a_model_with_kernels_is_the_same_model(norm_first: bool) -> None:
 
 def test_the_decoder_s_mask_is_lesson_04_s() -> None:
     tokens = torch.tensor([[1, 4, 0, 0, 2], [0, 0, 0, 0, 0], [3, 3, 3, 3, 3]])
-    assert torch.equal(decoder_mask_on_device(tokens, 0), decoder_mask(tokens, 0))
+    assert torch.equal(fused_decoder_mask(tokens, 0), decoder_mask(tokens, 0))
 
 
 def test_a_student_s_own_modules_stay() -> None:
@@ -171,5 +173,5 @@ def test_a_student_s_own_modules_stay() -> None:
         pass
 
     model = nn.Sequential(OwnNorm(4), OwnDropout(0.1), LayerNorm(4), nn.Dropout(0.1))
-    use_kernels(model)
+    use_fused_layers(model)
     assert [type(module) for module in model] == [OwnNorm, OwnDropout, FusedLayerNorm, BlockDropout]

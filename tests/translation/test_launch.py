@@ -13,8 +13,8 @@ import pytest
 from real_processes import SECONDS, start_command
 from same_run import assert_same_run
 
-from course_lib.translation.launch import CANNOT_MEET
-from course_lib.translation.training.interruption import START_AGAIN
+from course_lib.translation.launch import EXIT_CANNOT_MEET
+from course_lib.translation.train.interruption import EXIT_RESTART
 
 LAUNCH = [sys.executable, "-m", "course_lib.translation.launch", "--nproc-per-node=2"]
 Launch = Callable[..., "subprocess.Popen[bytes]"]
@@ -69,14 +69,14 @@ def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
     running = launch(said, "--standalone", "--max-restarts=1", *TRAIN, *arguments)
     wait_for_text(said, "step 4 ")
     os.kill(children(running.pid)[1], signal.SIGKILL)
-    wait_for_text(said, "going on after update")
-    start = said.read_text("utf-8").index("going on after update")
+    wait_for_text(said, "resuming after update")
+    start = said.read_text("utf-8").index("resuming after update")
     while "\nstep " not in said.read_text("utf-8")[start:]:
         assert running.poll() is None, said.read_text("utf-8")
         time.sleep(0.02)
     running.send_signal(signal.SIGUSR1)
-    assert running.wait(SECONDS) == START_AGAIN, said.read_text("utf-8")
-    assert "Stopped by SIGUSR1. The same command goes on" in said.read_text("utf-8")
+    assert running.wait(SECONDS) == EXIT_RESTART, said.read_text("utf-8")
+    assert "Stopped by SIGUSR1. Run the same command again to resume" in said.read_text("utf-8")
     assert "Traceback" not in said.read_text("utf-8")
     assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
 
@@ -97,9 +97,9 @@ def test_a_code_on_which_all_agree_comes_back(launch: Launch, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("meet", "advice"),
     [
-        (["--master-port={port}"], "choose another one, or start with --standalone, which finds one"),
+        (["--master-port={port}"], "Choose another one, or start with --standalone."),
         # Here torchrun would wait for the other program's answer, and it would wait forever.
-        (["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:{port}"], "choose another one"),
+        (["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:{port}"], "Choose another one."),
     ],
 )
 def test_a_port_in_use_is_one_line(meet: list[str], advice: str, launch: Launch, tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_a_port_in_use_is_one_line(meet: list[str], advice: str, launch: Launch,
         taken.listen()
         port = taken.getsockname()[1]
         running = launch(said, "--nnodes=1", *(each.format(port=port) for each in meet), *TRAIN, "captions")
-        assert running.wait(SECONDS) == CANNOT_MEET
+        assert running.wait(SECONDS) == EXIT_CANNOT_MEET
     lines = said.read_text("utf-8").splitlines()
     assert [line for line in lines if line.startswith("launch:")] == [
-        f"launch: the processes cannot meet: port {port} is in use; {advice}"
+        f"launch: the processes cannot meet: port {port} is in use. {advice}"
     ]
     assert "Traceback" not in said.read_text("utf-8")

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from course_lib.translation.configs.loader import load_config, provided_configs
-from course_lib.translation.train import main as train
+from course_lib.translation.train.__main__ import main as train
 from course_lib.translation.translate import main as translate
 
 LESSON = Path(__file__).parents[2] / "lessons" / "12-final-lab"

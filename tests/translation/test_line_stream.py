@@ -42,8 +42,10 @@ def test_a_file_gives_many_at_once_and_loses_none(tmp_path: Path) -> None:
     with path.open("rb") as file:
         lists = list(arriving_lines(file.fileno(), str(path)))
     assert [line for some in lists for line in some] == expected
-    pieces = path.stat().st_size / BYTES
-    assert 2 < pieces <= len(lists) <= pieces + 2, "many at a time, also where that cuts a letter in two"
+    components = path.stat().st_size / BYTES
+    assert 2 < components <= len(lists) <= components + 2, (
+        "many at a time, also where that cuts a letter in two"
+    )
 
 
 def test_nobody_waits_for_a_second_line() -> None:
@@ -76,6 +78,6 @@ def test_other_bytes_are_refused_by_line_after_those_before_were_taken() -> None
     os.close(sender)
     arriving = arriving_lines(receiver, "a pipe")
     assert next(arriving) == ["eins", "zwei"]
-    with pytest.raises(BadInputError, match="a pipe, line 3: expected text in UTF-8, came other bytes"):
+    with pytest.raises(BadInputError, match="a pipe, line 3: this is not UTF-8 text"):
         next(arriving)
     os.close(receiver)

@@ -9,12 +9,10 @@ import pytest
 import torch
 from real_processes import in_processes
 
-from course_lib.translation.data.device_batch import DeviceBatch
-from course_lib.translation.training import metrics
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.metrics import MetricsLog, Window, peak_memory
-
-ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
+from course_lib.translation.train import metrics
+from course_lib.translation.train.device_batch import DeviceBatch
+from course_lib.translation.train.metrics import MetricsLog, MetricsWindow, peak_memory
 
 
 def batch(target_tokens: int, real_slots: int, slots: int, work: float = 0.0) -> DeviceBatch:
@@ -26,7 +24,7 @@ def test_rows_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     with MetricsLog(path) as log:
         log.write({"step": 1})
-        kept = log.position()
+        kept = log.sync()
         log.write({"step": 2})
         assert path.read_text().count("\n") == 2, "readers see each row at once"
     with path.open("a") as file:
@@ -43,11 +41,11 @@ def test_a_new_run_begins_with_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text("old\n")
     with MetricsLog(path) as log:
-        assert log.position() == 0
+        assert log.sync() == 0
 
 
 def test_a_window_gives_means_and_begins_anew() -> None:
-    window = Window(ALONE)
+    window = MetricsWindow(SINGLE_PROCESS)
     window.add(torch.tensor(6.0), batch(target_tokens=2, real_slots=5, slots=10))
     window.add(torch.tensor(4.0), batch(target_tokens=3, real_slots=10, slots=10))
     row = window.close()
@@ -64,24 +62,24 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_clock_counts_updates_only(stopped_clock: None) -> None:
-    window = Window(ALONE)
+    window = MetricsWindow(SINGLE_PROCESS)
     window.restart_clock()
     window.add(torch.tensor(1.0), batch(1000, 1, 1))
     state = window.state()
-    later = Window(ALONE)
+    later = MetricsWindow(SINGLE_PROCESS)
     later.load({**state, "seconds": 10.0})
     assert later.close()["tokens_per_second"] == pytest.approx(100)
 
 
 def test_mfu_is_work_done_over_work_possible(stopped_clock: None) -> None:
-    window = Window(ALONE)
-    window.add(torch.tensor(1.0), batch(1, 1, 1, work=3e9))
+    window = MetricsWindow(SINGLE_PROCESS)
+    window.add(torch.tensor(1.0), batch(1, 1, 1, flops=3e9))
     state = {**window.state(), "seconds": 10.0}
     window.load(state)
     assert "mfu" not in window.close()
-    later = Window(ALONE)
+    later = MetricsWindow(SINGLE_PROCESS)
     later.load(state)
-    later.matrix_rate = 1e9
+    later.matmul_rate = 1e9
     assert later.close()["mfu"] == pytest.approx(0.3)
 
 
@@ -95,12 +93,12 @@ def test_memory_is_the_most_that_was_held() -> None:
     assert peak_memory() >= peak
 
 
-def two_halves(place: Place) -> tuple[list[dict[str, float]], float]:
-    window = Window(place)
-    window.add(torch.tensor(float(place.rank + 1)), batch(1, 2, 4))
+def two_halves(distributed: DistributedInfo) -> tuple[list[dict[str, float]], float]:
+    window = MetricsWindow(distributed)
+    window.add(torch.tensor(float(distributed.rank + 1)), batch(1, 2, 4))
     states = [window.state()]
     states.append(window.state())  # Asked twice, nothing is counted twice.
-    later = Window(place)
+    later = MetricsWindow(distributed)
     later.load(states[-1])
     later.add(torch.tensor(10.0), batch(1, 4, 4))
     return states, later.close()["loss"]

@@ -6,8 +6,8 @@ from torch import nn
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import ModelConfig
-from course_lib.translation.model.fused import use_kernels
-from course_lib.translation.model.trainable import build_transformer
+from course_lib.translation.model.fused import use_fused_layers
+from course_lib.translation.model.seq2seq import build_model
 
 SIZES = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16}
 
@@ -17,8 +17,8 @@ def rates(model: nn.Module) -> dict[str, float]:
 
 
 def test_inner_dropout_is_for_what_lies_inside_the_sublayers() -> None:
-    model = build_transformer(ModelConfig(**SIZES, dropout=0.3, inner_dropout=0.1), 7, 7)
-    use_kernels(model)
+    model = build_model(ModelConfig(**SIZES, dropout=0.3, inner_dropout=0.1), 7, 7)
+    use_fused_layers(model)
     inner = {name for name, rate in rates(model).items() if rate == 0.1}
     assert inner == {
         "encoder_layers.0.self_attention.dropout",
@@ -31,15 +31,15 @@ def test_inner_dropout_is_for_what_lies_inside_the_sublayers() -> None:
 
 
 def test_without_it_all_dropout_is_the_same() -> None:
-    assert set(rates(build_transformer(ModelConfig(**SIZES, dropout=0.3), 7, 7)).values()) == {0.3}
+    assert set(rates(build_model(ModelConfig(**SIZES, dropout=0.3), 7, 7)).values()) == {0.3}
 
 
 def test_inner_dropout_is_felt() -> None:
     torch.manual_seed(0)
     tokens, mask = torch.randint(0, 7, (2, 5)), torch.ones(2, 1, 5, dtype=torch.bool)
-    same = build_transformer(ModelConfig(**SIZES, dropout=0.0, inner_dropout=0.0), 7, 7)
+    same = build_model(ModelConfig(**SIZES, dropout=0.0, inner_dropout=0.0), 7, 7)
     assert same.encode(tokens, mask).equal(same.encode(tokens, mask))
-    felt = build_transformer(ModelConfig(**SIZES, dropout=0.0, inner_dropout=0.5), 7, 7)
+    felt = build_model(ModelConfig(**SIZES, dropout=0.0, inner_dropout=0.5), 7, 7)
     assert not felt.encode(tokens, mask).equal(felt.encode(tokens, mask))
 
 
@@ -49,5 +49,5 @@ def test_a_layer_without_dropout_is_refused_by_name(monkeypatch: pytest.MonkeyPa
             super().__init__()
 
     monkeypatch.setattr("course_lib.transformer.layers.FeedForward", Undropped)
-    with pytest.raises(BadInputError, match="inside Undropped, which is the feed_forward of Encoder"):
-        build_transformer(ModelConfig(**SIZES, inner_dropout=0.0), 7, 7)
+    with pytest.raises(BadInputError, match="inside Undropped, the feed_forward of Encoder"):
+        build_model(ModelConfig(**SIZES, inner_dropout=0.0), 7, 7)

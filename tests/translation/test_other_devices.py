@@ -13,13 +13,13 @@ from torch import Tensor
 
 from course_lib.transformer import padding_mask
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.device_batch import DeviceBatch, move_batch
 from course_lib.translation.data.token_pairs import collate_batch
-from course_lib.translation.decoding import ready
-from course_lib.translation.decoding.backends import ReadyReference
-from course_lib.translation.model.components import REFERENCE
-from course_lib.translation.model.fused import use_kernels
-from course_lib.translation.model.trainable import LossSum, build_transformer
+from course_lib.translation.decoding import make_backend
+from course_lib.translation.decoding.backends import CachedBackend
+from course_lib.translation.model.fused import use_fused_layers
+from course_lib.translation.model.loss import LossSum
+from course_lib.translation.model.seq2seq import REFERENCE, build_model
+from course_lib.translation.train.device_batch import DeviceBatch, move_to_device
 
 META = torch.device("meta")
 KINDS = ["model.attention=plain", "model.attention=fused", "model.norm_first=true", "training.simcut_alpha=3"]
@@ -36,15 +36,15 @@ def shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def batch_of(config: RunConfig) -> tuple[DeviceBatch, int]:
     pairs, subwords = material(config)
     source, target = collate_batch(pairs, range(20), 0, 1, 2, config.data.max_length)
-    return move_batch(source, target, META, config.model, len(subwords), 0, REFERENCE), len(subwords)
+    return move_to_device(source, target, META, config.model, len(subwords), 0, REFERENCE), len(subwords)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_update_stays_on_its_device(tiny_config: Callable[..., RunConfig], kind: str) -> None:
     config = tiny_config(kind, "training.precision=float32")
     batch, words = batch_of(config)
-    model = build_transformer(config.model, words, words).to(META)
-    use_kernels(model)
+    model = build_model(config.model, words, words).to(META)
+    use_fused_layers(model)
     loss_sum = LossSum(
         model, REFERENCE.loss(words, 0, 0.1), "float32", simcut_alpha=config.training.simcut_alpha
     )
@@ -57,15 +57,15 @@ def test_an_update_stays_on_its_device(tiny_config: Callable[..., RunConfig], ki
 def test_decoding_stays_on_its_device(tiny_config: Callable[..., RunConfig], kind: str, beam: int) -> None:
     config = tiny_config(kind)
     batch, words = batch_of(config)
-    model = ready(build_transformer(config.model, words, words).eval().to(META))
-    assert isinstance(model, ReadyReference)
+    model = make_backend(build_model(config.model, words, words).eval().to(META))
+    assert isinstance(model, CachedBackend)
     with torch.no_grad():
-        steps = model.begin(batch.source, padding_mask(batch.source, 0), beam, steps=5)
+        steps = model.start(batch.source, padding_mask(batch.source, 0), beam, steps=5)
         for beams in (1, beam, beam):
             tokens = torch.ones(len(batch.source), beams, dtype=torch.int64, device=META)
             assert steps.step(tokens).shape == (len(batch.source), beams, words)
-            steps.follow(torch.zeros(len(batch.source), beam, dtype=torch.int64, device=META))
-        steps.keep(torch.arange(3, device=META))
+            steps.reorder_beams(torch.zeros(len(batch.source), beam, dtype=torch.int64, device=META))
+        steps.keep_sentences(torch.arange(3, device=META))
         assert steps.step(tokens[:3]).is_meta
 
 
@@ -74,7 +74,7 @@ def test_what_comes_from_the_cpu_is_refused(tiny_config: Callable[..., RunConfig
     config = tiny_config()
     batch, words = batch_of(config)
     loss_sum = LossSum(
-        build_transformer(config.model, words, words).to(META), REFERENCE.loss(words, 0, 0.1), "float32"
+        build_model(config.model, words, words).to(META), REFERENCE.loss(words, 0, 0.1), "float32"
     )
     with pytest.raises(RuntimeError, match="device"):
         loss_sum(batch.source, batch.target.new_ones(batch.target.shape, device="cpu"), batch.places)

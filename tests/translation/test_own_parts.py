@@ -7,26 +7,30 @@ from typing import Any
 
 import pytest
 import torch
-from micro_training import ALONE, assert_equal_weights, material, weights
+from micro_training import SINGLE_PROCESS, assert_equal_weights, material, weights
 from real_processes import in_processes
 
 from course_lib.errors import BadInputError
 from course_lib.student.parts.lessons import LESSONS
 from course_lib.transformer import Transformer
+from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.checkpoints.trained_model import load_model
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.decoding.translator import load_translator
-from course_lib.translation.model.components import REFERENCE
-from course_lib.translation.student_code.code import EndedAloneError
-from course_lib.translation.student_code.parts import OwnParts, PartsChoice, own_parts, refuse_other_parts
-from course_lib.translation.student_code.reference_view import reference_view
-from course_lib.translation.student_code.speed import relative_speed
-from course_lib.translation.train import BAD_INPUT, main
-from course_lib.translation.training.checkpoints.model_file import load_trained, trained_path
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.experiment import train
-from course_lib.translation.training.run_folder import RunFolder
-from course_lib.translation.training.updates import Trainer
+from course_lib.translation.distributed import DistributedInfo
+from course_lib.translation.model.seq2seq import REFERENCE
+from course_lib.translation.train.__main__ import EXIT_BAD_INPUT, main
+from course_lib.translation.train.experiment import train
+from course_lib.translation.train.student_code.adapters import reference_view
+from course_lib.translation.train.student_code.cells import UpdateFailedError
+from course_lib.translation.train.student_code.parts import (
+    PartsChoice,
+    StudentCode,
+    load_student_code,
+    require_same_code,
+)
+from course_lib.translation.train.trainer import Trainer
 from tests.student.parts.conftest import Student, stub
 
 CPU = torch.device("cpu")
@@ -100,16 +104,18 @@ def with_habits(student: Student) -> Student:
     return student
 
 
-def parts_of(student: Student, config: RunConfig, place: Place = ALONE, **choice: Any) -> OwnParts:
-    return own_parts(PartsChoice(str(student.folder), **choice), config, place, CPU)
+def parts_of(
+    student: Student, config: RunConfig, distributed: DistributedInfo = SINGLE_PROCESS, **choice: Any
+) -> StudentCode:
+    return load_student_code(PartsChoice(str(student.folder), **choice), config, distributed, CPU)
 
 
-def weights_after(place: Place, folder: str, cases: list[tuple[RunConfig, Any]]) -> list[Any]:
+def weights_after(distributed: DistributedInfo, folder: str, cases: list[tuple[RunConfig, Any]]) -> list[Any]:
     """Weights after some updates with the parts in a folder, in each case."""
     found = []
     for config, updates in cases:
-        pieces = own_parts(PartsChoice(folder), config, place, CPU).pieces()
-        trainer = Trainer(config, *material(config), place, CPU, pieces)
+        components = load_student_code(PartsChoice(folder), config, distributed, CPU).components()
+        trainer = Trainer(config, *material(config), distributed, CPU, components)
         for batches in updates:
             trainer.update(batches)
         found.append(weights(trainer))
@@ -124,7 +130,7 @@ def test_any_split_gives_the_same_weights(
     updates = [[[*range(9)], [9]], [[10, 11], [12], [*range(13, 20)]], [[20], [21], [22], [23, 24]]]
     cases = [(exact, updates), (tiny_config("training.precision=float64", "model.norm_first=true"), updates)]
     folder = str(with_habits.folder)
-    expected = weights_after(ALONE, folder, cases)
+    expected = weights_after(SINGLE_PROCESS, folder, cases)
     for found in in_processes(2, weights_after, folder, cases):
         for those, these in zip(found, expected, strict=True):
             assert_equal_weights(those, these, within=1e-9)
@@ -139,8 +145,8 @@ def test_the_weights_are_those_of_the_reference(
     config = tiny_config("training.precision=float64", "model.dropout=0", *overrides)
     outcomes: list[Any] = []
     first: dict[str, torch.Tensor] = {}
-    for pieces in (REFERENCE, parts_of(with_habits, config).pieces()):
-        trainer = Trainer(config, *material(config), ALONE, CPU, pieces)
+    for components in (REFERENCE, parts_of(with_habits, config).components()):
+        trainer = Trainer(config, *material(config), SINGLE_PROCESS, CPU, components)
         if first:  # A model of other modules draws its first weights in another order.
             trainer.model.load_state_dict(first, strict=False)
         first |= {name: value.clone() for name, value in trainer.model.state_dict().items()}
@@ -160,28 +166,29 @@ def test_a_run_is_trained_kept_and_translated_with(
     choice = PartsChoice(str(with_habits.folder))
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     beam = "evaluation.beam_size=3"
-    train(tiny_config(f"run_folder={straight}", beam), ALONE, choice=choice)
+    train(tiny_config(f"run_folder={straight}", beam), SINGLE_PROCESS, choice=choice)
     said = capsys.readouterr().out
     assert "28 of the 30 parts are yours and used." in said
-    assert re.search(r"beam_search +yours \(writes the test's translations\)", said)
-    assert re.search(r"LayerNorm +yours \(what it prints is not shown\)", said)
+    assert re.search(r"beam_search +yours \(translates the test split\)", said)
+    assert re.search(r"LayerNorm +yours \(its output is not shown\)", said)
     assert "my norm:" not in said
-    assert re.search(r"^Your parts run at \d+\.\d\d of the reference's speed\.$", said, re.MULTILINE)
 
     # The same in two goes, the second with the run's own copy of the code: the notebooks have gone on.
-    train(tiny_config(f"run_folder={stopped}", beam, "training.epochs=1"), ALONE, choice=choice)
+    train(tiny_config(f"run_folder={stopped}", beam, "training.epochs=1"), SINGLE_PROCESS, choice=choice)
     with_habits.swap("LayerNorm", "x - x.mean(-1,", "x - x.mean(dim=-1,")
     with_habits.write()
     with pytest.raises(
-        BadInputError, match=r"was made with other code of LayerNorm: give --parts .*parts.json"
+        BadInputError, match=r"was made with other code of LayerNorm. Add --parts .*parts.json"
     ):
-        train(tiny_config(f"run_folder={stopped}", beam), ALONE, choice=choice)
-    with pytest.raises(BadInputError, match="was made with parts of a student's own: give --parts"):
-        train(tiny_config(f"run_folder={stopped}", beam), ALONE)
+        train(tiny_config(f"run_folder={stopped}", beam), SINGLE_PROCESS, choice=choice)
+    with pytest.raises(BadInputError, match=r"was made with a student's parts\. Add --parts"):
+        train(tiny_config(f"run_folder={stopped}", beam), SINGLE_PROCESS)
     train(
-        tiny_config(f"run_folder={stopped}", beam), ALONE, choice=PartsChoice(str(RunFolder(stopped).parts))
+        tiny_config(f"run_folder={stopped}", beam),
+        SINGLE_PROCESS,
+        choice=PartsChoice(str(RunFolder(stopped).parts)),
     )
-    models = [load_trained(trained_path(folder, "last")) for folder in (straight, stopped)]
+    models = [load_model(RunFolder(folder).model("last")) for folder in (straight, stopped)]
     for name, value in models[0].weights.items():
         assert torch.equal(models[1].weights[name], value), name
     assert models[0].parts == models[1].parts is not None
@@ -199,20 +206,22 @@ def test_a_run_of_the_references_is_not_gone_on_with(
 ) -> None:
     own = parts_of(with_habits, tiny_config())
     checkpoint, kept = tmp_path / "step-00000003.pt", tmp_path / "parts.json"
-    refuse_other_parts(checkpoint, kept, None, None)
-    refuse_other_parts(checkpoint, kept, own.fingerprint, own)
-    with pytest.raises(BadInputError, match="was made with the reference's parts: leave --parts out"):
-        refuse_other_parts(checkpoint, kept, None, own)
+    require_same_code(checkpoint, kept, None, None)
+    require_same_code(checkpoint, kept, own.fingerprint, own)
+    with pytest.raises(BadInputError, match="was made with the reference's parts"):
+        require_same_code(checkpoint, kept, None, own)
     # Where the copy is gone, the checkpoint still knows that it is of other code.
     with pytest.raises(BadInputError, match="was made with other code of yours"):
-        refuse_other_parts(checkpoint, kept, "0" * 64, own)
+        require_same_code(checkpoint, kept, "0" * 64, own)
 
 
 def test_the_view_has_the_weights_and_no_copy(
     with_habits: Student, tiny_config: Callable[..., RunConfig]
 ) -> None:
     config = tiny_config()
-    trainer = Trainer(config, *material(config), ALONE, CPU, parts_of(with_habits, config).pieces())
+    trainer = Trainer(
+        config, *material(config), SINGLE_PROCESS, CPU, parts_of(with_habits, config).components()
+    )
     size = trainer.model.generator.out_features
     view = reference_view(trainer.model, config.model, size, size)
     assert type(view) is Transformer
@@ -227,7 +236,7 @@ def test_the_view_has_the_weights_and_no_copy(
 
 def refused(capsys: pytest.CaptureFixture[str], config_file: Path, student: Student, *arguments: str) -> str:
     """The one line that the command says when it refuses."""
-    assert main([str(config_file), "--parts", str(student.write()), *arguments]) == BAD_INPUT
+    assert main([str(config_file), "--parts", str(student.write()), *arguments]) == EXIT_BAD_INPUT
     said = capsys.readouterr().err
     assert said.startswith("train: ")
     assert said.count("\n") == 1
@@ -267,14 +276,14 @@ def test_code_that_raises_in_the_middle_is_named(
     )
     said = refused(capsys, config_file, student)
     assert re.search(
-        r"03-sublayers.ipynb, cell FeedForward, line \d+: your code raised RuntimeError: enough;", said
+        r"03-sublayers.ipynb, cell FeedForward, line \d+: your code raised RuntimeError: enough.", said
     )
 
 
-def told_in_a_run(place: Place, config: RunConfig, folder: str) -> str:
+def told_in_a_run(distributed: DistributedInfo, config: RunConfig, folder: str) -> str:
     try:
-        train(config, place, choice=PartsChoice(folder))
-    except EndedAloneError as error:
+        train(config, distributed, choice=PartsChoice(folder))
+    except UpdateFailedError as error:
         return str(error)
     return ""
 
@@ -291,18 +300,18 @@ def test_code_that_raises_on_one_process_ends_all_in_a_line(
     )
     first, second = in_processes(2, told_in_a_run, tiny_config(*SHORT), str(student.write()))
     assert "cell FeedForward" in second
-    assert first == "another process has ended, and this one with it; see what it says"
+    assert first == "Another process has ended, so this one ends too. See its message."
 
 
 def test_where_nothing_is_written_the_folder_is_refused(
     student: Student, config_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     student.code = {name: stub(name) for name in student.code}
-    assert "none can be used; the first: 01-attention" in refused(capsys, config_file, student)
+    assert "none of the parts there can be used. The first: 01" in refused(capsys, config_file, student)
 
 
 def test_options_and_overrides_in_any_order(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(config_file), "--parts", "/no/such/folder", "training.epochs=1"]) == BAD_INPUT
+    assert main([str(config_file), "--parts", "/no/such/folder", "training.epochs=1"]) == EXIT_BAD_INPUT
     assert "there is no such folder" in capsys.readouterr().err
 
 
@@ -341,10 +350,10 @@ def test_parts_without_use_are_said_and_not_compared(
     assert parts_of(student, config).fingerprint != before
 
 
-def refusals(place: Place, config: RunConfig, folder: str) -> str:
+def refusals(distributed: DistributedInfo, config: RunConfig, folder: str) -> str:
     """What a process of several is told; each reads the folder with its own number."""
     try:
-        own_parts(PartsChoice(folder.format(rank=place.rank)), config, place, CPU)
+        load_student_code(PartsChoice(folder.format(rank=distributed.rank)), config, distributed, CPU)
     except BadInputError as error:
         return str(error)
     return ""
@@ -373,7 +382,7 @@ def test_processes_with_other_code_are_refused(tmp_path: Path, tiny_config: Call
             "shard",
             "def shard(batches, rank, world_size):\n    size = -(-len(batches) // world_size)\n"
             "    return batches[rank * size : (rank + 1) * size]",
-            "3 batches for 2 processes: [[[0], [2]], [[1]]] is expected",
+            "3 batches for 2 processes: expected [[[0], [2]], [[1]]]",
             1,
         ),
         (
@@ -387,7 +396,7 @@ def test_processes_with_other_code_are_refused(tmp_path: Path, tiny_config: Call
             "def global_token_mean(loss_sum, token_count):\n    mean = loss_sum / token_count\n"
             "    if dist.is_initialized():\n        dist.all_reduce(mean)\n"
             "        mean = mean / dist.get_world_size()\n    return mean",
-            "2.2 is expected, and it is 2.125",
+            "expected 2.2, got 2.125",
             2,
         ),
     ],
@@ -404,25 +413,11 @@ def test_lesson_12_is_compared_among_the_processes(
     folder = str(student.write())
     config = tiny_config()
     if processes == 1:
-        said = [refusals(ALONE, config, folder)]
+        said = [refusals(SINGLE_PROCESS, config, folder)]
     else:
         said = in_processes(processes, refusals, config, folder)
     for line in said:
         assert f"{exercise} (12-final-lab): {told}" in line
-
-
-def test_slow_parts_are_known_by_their_speed(student: Student, tiny_config: Callable[..., RunConfig]) -> None:
-    student.swap(
-        "Transformer",
-        "        x = self.positions(self.source",
-        "        time.sleep(0.5)\n        x = self.positions(self.source",
-    )
-    student.code["Transformer"] = "import time\n" + student.code["Transformer"]
-    student.write()
-    config = tiny_config()
-    speed = relative_speed(config, parts_of(student, config).pieces(), *material(config), CPU)
-    # Half a second more than what takes a few hundredths.
-    assert 0 < speed < 0.5
 
 
 def test_every_lesson_of_a_run_is_in_the_table(

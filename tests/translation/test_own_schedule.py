@@ -7,7 +7,7 @@ import torch
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, MultiplicativeLR
 
-from course_lib.translation.student_code.schedule import OwnSchedule
+from course_lib.translation.train.student_code.adapters import StudentSchedule
 
 
 def counting_by_itself(optimizer: Optimizer) -> Any:
@@ -33,11 +33,11 @@ def no_scheduler_of_torchs(optimizer: Optimizer) -> Any:
 
 @pytest.mark.parametrize("make", [counting_by_itself, rate_upon_rate, no_scheduler_of_torchs])
 def test_it_goes_on_where_it_was(make: Any, recwarn: pytest.WarningsRecorder) -> None:
-    def started() -> tuple[Optimizer, OwnSchedule]:
+    def started() -> tuple[Optimizer, StudentSchedule]:
         optimizer = SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-        return optimizer, OwnSchedule(optimizer, lambda: make(optimizer))
+        return optimizer, StudentSchedule(optimizer, lambda: make(optimizer))
 
-    def rates(optimizer: Optimizer, schedule: OwnSchedule, updates: int) -> list[Any]:
+    def rates(optimizer: Optimizer, schedule: StudentSchedule, updates: int) -> list[Any]:
         seen = []
         for _ in range(updates):
             seen.append(schedule.get_last_lr()[0])

@@ -1,18 +1,18 @@
-"""What `precision: auto` means is settled once for a run, and by all of its processes."""
+"""What `precision: auto` means is decided once for a run, by all of its ranks."""
 
 import pytest
 import torch
 from real_processes import in_processes
 
-from course_lib.translation.model import precision as precision_file
+from course_lib.translation.distributed import DistributedInfo
 from course_lib.translation.model.precision import (
     Precision,
-    arithmetic,
+    autocast,
     has_bfloat16,
-    settled,
-    settled_by_all,
+    resolve_precision,
 )
-from course_lib.translation.training.distributed import Place
+from course_lib.translation.train import setup
+from course_lib.translation.train.setup import resolve_precision_on_all_ranks
 
 CPU = torch.device("cpu")
 
@@ -24,17 +24,17 @@ def set_capabilities(monkeypatch: pytest.MonkeyPatch, **found: bool) -> None:
 def test_the_hardware_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     set_capabilities(monkeypatch, avx2=True, avx512_bf16=False)
     assert not has_bfloat16(CPU)
-    assert settled("auto", CPU) == "float32"
+    assert resolve_precision("auto", CPU) == "float32"
     for name in ("avx512_bf16", "amx_bf16"):
         set_capabilities(monkeypatch, **{name: True})
         assert has_bfloat16(CPU)
-        assert settled("auto", CPU) == "bfloat16"
-    assert settled("float64", CPU) == "float64"
+        assert resolve_precision("auto", CPU) == "bfloat16"
+    assert resolve_precision("float64", CPU) == "float64"
 
 
 def test_a_torch_that_cannot_tell_means_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
-    assert settled("auto", CPU) == "float32"
+    assert resolve_precision("auto", CPU) == "float32"
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,14 @@ def test_products_are_computed_in_it(
     monkeypatch: pytest.MonkeyPatch, precision: Precision, dtype: torch.dtype
 ) -> None:
     set_capabilities(monkeypatch, avx512_bf16=True)
-    with arithmetic(precision, CPU):
+    with autocast(precision, CPU):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
 
 
-def one_lacks_it(place: Place) -> list[str]:
-    precision_file.has_bfloat16 = lambda device: place.rank != 1  # this process ends with the test
-    return [settled_by_all("auto", CPU, place), settled_by_all("bfloat16", CPU, place)]
+def one_lacks_it(distributed: DistributedInfo) -> list[str]:
+    setup.has_bfloat16 = lambda device: distributed.rank != 1  # this process ends with the test
+    kinds: list[Precision] = ["auto", "bfloat16"]
+    return [resolve_precision_on_all_ranks(kind, CPU, distributed) for kind in kinds]
 
 
 def test_a_process_without_it_decides_for_all() -> None:

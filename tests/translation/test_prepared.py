@@ -16,12 +16,11 @@ from course_lib.translation.data import prepared
 from course_lib.translation.data.prepared import PreparedData, open_prepared, prepare
 from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords
 from course_lib.translation.data.vocabularies import load_vocabularies
-from course_lib.translation.training.distributed import Place, first_then_rest
-from course_lib.translation.training.experiment import train
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, rank_zero_first
+from course_lib.translation.train.experiment import train
 
 #: Scores that these tests don't look at.
 QUICK = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "evaluation.alpha=0.0")
-ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 
 
 class Bench:
@@ -223,7 +222,7 @@ def test_a_folder_that_cannot_be_written_is_refused(bench: Bench) -> None:
         bench.prepare()
 
 
-def prepare_on_a_full_disk(place: Place, bench: Bench) -> str:
+def prepare_on_a_full_disk(distributed: DistributedInfo, bench: Bench) -> str:
     # No file may grow beyond this. Without the handler, the system would end the process.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
@@ -245,11 +244,11 @@ def test_where_no_more_can_be_written_it_is_said_and_a_later_start_mends_it(benc
     assert bench.prepare(learn=False).fingerprint == fingerprint
 
 
-def share(place: Place, bench: Bench) -> tuple[str, list[object]]:
+def share(distributed: DistributedInfo, bench: Bench) -> tuple[str, list[object]]:
     def make_or_open() -> PreparedData:
-        return bench.prepare() if place.is_first else open_prepared(bench.data, bench.vocabulary)
+        return bench.prepare() if distributed.is_rank_zero else open_prepared(bench.data, bench.vocabulary)
 
-    data = first_then_rest(place, make_or_open)
+    data = rank_zero_first(distributed, make_or_open)
     return data.fingerprint, list(data.train)
 
 
@@ -262,10 +261,10 @@ def test_all_processes_share_what_the_first_has_made(bench: Bench) -> None:
 def test_a_run_does_not_go_on_with_another_corpus(
     tiny_config: Callable[..., RunConfig], corpus_folder: Path
 ) -> None:
-    train(tiny_config("training.epochs=1", *QUICK), ALONE)
+    train(tiny_config("training.epochs=1", *QUICK), SINGLE_PROCESS)
     write_split(corpus_folder, "train", phrase_pairs(240, seed=9))
     with pytest.raises(BadInputError, match="the corpus is no longer what that run has learnt from"):
-        train(tiny_config("training.epochs=2", *QUICK), ALONE)
+        train(tiny_config("training.epochs=2", *QUICK), SINGLE_PROCESS)
 
 
 @pytest.mark.parametrize("tokens", ["separate-bpe", "words"])
@@ -276,7 +275,7 @@ def test_a_run_learns_with_two_vocabularies(
         f"data.tokenizer={tokens}", "model.tie_embeddings=false", "training.epochs=4", *QUICK
     )
     write_split(corpus_folder, "train", phrase_pairs(240, seed=0) + [("Guten Tag", "hello")] * 9)
-    result = train(config, ALONE)
+    result = train(config, SINGLE_PROCESS)
     data = open_prepared(result.folder.data, result.folder.vocabulary)
     if tokens == "words":
         assert len(data.vocabularies.source) == len(data.vocabularies.target) + 1

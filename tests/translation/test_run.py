@@ -11,30 +11,30 @@ import torch
 from real_processes import in_processes
 
 from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint
+from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.checkpoints.trained_model import load_model
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.training import experiment as run_file
-from course_lib.translation.training.checkpoints.checkpoint import Checkpoints, load_checkpoint
-from course_lib.translation.training.checkpoints.model_file import load_trained, trained_path
-from course_lib.translation.training.distributed import FirstRefusedError, Place
-from course_lib.translation.training.experiment import Result, choose_device, train
-from course_lib.translation.training.metrics import MEASURED
-from course_lib.translation.training.scoring import score
-
-ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, RankZeroError
+from course_lib.translation.train import setup
+from course_lib.translation.train.experiment import Result, train
+from course_lib.translation.train.metrics import MEASURED
+from course_lib.translation.train.scoring import score
+from course_lib.translation.train.setup import choose_device
 
 
 def run(config: RunConfig) -> Result:
-    return train(config, ALONE)
+    return train(config, SINGLE_PROCESS)
 
 
-def run_in_process(place: Place, config: RunConfig) -> float:
-    return train(config, place).score.bleu
+def run_in_process(distributed: DistributedInfo, config: RunConfig) -> float:
+    return train(config, distributed).score.bleu
 
 
-def refusal(place: Place, config: RunConfig) -> tuple[str, str]:
+def refusal(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
     try:
-        train(config, place)
+        train(config, distributed)
     except BadInputError as error:
         return type(error).__name__, str(error)
     return "", ""
@@ -49,7 +49,7 @@ def without_speed(folder: Path) -> list[dict[str, Any]]:
 
 
 def newest(folder: Path) -> dict[str, Any]:
-    path = Checkpoints(folder / "checkpoints", 3).find().path
+    path = Checkpoints(folder / "checkpoints", 3).find_latest().path
     assert path is not None
     return load_checkpoint(path)
 
@@ -166,8 +166,8 @@ def test_a_checkpoint_of_another_config_is_refused_by_its_keys(
     with pytest.raises(BadInputError) as refused:
         run(tiny_config("model.d_ff=64", "seed=7"))
     message = str(refused.value)
-    assert "step-00000007.pt is of another config: " in message
-    assert "seed (was 1, now 7), model.d_ff (was 32, now 64);" in message
+    assert "step-00000007.pt was made with another config: " in message
+    assert "seed (was 1, now 7), model.d_ff (was 32, now 64)." in message
     assert "\n" not in message
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.*")} == before
 
@@ -185,7 +185,7 @@ def test_the_vocabulary_of_another_run_is_refused(
     run(tiny_config("training.epochs=1"))
     run(tiny_config("training.epochs=1", "data.vocab_size=300", f"run_folder={tmp_path / 'other'}"))
     (tmp_path / "other" / "vocabulary.json").replace(tmp_path / "run" / "vocabulary.json")
-    with pytest.raises(BadInputError, match=r"vocabulary\.json: expected the vocabulary of .*step-.*\.pt"):
+    with pytest.raises(BadInputError, match=r"vocabulary\.json: .*\.pt was made with another vocabulary"):
         run(tiny_config("training.epochs=1"))
 
 
@@ -194,14 +194,16 @@ def test_all_processes_end_together_on_bad_input(
 ) -> None:
     (tmp_path / "corpus" / "validation.en").unlink()
     outcomes = in_processes(2, refusal, tiny_config())
-    assert [name for name, _ in outcomes] == [BadInputError.__name__, FirstRefusedError.__name__]
+    assert [name for name, _ in outcomes] == [BadInputError.__name__, RankZeroError.__name__]
     assert outcomes[0][1] == outcomes[1][1]
     assert "validation.en" in outcomes[0][1]
     assert not (tmp_path / "run").exists()
 
 
-def refusal_of_differing_processes(place: Place, config: RunConfig, other: RunConfig) -> tuple[str, str]:
-    return refusal(place, config if place.is_first else other)
+def refusal_of_differing_processes(
+    distributed: DistributedInfo, config: RunConfig, other: RunConfig
+) -> tuple[str, str]:
+    return refusal(distributed, config if distributed.is_rank_zero else other)
 
 
 def test_processes_with_different_configs_are_refused_before_the_first_update(
@@ -209,11 +211,11 @@ def test_processes_with_different_configs_are_refused_before_the_first_update(
 ) -> None:
     other = tiny_config("model.d_ff=64", "training.log_every=7", "run_folder=/elsewhere")
     outcomes = in_processes(2, refusal_of_differing_processes, tiny_config(), other)
-    assert [name for name, _ in outcomes] == [BadInputError.__name__, FirstRefusedError.__name__]
+    assert [name for name, _ in outcomes] == [BadInputError.__name__, RankZeroError.__name__]
     assert outcomes[0][1] == (
-        "expected the same config and data for all processes, but process 1 has model.d_ff 64, process 0 has "
-        "32; process 1 has training.log_every 7, process 0 has 4; give every node the same files and the "
-        "same command"
+        "All processes need the same config and data, but process 1 has model.d_ff 64, process 0 has 32; "
+        "process 1 has training.log_every 7, process 0 has 4. Give every node the same files and the same "
+        "command."
     )
     assert not (tmp_path / "run").exists()
 
@@ -229,8 +231,8 @@ def test_processes_with_different_data_are_refused_before_the_first_update(
     run(tiny_config(f"data.folder={elsewhere}", f"run_folder={tmp_path / 'other'}", "training.epochs=1"))
     shutil.rmtree(tmp_path / "other" / "checkpoints")
     outcomes = in_processes(2, refusal_of_differing_processes, tiny_config(), other)
-    assert [name for name, _ in outcomes] == [BadInputError.__name__, FirstRefusedError.__name__]
-    assert "expected the same config and data for all processes, but process 1 has the" in outcomes[0][1]
+    assert [name for name, _ in outcomes] == [BadInputError.__name__, RankZeroError.__name__]
+    assert "All processes need the same config and data, but process 1 has the" in outcomes[0][1]
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
@@ -238,10 +240,9 @@ def test_more_processes_than_batches_in_an_update_are_refused(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
     outcomes = in_processes(2, refusal, tiny_config("training.batches_per_update=1"))
-    assert [name for name, _ in outcomes] == [BadInputError.__name__, FirstRefusedError.__name__]
-    assert outcomes[0][1] == (
-        "training.batches_per_update: expected a batch for each of the 2 processes, came 1; start at most 1, "
-        "or set training.batches_per_update to 2, which makes each update larger"
+    assert [name for name, _ in outcomes] == [BadInputError.__name__, RankZeroError.__name__]
+    assert outcomes[0][1].startswith(
+        "training.batches_per_update: 2 processes need at least as many batches in an update, got 1."
     )
     assert not (tmp_path / "run").exists()
 
@@ -265,10 +266,10 @@ def test_training_ends_early_and_the_best_weights_translate(
     best = min(losses, key=lambda step: losses[step])
     assert list(losses)[-3] == best, "two more after the best, then the end"
     assert len(losses) < 40
-    assert "Training ends early: no better loss in 2 measurements; the best was after update" in (
+    assert "Training stops early: 2 measurements without a better loss. The best was after update" in (
         capsys.readouterr().out
     )
-    model = load_trained(trained_path(tmp_path / "run", "best"))
+    model = load_model(RunFolder(tmp_path / "run").model("best"))
     assert model.step == best
     assert rows(tmp_path / "run")[-1]["weights"] == "best"
 
@@ -278,9 +279,9 @@ def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], 
     run(tiny_config(*quick, "training.average_last=2", "evaluation.weights=averaged"))
     snapshots = sorted((tmp_path / "run" / "snapshots").iterdir())
     assert [path.name for path in snapshots] == ["step-00000014.pt", "step-00000021.pt"]
-    first, second = (load_trained(path).weights for path in snapshots)
-    averaged = load_trained(trained_path(tmp_path / "run", "averaged"))
-    last = load_trained(trained_path(tmp_path / "run", "last"))
+    first, second = (load_model(path).weights for path in snapshots)
+    averaged = load_model(RunFolder(tmp_path / "run").model("averaged"))
+    last = load_model(RunFolder(tmp_path / "run").model("last"))
     assert averaged.step == last.step == 21
     for name, value in averaged.weights.items():
         torch.testing.assert_close(value, (first[name] + second[name]) / 2)
@@ -299,7 +300,7 @@ def test_an_earlier_run_s_snapshots_are_not_in_the_average(
     run(tiny_config(*again))
     run(tiny_config(*again, f"run_folder={tmp_path / 'fresh'}"))
     got, expected = (
-        load_trained(trained_path(tmp_path / name, "averaged")).weights for name in ("run", "fresh")
+        load_model(RunFolder(tmp_path / name).model("averaged")).weights for name in ("run", "fresh")
     )
     assert_same_weights(got, expected)
     snapshots = [
@@ -308,31 +309,31 @@ def test_an_earlier_run_s_snapshots_are_not_in_the_average(
     assert sorted(snapshots[0]) == sorted(snapshots[1])
 
 
-def on_another_device(place: Place, config: RunConfig) -> tuple[str, str]:
-    if not place.is_first:
-        run_file.choose_device = lambda *_: torch.device("cuda")  # this process ends with the test
-    return refusal(place, config)
+def on_another_device(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
+    if not distributed.is_rank_zero:
+        setup.choose_device = lambda *_: torch.device("cuda")  # this process ends with the test
+    return refusal(distributed, config)
 
 
 def test_processes_on_different_devices_are_refused(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
     outcomes = in_processes(2, on_another_device, tiny_config())
-    assert [name for name, _ in outcomes] == [BadInputError.__name__, FirstRefusedError.__name__]
+    assert [name for name, _ in outcomes] == [BadInputError.__name__, RankZeroError.__name__]
     assert "process 1 has the device cuda, process 0 has cpu" in outcomes[0][1]
     assert not (tmp_path / "run").exists()
 
 
-def read_from(place: Place, folders: list[Path], config: RunConfig) -> list[Path]:
+def read_from(distributed: DistributedInfo, folders: list[Path], config: RunConfig) -> list[Path]:
     read: list[Path] = []
-    load = run_file.load_checkpoint
+    load = setup.load_checkpoint
 
     def noting(path: Path) -> dict[str, Any]:
         read.append(path)
         return load(path)
 
-    run_file.load_checkpoint = noting  # this process ends with the test
-    train(config.model_copy(update={"run_folder": str(folders[place.rank])}), place)
+    setup.load_checkpoint = noting  # this process ends with the test
+    train(config.model_copy(update={"run_folder": str(folders[distributed.rank])}), distributed)
     return read
 
 
@@ -356,5 +357,5 @@ def test_a_run_folder_that_cannot_be_made_is_refused(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the GPU that the test wants missing")
 def test_a_gpu_that_is_not_there_is_refused(tiny_config: Callable[..., RunConfig]) -> None:
-    with pytest.raises(BadInputError, match="expected a GPU for each of the 1 processes here, came 0"):
-        choose_device(tiny_config("training.device=cuda").training, ALONE)
+    with pytest.raises(BadInputError, match="this machine has 0 GPUs, but its processes need 1"):
+        choose_device(tiny_config("training.device=cuda").training, SINGLE_PROCESS)

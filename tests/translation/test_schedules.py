@@ -5,15 +5,15 @@ import torch
 
 from course_lib.transformer import learning_rate
 from course_lib.translation.configs.schema import TrainingConfig
-from course_lib.translation.model.components import REFERENCE
-from course_lib.translation.training.schedules import build_scheduler
+from course_lib.translation.model.seq2seq import REFERENCE
+from course_lib.translation.train.optimization import make_scheduler
 
 
 def rates(updates: int, **keys: object) -> list[float]:
     """The rates at which an optimiser makes its updates."""
     config = TrainingConfig.model_validate({"epochs": 1, "warmup_steps": 4, **keys})
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 1.0)
-    scheduler = build_scheduler(optimizer, config, 16, REFERENCE)
+    scheduler = make_scheduler(optimizer, config, 16, REFERENCE)
     found = []
     for _ in range(updates):
         found.append(optimizer.param_groups[0]["lr"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.translation.training.scoring import score
+from course_lib.translation.train.scoring import score
 
 REFERENCES = ["A man in a red coat sleeps.", "Two dogs are running."]
 

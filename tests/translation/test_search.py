@@ -16,18 +16,20 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.decoding import (
     SearchSettings,
-    batched_search,
-    has_reference_insides,
-    ready,
+    backends,
+    make_backend,
     search,
 )
-from course_lib.translation.decoding import backends as ready_models
-from course_lib.translation.decoding.cached_steps import CachedSteps
+from course_lib.translation.decoding import (
+    beam_search as batched_search,
+)
+from course_lib.translation.decoding.backends import supports_cache
+from course_lib.translation.decoding.cached_decoder import CachedDecoder
 from course_lib.translation.decoding.fused_model import FusedTransformer
-from course_lib.translation.decoding.hypothesis import Hypothesis
+from course_lib.translation.decoding.search_settings import Hypothesis
+from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.precision import has_bfloat16
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.updates import Trainer
+from course_lib.translation.train.trainer import Trainer
 
 LENGTHS = [4, 1, 6, 3, 5, 2]
 LIMITS = [9, 4, 12, 2, 15, 8]
@@ -38,7 +40,7 @@ def found(
 ) -> list[list[Hypothesis]]:
     source = padded(rows)
     mask = padding_mask(source, PAD)
-    return search(ready(model, **more), source, mask, torch.tensor(limits), settings, START, END)
+    return search(make_backend(model, **more), source, mask, torch.tensor(limits), settings, START, END)
 
 
 def expected(model: Any, row: Tensor, limit: int, beam: int, alpha: float) -> list[int]:
@@ -95,7 +97,7 @@ def test_cached_equals_uncached_token_for_token(
     norm_first: bool, seed: int, dtype: torch.dtype, beam: int, alpha: float
 ) -> None:
     model = taught(norm_first, tied=norm_first).to(dtype)
-    assert has_reference_insides(model)
+    assert supports_cache(model)
     compare(model, seed, beam, alpha)
 
 
@@ -134,7 +136,7 @@ def test_these_models_tell_searches_apart(norm_first: bool) -> None:
 
 def test_the_fused_attention_has_a_cache_too() -> None:
     model = taught(fused=True)
-    assert has_reference_insides(model)
+    assert supports_cache(model)
     compare(model, 11, 3, 0.6)
 
 
@@ -147,8 +149,8 @@ def test_a_beam_may_be_wider_than_there_are_words(beam: int) -> None:
 def test_nothing_depends_on_when_it_looks_and_whom_it_drops(
     looks: int, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(batched_search.STEPS_BETWEEN_LOOKS, "cpu", looks)
-    monkeypatch.setattr(batched_search, "DONE_SHARE", share)
+    monkeypatch.setitem(batched_search.STEPS_BETWEEN_CHECKS, "cpu", looks)
+    monkeypatch.setattr(batched_search, "FINISHED_SHARE", share)
     for beam in (1, 4):
         compare(taught(), 21, beam, 0.6)
 
@@ -156,13 +158,13 @@ def test_nothing_depends_on_when_it_looks_and_whom_it_drops(
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note, for each step, how many sentences it was made for."""
     sizes: list[int] = []
-    step = CachedSteps.step
+    step = CachedDecoder.step
 
-    def counting(self: CachedSteps, tokens: Tensor) -> Tensor:
+    def counting(self: CachedDecoder, tokens: Tensor) -> Tensor:
         sizes.append(len(tokens))
         return step(self, tokens)
 
-    monkeypatch.setattr(CachedSteps, "step", counting)
+    monkeypatch.setattr(CachedDecoder, "step", counting)
     return sizes
 
 
@@ -185,7 +187,7 @@ def test_the_cache_does_not_grow_with_the_beam_where_the_source_is_kept() -> Non
     mask = padding_mask(source, PAD)
     fused = FusedTransformer(model, torch.float64)
     memory = fused.encode(source, mask)
-    kept = [CachedSteps(fused, memory, mask, beam, 5)._layers[0]._source for beam in (1, 5)]
+    kept = [CachedDecoder(fused, memory, mask, beam, 5)._layers[0]._source for beam in (1, 5)]
     assert [keys.shape for keys, _ in kept] == [kept[0][0].shape] * 2
 
 
@@ -218,9 +220,9 @@ def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.Monke
     exact = found(model, rows, LIMITS, SearchSettings(3, 0.6))
     small = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16")
     assert small == exact, "so small a model gains nothing by it on a CPU"
-    monkeypatch.setattr(ready_models, "HALF_PAYS_FROM", 1)
+    monkeypatch.setattr(backends, "BFLOAT16_MIN_D_MODEL", 1)
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(ready_models, "has_bfloat16", lambda device: False)
+        elsewhere.setattr(backends, "has_bfloat16", lambda device: False)
         assert found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16") == exact
     if not has_bfloat16(torch.device("cpu")):
         pytest.skip("a CPU that does not multiply in bfloat16")
@@ -244,7 +246,7 @@ def altered(model: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_model_of_own_parts_is_searched_without_a_cache(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model = altered(taught())
-    assert not has_reference_insides(model)
+    assert not supports_cache(model)
     sizes = counted(monkeypatch)
     with_own_parts = compare(model, 21, beam, 0.6)
     assert sizes == []
@@ -257,15 +259,15 @@ def test_a_model_in_training_has_a_cache(tiny_config: Callable[..., RunConfig]) 
     subwords = Subwords.learn(["ein Hund", "a dog"], 300)
     config = tiny_config()
     pairs = [(subwords.encode(["ein Hund"])[0], subwords.encode(["a dog"])[0])]
-    trainer = Trainer(config, pairs, subwords, Place(0, 1, 0, 1), torch.device("cpu"))
+    trainer = Trainer(config, pairs, subwords, SINGLE_PROCESS, torch.device("cpu"))
     trainer.update(trainer.plan()[0])
-    assert has_reference_insides(trainer.model)
+    assert supports_cache(trainer.model)
 
 
 def test_an_own_attention_function_has_no_cache() -> None:
     model = taught()
     model.encoder_layers[1].self_attention.attention = lambda *arguments: None
-    assert not has_reference_insides(model)
+    assert not supports_cache(model)
 
 
 def test_the_model_keeps_its_mode() -> None:
@@ -277,11 +279,11 @@ def test_the_model_keeps_its_mode() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"beam": 0}, "beam must be at least 1, and is 0"),
-        ({"alpha": -0.5}, "alpha must be a number that is 0 or more, and is -0.5"),
-        ({"alpha": float("nan")}, "and is nan"),
-        ({"beam": 3, "n_best": 4}, "n_best must be between 1 and the beam, which is 3, and is 4"),
-        ({"beam": 3, "n_best": 0}, "and is 0"),
+        ({"beam": 0}, "beam: expected at least 1, got 0"),
+        ({"alpha": -0.5}, "alpha: expected 0 or more, got -0.5"),
+        ({"alpha": float("nan")}, "got nan"),
+        ({"beam": 3, "n_best": 4}, "n_best: expected a number from 1 to the beam, which is 3, got 4"),
+        ({"beam": 3, "n_best": 0}, "got 0"),
     ],
 )
 def test_a_search_that_cannot_be_is_refused(wrong: dict[str, Any], message: str) -> None:
@@ -296,6 +298,12 @@ def test_it_runs_on_every_device() -> None:
     for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
         mask = padding_mask(source, PAD).to(device)
         got = search(
-            ready(model.to(device)), source.to(device), mask, limits, SearchSettings(3, 0.6), START, END
+            make_backend(model.to(device)),
+            source.to(device),
+            mask,
+            limits,
+            SearchSettings(3, 0.6),
+            START,
+            END,
         )
         assert [len(each) for each in got] == [1] * len(rows)

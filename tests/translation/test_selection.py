@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.translation.configs.schema import SelectionConfig
-from course_lib.translation.training.checkpoints.selection import Selection
+from course_lib.translation.train.evaluation import BestWeights
 
 LOSSES = st.lists(st.floats(0, 10), min_size=1, max_size=12)
 
 
-def run(selection: Selection, losses: Sequence[float], first: int = 0) -> list[bool]:
+def run(selection: BestWeights, losses: Sequence[float], first: int = 0) -> list[bool]:
     better = []
     for step, loss in enumerate(losses, start=first + 1):
-        if selection.is_over:
+        if selection.patience_exhausted:
             break
         better.append(selection.is_better({"validation_loss": loss, "bleu": 100 - loss}, step))
     return better
@@ -23,18 +23,18 @@ def run(selection: Selection, losses: Sequence[float], first: int = 0) -> list[b
 
 @given(LOSSES, st.integers(1, 4))
 def test_ends_after_patience_measurements_that_are_no_better(losses: list[float], patience: int) -> None:
-    selection = Selection(SelectionConfig(patience=patience))
+    selection = BestWeights(SelectionConfig(patience=patience))
     seen = losses[: len(run(selection, losses))]
     assert selection.step == 1 + seen.index(min(seen))
     assert len(seen) - selection.step <= patience
-    assert selection.is_over == (len(seen) - selection.step == patience)
-    assert selection.is_over or seen == losses
+    assert selection.patience_exhausted == (len(seen) - selection.step == patience)
+    assert selection.patience_exhausted or seen == losses
 
 
 @given(LOSSES, st.integers(0, 12))
 def test_going_on_from_its_state_is_as_if_it_had_not_stopped(losses: list[float], stop: int) -> None:
     config = SelectionConfig(patience=3)
-    whole, first, second = Selection(config), Selection(config), Selection(config)
+    whole, first, second = BestWeights(config), BestWeights(config), BestWeights(config)
     expected = run(whole, losses)
     got = run(first, losses[:stop])
     second.load(first.state())
@@ -43,7 +43,7 @@ def test_going_on_from_its_state_is_as_if_it_had_not_stopped(losses: list[float]
 
 
 def test_bleu_is_better_when_larger() -> None:
-    selection = Selection(SelectionConfig(metric="bleu"))
+    selection = BestWeights(SelectionConfig(metric="bleu"))
     assert [selection.is_better({"bleu": bleu}, 1) for bleu in (1.0, 2.0, 2.0, 0.5)] == [
         True,
         True,
@@ -53,9 +53,9 @@ def test_bleu_is_better_when_larger() -> None:
 
 
 def test_what_is_no_measurement_counts_for_nothing_and_nan_is_never_best() -> None:
-    selection = Selection(SelectionConfig(metric="bleu", patience=1))
+    selection = BestWeights(SelectionConfig(metric="bleu", patience=1))
     assert not selection.is_better({"validation_loss": 1.0}, 1)
-    assert not selection.is_over
+    assert not selection.patience_exhausted
     assert not selection.is_better({"bleu": math.nan}, 2)
-    assert selection.is_over
+    assert selection.patience_exhausted
     assert selection.step == 0

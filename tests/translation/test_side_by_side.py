@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from course_lib.translation.decoding.parallel_batches import side_by_side
+from course_lib.translation.decoding.batch_decoder import parallel_map
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_as_many_are_at_work_as_there_are_threads_and_results_keep_their_order()
         together.wait()  # breaks, were there fewer
         return item, torch.get_num_threads()
 
-    assert side_by_side(work, range(6)) == [(item, 1) for item in range(6)]
+    assert parallel_map(work, range(6)) == [(item, 1) for item in range(6)]
 
 
 @pytest.mark.usefixtures("three_threads")
@@ -37,21 +37,21 @@ def test_the_last_are_begun_first() -> None:
         begun.append(item)
         together.wait()
 
-    side_by_side(work, range(9))
+    parallel_map(work, range(9))
     assert [set(begun[first : first + 3]) for first in (0, 3, 6)] == [{6, 7, 8}, {3, 4, 5}, {0, 1, 2}]
 
 
 @pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(("items", "each"), [(1, 3), (2, 1), (0, 0)])
 def test_few_items_share_the_threads(items: int, each: int) -> None:
-    assert side_by_side(lambda _: torch.get_num_threads(), range(items)) == [each] * items
+    assert parallel_map(lambda _: torch.get_num_threads(), range(items)) == [each] * items
 
 
 def test_many_threads_are_shared_by_four() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(11)
     try:
-        assert side_by_side(lambda _: torch.get_num_threads(), range(6)) == [2] * 6
+        assert parallel_map(lambda _: torch.get_num_threads(), range(6)) == [2] * 6
     finally:
         torch.set_num_threads(before)
 
@@ -64,7 +64,7 @@ def test_the_number_of_threads_stays_even_where_the_work_fails() -> None:
         return item
 
     with pytest.raises(ValueError, match="item 2"):
-        side_by_side(work, range(4))
+        parallel_map(work, range(4))
     assert torch.get_num_threads() == 3
     found: list[int] = []
     later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))

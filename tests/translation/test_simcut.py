@@ -8,9 +8,8 @@ from micro_training import new_trainer
 
 from course_lib.transformer import Transformer, TransformerConfig
 from course_lib.translation.configs.schema import ModelConfig, RunConfig
-from course_lib.translation.model.components import REFERENCE
-from course_lib.translation.model.trainable import LossSum, build_transformer
-from course_lib.translation.training.simcut import divergence_sum, second_half_cut
+from course_lib.translation.model.loss import LossSum, divergence_sum, token_cutoff
+from course_lib.translation.model.seq2seq import REFERENCE, build_model
 
 SOURCE = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
 TARGET = torch.tensor([[1, 8, 2], [1, 9, 2]])
@@ -36,7 +35,7 @@ def test_only_the_second_half_misses_tokens_and_only_within(tied: bool) -> None:
     tokens = torch.randint(10, (400, 5))
     for embedding in (model.source_embedding, model.target_embedding):
         expected = embedding(tokens)
-        with second_half_cut(model, 0.25):
+        with token_cutoff(model, 0.25):
             found = embedding(tokens)
         assert torch.equal(found[:200], expected[:200])
         missing = (found[200:] == 0).all(-1)
@@ -47,7 +46,7 @@ def test_only_the_second_half_misses_tokens_and_only_within(tied: bool) -> None:
 
 def loss_of(alpha: float, p: float = 0.5, training: bool = True) -> float:
     torch.manual_seed(0)
-    model = build_transformer(ModelConfig(layers=1, d_model=8, heads=2, d_ff=8, dropout=0.0), 10, 10)
+    model = build_model(ModelConfig(layers=1, d_model=8, heads=2, d_ff=8, dropout=0.0), 10, 10)
     loss_sum = LossSum(model, REFERENCE.loss(10, 0, 0.1), "float32", REFERENCE, alpha, p).train(training)
     torch.manual_seed(1)
     return float(loss_sum(SOURCE, TARGET).detach())

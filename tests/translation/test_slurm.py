@@ -65,8 +65,8 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
 
     said = log.read_text("utf-8")
     assert said.count("2 processes; starting.") == 1
-    assert said.count("2 processes; going on after update") == 1
-    assert "Stopped by SIGUSR1. The same command goes on from the latest checkpoint." in said
+    assert said.count("2 processes; resuming after update") == 1
+    assert "Stopped by SIGUSR1. Run the same command again to resume from the latest checkpoint." in said
     for process in start_command(2, [*arguments, f"run_folder={tmp_path / 'whole'}"]):
         process.join(SECONDS)
         assert process.exitcode == 0

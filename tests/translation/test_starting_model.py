@@ -12,16 +12,14 @@ from real_processes import in_processes
 from same_run import assert_same_run, metrics, newest
 
 from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.checkpoints.trained_model import load_model, load_trained_run, save_model
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.vocabularies import BidirectionalSubwords
 from course_lib.translation.decoding.translator import load_translator
-from course_lib.translation.training.checkpoints.model_file import load_trained, save_trained, trained_path
-from course_lib.translation.training.checkpoints.trained_run import load_trained_run
-from course_lib.translation.training.distributed import Place
-from course_lib.translation.training.experiment import train
-from course_lib.translation.training.run_folder import RunFolder
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
+from course_lib.translation.train.experiment import train
 
-ALONE = Place(rank=0, world_size=1, local_rank=0, local_world_size=1)
 NO_STEP = "training.lr_factor=1e-30"
 #: What is no part of these tests is left out; the width is the first run's.
 PLAIN = ("evaluation.bleu_every=0", "model.d_model=32")
@@ -41,7 +39,7 @@ def first_run(trained_folder: Path, tmp_path: Path) -> Path:
 
 def train_from(first: Path, tiny_config: Configs, *overrides: str) -> Path:
     config = tiny_config(f"training.init_from={first}", *PLAIN, *overrides)
-    train(config, ALONE)
+    train(config, SINGLE_PROCESS)
     return Path(config.run_folder)
 
 
@@ -55,8 +53,8 @@ def test_it_begins_with_the_weights_that_the_other_translates_with(
     first_run: Path, tiny_config: Configs
 ) -> None:
     folder = train_from(first_run, tiny_config, NO_STEP, "training.epochs=1", "evaluation.alpha=0.6")
-    expected = load_trained(trained_path(first_run, "averaged")).weights
-    got = load_trained(trained_path(folder, "last")).weights
+    expected = load_model(RunFolder(first_run).model("averaged")).weights
+    got = load_model(RunFolder(folder).model("last")).weights
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-20)
     sentences = ["zwei Hunde schlafen", "fünf Züge"]
     theirs = load_translator(first_run).translate(sentences, beam=2, alpha=0.6)
@@ -74,7 +72,7 @@ def test_it_keeps_the_others_vocabulary_whatever_there_is_to_learn_from(
     assert (folder / "vocabulary.json").read_bytes() == (first_run / "vocabulary.json").read_bytes()
     # What was prepared without a checkpoint is made anew with the vocabulary that is wanted now.
     shutil.rmtree(folder / "checkpoints")
-    train(tiny_config("training.epochs=1", "data.vocab_size=310", *PLAIN), ALONE)
+    train(tiny_config("training.epochs=1", "data.vocab_size=310", *PLAIN), SINGLE_PROCESS)
     own = (folder / "vocabulary.json").read_bytes()
     assert own != (first_run / "vocabulary.json").read_bytes()
     shutil.rmtree(folder / "checkpoints")
@@ -94,7 +92,7 @@ def test_once_begun_it_goes_on_without_the_other(
 
 def test_what_was_learnt_in_both_directions_goes_on_in_one(tiny_config: Configs, tmp_path: Path) -> None:
     both = tmp_path / "both"
-    train(tiny_config(f"run_folder={both}", "data.both_directions=true", *PLAIN), ALONE)
+    train(tiny_config(f"run_folder={both}", "data.both_directions=true", *PLAIN), SINGLE_PROCESS)
     folder = train_from(both, tiny_config, "training.epochs=1", "data.max_length=30")
     run = load_trained_run(RunFolder(folder))
     assert isinstance(run.vocabularies, BidirectionalSubwords)
@@ -103,9 +101,9 @@ def test_what_was_learnt_in_both_directions_goes_on_in_one(tiny_config: Configs,
     assert pairs[both] > 1.9 * pairs[folder]
 
 
-def in_two_processes(place: Place, config: RunConfig) -> str:
+def in_two_processes(distributed: DistributedInfo, config: RunConfig) -> str:
     try:
-        train(config, place)
+        train(config, distributed)
     except BadInputError as error:
         return str(error)
     return ""
@@ -114,13 +112,13 @@ def in_two_processes(place: Place, config: RunConfig) -> str:
 def test_two_processes_begin_alike(first_run: Path, tiny_config: Configs, tmp_path: Path) -> None:
     exact = ("training.precision=float64", *PLAIN, f"training.init_from={first_run}")
     in_processes(2, in_two_processes, tiny_config(*exact, f"run_folder={tmp_path / 'two'}"))
-    train(tiny_config(*exact, f"run_folder={tmp_path / 'one'}"), ALONE)
+    train(tiny_config(*exact, f"run_folder={tmp_path / 'one'}"), SINGLE_PROCESS)
     one, two = (newest(tmp_path / name)["trainer"]["model"] for name in ("one", "two"))
     torch.testing.assert_close(two, one, rtol=1e-9, atol=1e-9)
 
 
-def with_another_model(place: Place, config: RunConfig, other: RunConfig) -> str:
-    return in_two_processes(place, other if place.rank else config)
+def with_another_model(distributed: DistributedInfo, config: RunConfig, other: RunConfig) -> str:
+    return in_two_processes(distributed, other if distributed.rank else config)
 
 
 def test_processes_with_different_models_to_begin_with_are_refused(
@@ -128,15 +126,15 @@ def test_processes_with_different_models_to_begin_with_are_refused(
 ) -> None:
     other = tmp_path / "other"
     shutil.copytree(first_run, other)
-    path = trained_path(other, "averaged")
-    model = load_trained(path)
+    path = RunFolder(other).model("averaged")
+    model = load_model(path)
     weights = {**model.weights, "generator.bias": model.weights["generator.bias"] + 1e-3}
-    save_trained(path, replace(model, weights=weights))
+    save_model(path, replace(model, weights=weights))
     # A cluster's machines may have it in different places; it has to be the same model.
     configs = [tiny_config(f"training.init_from={run}", *PLAIN) for run in (first_run, other)]
     told, told_again = in_processes(2, with_another_model, *configs)
     assert told == told_again
-    assert "expected the same config and data for all processes, but process 1 has the model to begin" in told
+    assert "All processes need the same config and data, but process 1 has the weights to start from" in told
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
@@ -145,10 +143,11 @@ def test_a_model_of_another_shape_is_refused_by_name(
 ) -> None:
     told = refusal(tiny_config, first_run, "model.d_ff=64", "model.layers=2")
     assert told == (
-        f"training.init_from: {first_run}: expected its own model.layers 1, came 2; model.d_ff 32, came 64"
+        f"training.init_from: the model of {first_run} doesn't fit: model.layers is 1 there and 2 here; "
+        "model.d_ff is 32 there and 64 here"
     )
     told = refusal(tiny_config, first_run, "data.tokenizer=separate-bpe", "model.tie_embeddings=false")
-    assert "model.tie_embeddings True, came False; data.tokenizer joint-bpe, came separate-bpe" in told
+    assert "data.tokenizer is joint-bpe there and separate-bpe here" in told
     assert not (tmp_path / "run").exists()
 
 
@@ -165,23 +164,23 @@ def test_a_folder_without_a_model_is_refused(tiny_config: Configs, tmp_path: Pat
 
 def test_one_direction_cannot_become_both(first_run: Path, tiny_config: Configs) -> None:
     told = refusal(tiny_config, first_run, "data.both_directions=true")
-    assert "expected a run with data.both_directions, as this one has it" in told
+    assert "was trained without data.both_directions" in told
 
 
-def who_refused(place: Place, config: RunConfig) -> tuple[str, str]:
+def who_refused(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
     with pytest.raises(BadInputError) as caught:
-        train(config, place)
+        train(config, distributed)
     return type(caught.value).__name__, str(caught.value)
 
 
 def test_weights_by_other_names_are_refused_once(first_run: Path, tiny_config: Configs) -> None:
-    path = trained_path(first_run, "averaged")
-    model = load_trained(path)
+    path = RunFolder(first_run).model("averaged")
+    model = load_model(path)
     weights = {name.replace("generator", "output"): weight for name, weight in model.weights.items()}
-    save_trained(path, replace(model, weights=weights))
+    save_model(path, replace(model, weights=weights))
     config = tiny_config(f"training.init_from={first_run}", *PLAIN)
     first, second = in_processes(2, who_refused, config)
-    message = "training.init_from: expected weights by the names and of the sizes of this run's model"
+    message = "training.init_from: the names or sizes of that run's weights differ"
     assert first[1] == second[1]
     assert first[1].startswith(message)
     # Only the first process says it.

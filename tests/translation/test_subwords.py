@@ -11,13 +11,13 @@ from real_processes import in_processes
 from course_lib.errors import BadInputError
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.vocabularies import load_vocabularies
-from course_lib.translation.training.distributed import Place
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 
 SENTENCES = [sentence for pair in phrase_pairs(200, seed=0) for sentence in pair]
 LEARNT = Subwords.learn(SENTENCES, 400)
 
 
-def fingerprint(place: Place, sentences: list[str]) -> str:
+def fingerprint(distributed: DistributedInfo, sentences: list[str]) -> str:
     return Subwords.learn(sentences, 400).fingerprint
 
 
@@ -56,7 +56,7 @@ def test_the_size_is_a_limit() -> None:
 
 def test_the_same_sentences_give_the_same_subwords_in_every_process() -> None:
     assert set(in_processes(2, fingerprint, SENTENCES)) == {LEARNT.fingerprint}
-    assert fingerprint(Place(0, 1, 0, 1), SENTENCES[:100]) != LEARNT.fingerprint
+    assert fingerprint(SINGLE_PROCESS, SENTENCES[:100]) != LEARNT.fingerprint
 
 
 def test_a_saved_vocabulary_is_loaded_the_same(tmp_path: Path) -> None:

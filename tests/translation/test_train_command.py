@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.translation.train import BAD_INPUT, main
-from course_lib.translation.training.interruption import FROM_KEYBOARD
+from course_lib.translation.train.__main__ import EXIT_BAD_INPUT, main
+from course_lib.translation.train.interruption import EXIT_KEYBOARD
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 TRAIN = ["-m", "course_lib.translation.train"]
@@ -83,7 +83,7 @@ def test_bad_input_under_torchrun_is_one_visible_line(config_file: Path, tmp_pat
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == BAD_INPUT
+    assert main(arguments) == EXIT_BAD_INPUT
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -166,8 +166,8 @@ def test_an_interrupted_run_says_how_to_go_on(config_file: Path, tmp_path: Path)
         time.sleep(0.05)
     started.send_signal(signal.SIGINT)
     _, errors = started.communicate(timeout=60)
-    assert started.returncode == FROM_KEYBOARD
-    assert errors == "\nStopped by SIGINT. The same command goes on from the latest checkpoint.\n"
+    assert started.returncode == EXIT_KEYBOARD
+    assert errors == "\nStopped by SIGINT. Run the same command again to resume from the latest checkpoint.\n"
 
 
 def test_help_documents_every_key(capsys: pytest.CaptureFixture[str]) -> None:

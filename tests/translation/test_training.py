@@ -12,8 +12,8 @@ from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.model.trainable import build_transformer
-from course_lib.translation.training.updates import make_optimizer
+from course_lib.translation.model.seq2seq import build_model
+from course_lib.translation.train.optimization import make_optimizer
 
 
 def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) -> None:
@@ -22,7 +22,7 @@ def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) 
     trainer = new_trainer(config)
 
     torch.manual_seed(config.seed)
-    model = build_transformer(config.model, len(subwords), len(subwords)).double()
+    model = build_model(config.model, len(subwords), len(subwords)).double()
     optimizer = make_optimizer(model, config.training)
     scheduler = make_scheduler(optimizer, config.model.d_model, config.training.warmup_steps)
     loss = LabelSmoothingLoss(len(subwords), subwords.pad_id, config.training.label_smoothing)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from course_lib.translation import translate as command
-from course_lib.translation.decoding.saved_settings import read_search, write_search
+from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.decoding.search_settings import load_settings, save_settings
 from course_lib.translation.decoding.translator import Translator
-from course_lib.translation.training.run_folder import RunFolder
 from course_lib.translation.translate import main
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
@@ -128,32 +128,32 @@ def test_attention_is_written(
 
 def test_tuning_keeps_what_it_finds(trained_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = RunFolder(trained_folder).search
-    before = read_search(kept)
+    before = load_settings(kept)
     assert before is not None
     try:
         kept.unlink()
         assert main([str(trained_folder), "--tune", "--beam", "3"]) == 0
         # The run tuned on the same sentences with the same model.
-        assert read_search(kept) == before
+        assert load_settings(kept) == before
         printed = capsys.readouterr()
         assert printed.out == ""
         assert f"alpha {before.alpha:.1f}" in next(row for row in printed.err.splitlines() if "chosen" in row)
     finally:
-        write_search(kept, before)
+        save_settings(kept, before)
     assert main([str(trained_folder), "--tune", "--beam", "1"]) == 2
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["nowhere.de"], "nowhere.de: expected sentences, one a line, but it cannot be read"),
+        (["nowhere.de"], "nowhere.de: this file cannot be read"),
         (["--beam", "0"], "beam must be at least 1, and is 0"),
         (["--alpha", "nan"], "alpha must be a number that is 0 or more, and is nan"),
         (["--beam", "2", "--n-best", "3"], "n_best must be between 1 and the beam, which is 2, and is 3"),
         (["--n-best", "0"], "n_best must be between 1 and the beam"),
-        (["--checkpoint", "best.pt"], "best.pt: expected a trained model, but it cannot be read"),
-        (["--attention", "picture.png"], "--attention: expected a name that ends on .npz or .json"),
-        (["--device", "abacus"], "device: expected cpu, cuda or auto, came abacus"),
+        (["--checkpoint", "best.pt"], "best.pt: this model cannot be read"),
+        (["--attention", "picture.png"], "--attention: expected a file name ending in .npz or .json"),
+        (["--device", "abacus"], "device: expected cpu, cuda or auto, got abacus"),
     ],
 )
 def test_bad_input_ends_with_one_line(
@@ -176,10 +176,10 @@ def test_output_that_cannot_be_kept_and_too_many_pictures_are_refused(
     trained_folder: Path, german: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main([str(trained_folder), str(german), "--output", str(german / "x")]) == 2
-    assert "the translations cannot be kept there (Not a directory)" in capsys.readouterr().err
+    assert "this file cannot be written (Not a directory)" in capsys.readouterr().err
     monkeypatch.setattr(command, "MOST_PICTURED", 2)
     assert main([str(trained_folder), str(german), "--attention", str(german.with_suffix(".npz"))]) == 2
-    assert "--attention: expected at most 2 lines, came more" in capsys.readouterr().err
+    assert "--attention: expected at most 2 lines, got more" in capsys.readouterr().err
     assert not german.with_suffix(".npz").exists()
 
 

@@ -1,6 +1,6 @@
 """The length penalty is chosen among the translations of one search."""
 
-from course_lib.translation.decoding.tuning import GRID, Candidate, best, tune_alpha
+from course_lib.translation.train.scoring import ALPHAS, Candidate, best_candidate, tune_alpha
 
 SHORT = Candidate("A dog runs off.", 3, -3.0)
 LONG = Candidate("Some dogs are running over the grass.", 9, -4.0)
@@ -8,16 +8,16 @@ LONG = Candidate("Some dogs are running over the grass.", 9, -4.0)
 
 def test_a_larger_exponent_prefers_longer_translations() -> None:
     # -3 / (8/6)^alpha against -4 / (14/6)^alpha: they are equal at alpha = ln(4/3) / ln(14/8) = 0.514.
-    assert best([SHORT, LONG], 0.5) == SHORT
-    assert best([SHORT, LONG], 0.52) == LONG
+    assert best_candidate([SHORT, LONG], 0.5) == SHORT
+    assert best_candidate([SHORT, LONG], 0.52) == LONG
 
 
 def test_the_best_by_bleu_is_chosen_and_the_smallest_of_equal_ones() -> None:
     for wanted, alpha in ((SHORT, 0.0), (LONG, 0.6)):
         tuned = tune_alpha([[SHORT, LONG]] * 4, [wanted.text] * 4)
         assert tuned.alpha == alpha
-        assert tuple(tuned.bleu) == GRID
+        assert tuple(tuned.bleu) == ALPHAS
         assert tuned.bleu[alpha] > 99
-        assert [tuned.bleu[each] > 99 for each in GRID] == [
-            (each < 0.514) == (wanted is SHORT) for each in GRID
+        assert [tuned.bleu[each] > 99 for each in ALPHAS] == [
+            (each < 0.514) == (wanted is SHORT) for each in ALPHAS
         ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_lib.translation.training.run_folder import RunFolder
+from course_lib.translation.checkpoints.run_folder import RunFolder
 from tests.student.parts.conftest import Student, stub
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -45,7 +45,7 @@ def test_the_whole_lab(config_file: Path, tmp_path: Path, lessons: Path) -> None
 
     # A second epoch, on one process.
     said = command(*TRAIN, *settings, "training.epochs=2")
-    updates = re.search(r"1 process; going on after update (\d+)\.", said)
+    updates = re.search(r"1 process; resuming after update (\d+)\.", said)
     assert updates is not None
     rows = [json.loads(line) for line in run.metrics.read_text("utf-8").splitlines()]
     losses = {row["epoch"]: row["validation_loss"] for row in rows if "validation_loss" in row}

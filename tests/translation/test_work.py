@@ -5,9 +5,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.translation.configs.schema import ModelConfig
-from course_lib.translation.model.components import REFERENCE
-from course_lib.translation.model.flops import matrix_rate, training_work
-from course_lib.translation.model.trainable import LossSum, build_transformer
+from course_lib.translation.model.flops import measure_matmul_rate, training_flops
+from course_lib.translation.model.loss import LossSum
+from course_lib.translation.model.seq2seq import REFERENCE, build_model
 
 SIZES = ModelConfig(layers=3, d_model=16, heads=2, d_ff=40, dropout=0.0)
 VOCABULARY = 31
@@ -15,7 +15,7 @@ VOCABULARY = 31
 
 def counted(source_length: int, target_length: int, sentences: int = 2) -> int:
     """Count the products of a forward and a backward pass, no place of it padding."""
-    model = build_transformer(SIZES, VOCABULARY, VOCABULARY)
+    model = build_model(SIZES, VOCABULARY, VOCABULARY)
     loss_sum = LossSum(model, REFERENCE.loss(VOCABULARY, 0, 0.1), "float32")
     source = torch.randint(1, VOCABULARY, (sentences, source_length))
     target = torch.randint(1, VOCABULARY, (sentences, target_length + 1))
@@ -26,7 +26,7 @@ def counted(source_length: int, target_length: int, sentences: int = 2) -> int:
 
 @pytest.mark.parametrize(("source_length", "target_length"), [(5, 5), (4, 11), (30, 2)])
 def test_it_is_what_is_computed(source_length: int, target_length: int) -> None:
-    work = training_work(
+    work = training_flops(
         SIZES, VOCABULARY, torch.tensor([source_length] * 2), torch.tensor([target_length] * 2)
     )
     # Plain attention multiplies also what the causal mask hides, which is counted as no work.
@@ -35,13 +35,13 @@ def test_it_is_what_is_computed(source_length: int, target_length: int) -> None:
 
 
 def test_padding_is_no_work() -> None:
-    both = training_work(SIZES, VOCABULARY, torch.tensor([3, 9]), torch.tensor([8, 2]))
-    one = training_work(SIZES, VOCABULARY, torch.tensor([3]), torch.tensor([8]))
-    other = training_work(SIZES, VOCABULARY, torch.tensor([9]), torch.tensor([2]))
+    both = training_flops(SIZES, VOCABULARY, torch.tensor([3, 9]), torch.tensor([8, 2]))
+    one = training_flops(SIZES, VOCABULARY, torch.tensor([3]), torch.tensor([8]))
+    other = training_flops(SIZES, VOCABULARY, torch.tensor([9]), torch.tensor([2]))
     assert both == pytest.approx(one + other)
 
 
 def test_the_rate_of_this_machine_is_a_number_of_its_precision() -> None:
-    rate = matrix_rate(torch.device("cpu"), "float32", seconds=0.1)
+    rate = measure_matmul_rate(torch.device("cpu"), "float32", seconds=0.1)
     assert 1e8 < rate < 1e15
-    assert matrix_rate(torch.device("cpu"), "float64", seconds=0.05) < 1.5 * rate
+    assert measure_matmul_rate(torch.device("cpu"), "float64", seconds=0.05) < 1.5 * rate

@@ -1,18 +1,17 @@
-"""Translations from a trained model: many sentences at once, with what was computed kept and not redone."""
+"""Translation with a trained model: batched beam search with a key/value cache."""
 
-from course_lib.translation.decoding.backends import has_reference_insides, ready
-from course_lib.translation.decoding.batch_decoder import BatchDecoder, greatest_length
-from course_lib.translation.decoding.batched_search import search
-from course_lib.translation.decoding.ensemble import Ensemble
-from course_lib.translation.decoding.hypothesis import Hypothesis, SearchSettings
+from course_lib.translation.decoding.backends import DecoderBackend, Ensemble, make_backend
+from course_lib.translation.decoding.batch_decoder import BatchDecoder, max_target_length
+from course_lib.translation.decoding.beam_search import search
+from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 
 __all__ = [
     "BatchDecoder",
+    "DecoderBackend",
     "Ensemble",
     "Hypothesis",
     "SearchSettings",
-    "greatest_length",
-    "has_reference_insides",
-    "ready",
+    "make_backend",
+    "max_target_length",
     "search",
 ]

@@ -1,31 +1,59 @@
-"""Who looks at whom: the attention weights of every layer and head while a sentence is translated."""
+"""The attention weights of every layer and head for a sentence and its translation."""
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from course_lib.atomic_files import atomic_write
+from course_lib.errors import BadInputError
 from course_lib.transformer import causal_mask, evaluating, scaled_dot_product_attention
+from course_lib.translation.model.seq2seq import TransformerModel
+
+#: The file types that `save_attention_maps` writes.
+SUFFIXES = (".npz", ".json")
 
 
-def attention_maps(
-    model: Any, source: Int[Tensor, "1 S"], target: Int[Tensor, "1 T"]
+@dataclass(frozen=True)
+class AttentionMaps:
+    """All attention weights of a sentence and its translation, after the softmax; rows sum to one.
+
+    Axes: N layers, H heads, S source tokens, T target tokens. Row i belongs to query i.
+    """
+
+    source_tokens: list[str]
+    """The S tokens that the encoder reads, including start and end."""
+    target_tokens: list[str]
+    """The T tokens that the decoder reads, including the start."""
+    predicted_tokens: list[str]
+    """The next tokens: in row i, the decoder has read target token i and predicts token i of this list."""
+    encoder_self: Float[Tensor, "N H S S"]
+    decoder_self: Float[Tensor, "N H T T"]
+    cross: Float[Tensor, "N H T S"]
+
+
+def record_attention(
+    model: TransformerModel, source: Int[Tensor, "1 S"], target: Int[Tensor, "1 T"]
 ) -> tuple[Float[Tensor, "N H S S"], Float[Tensor, "N H T T"], Float[Tensor, "N H T S"]]:
-    """Read one sentence and what is written of its translation, and note the weights.
+    """Return the weights of the encoder's self-attention, the decoder's self-attention and cross-attention.
 
-    Gives those of the encoder's self-attention, the decoder's self-attention and its attention over the
-    source, N layers each, on the CPU. The model's attention has to be a function that its modules hold as
-    `attention`, as the contract of `MultiHeadAttention` has it: raises AttributeError where it isn't.
+    The weights are on the CPU, for all N layers. Every attention module must hold its attention function as
+    `attention`, as `MultiHeadAttention` does. Raises AttributeError otherwise.
     """
     stacks = [
         [layer.self_attention for layer in model.encoder_layers],
         [layer.self_attention for layer in model.decoder_layers],
         [layer.cross_attention for layer in model.decoder_layers],
     ]
+    assert isinstance(model, nn.Module), "a Transformer is a module"
     with evaluating(model), _recording([module for stack in stacks for module in stack]) as weights:
         mask = torch.ones(1, 1, source.shape[1], dtype=torch.bool, device=source.device)
         memory = model.encode(source, mask)
@@ -38,25 +66,56 @@ def attention_maps(
 
 @contextmanager
 def _recording(modules: list[Any]) -> Iterator[dict[Any, Tensor]]:
-    """Note the weights of these modules' attention inside a `with`."""
-    before = [module.attention for module in modules]
+    """Record the attention weights of these modules within the block."""
+    functions = [module.attention for module in modules]
     weights: dict[Any, Tensor] = {}
     try:
         for module in modules:
-            module.attention = partial(_noted, weights, module, module.attention)
+            module.attention = partial(_record, weights, module, module.attention)
         yield weights
     finally:
-        for module, attention in zip(modules, before, strict=True):
-            module.attention = attention
+        for module, function in zip(modules, functions, strict=True):
+            module.attention = function
 
 
-def _noted(
+def _record(
     weights: dict[Any, Tensor], module: Any, attention: Callable[..., Any], *arguments: Any
 ) -> tuple[Tensor, Tensor]:
     output, found = attention(*arguments)
     if found is None:
-        # A fused kernel never forms the weights; the matrix products of lesson 01 do.
+        # A fused kernel never forms the weights, so compute them with lesson 01's function.
         query, key, value, mask, *_ = arguments
         output, found = scaled_dot_product_attention(query, key, value, mask)
     weights[module] = found
     return output, found
+
+
+def save_attention_maps(path: Path, sentences: Sequence[AttentionMaps]) -> None:
+    """Write the weights and tokens of some sentences, atomically.
+
+    An .npz file has an array for each field, named by the sentence's number from zero and the field:
+    "0.cross". A .json file holds a list of objects with those fields. Raises BadInputError for other
+    suffixes.
+    """
+    if path.suffix not in SUFFIXES:
+        raise BadInputError(f"{path}: expected a file name ending in {' or '.join(SUFFIXES)}.")
+    with atomic_write(path) as file:
+        if path.suffix == ".npz":
+            arrays = {
+                f"{number}.{name}": np.asarray(value)
+                for number, maps in enumerate(sentences)
+                for name, value in _fields(maps).items()
+            }
+            save: Any = np.savez_compressed  # Its stub takes any keyword for an option.
+            save(file, **arrays)
+        else:
+            objects = [{name: _rounded(value) for name, value in _fields(maps).items()} for maps in sentences]
+            file.write(json.dumps(objects, ensure_ascii=False).encode("utf-8"))
+
+
+def _fields(maps: AttentionMaps) -> dict[str, Any]:
+    return {field.name: getattr(maps, field.name) for field in fields(maps)}
+
+
+def _rounded(value: Tensor | list[str]) -> Any:
+    return value.double().round(decimals=6).tolist() if isinstance(value, Tensor) else value

@@ -1,25 +1,27 @@
-"""The reference's Transformer made ready to decode: its weights, laid out as the fused layers read them.
+"""The reference's Transformer in fewer and larger operations, for inference only.
 
-That depends on the weights alone, so that many batches share it; once the weights change, it has to be made
-anew.
+The weights are copied when a `FusedTransformer` is made, so it has to be made again after they change. Many
+batches can share it.
+
+Axes, in addition to those of `course_lib.transformer.attention`: BH is sentences times heads.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.transformer import DecoderLayer, EncoderLayer, Transformer
-from course_lib.translation.decoding.fused_layers import (
-    Feed,
-    Linear,
-    Norm,
-    Projections,
-    padding_bias,
+from course_lib.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    LayerNorm,
+    MultiHeadAttention,
+    Transformer,
 )
 
 
@@ -32,12 +34,12 @@ class FusedTransformer:
         decoder_layers: Any = model.decoder_layers
         self.dtype = dtype
         self.heads: int = decoder_layers[0].self_attention.heads
-        self.generator = Linear([model.generator], model.generator.weight.dtype)
+        self.generator = FusedLinear([model.generator], model.generator.weight.dtype)
         self.logits_dtype = model.generator.weight.dtype
         self.decoder_layers = [FusedDecoderLayer(layer, dtype) for layer in decoder_layers]
-        self.decoder_norm = None if model.decoder_norm is None else Norm(model.decoder_norm, dtype)
+        self.decoder_norm = None if model.decoder_norm is None else FusedNorm(model.decoder_norm, dtype)
         self._encoder_layers = [FusedEncoderLayer(layer, dtype) for layer in encoder_layers]
-        self._encoder_norm = None if model.encoder_norm is None else Norm(model.encoder_norm, dtype)
+        self._encoder_norm = None if model.encoder_norm is None else FusedNorm(model.encoder_norm, dtype)
         self._source_table = model.source_embedding.table.weight
         self._target_table = model.target_embedding.table.weight
         self._positions = model.positions.table
@@ -46,17 +48,17 @@ class FusedTransformer:
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"]
     ) -> Float[Tensor, "B S D"]:
         """Compute `Transformer.encode` without dropout."""
-        x = self._embedded(self._source_table, source, self._positions[: source.shape[1]])
+        x = self._embed(self._source_table, source, self._positions[: source.shape[1]])
         bias = padding_bias(source_mask, self.dtype)
         for layer in self._encoder_layers:
             x = layer(x, bias)
         return x if self._encoder_norm is None else self._encoder_norm(x)
 
     def embed_target(self, tokens: Int[Tensor, "B K"], position: int) -> Float[Tensor, "B K D"]:
-        """Embed tokens that all stand at this position of a target."""
-        return self._embedded(self._target_table, tokens, self._positions[position])
+        """Embed target tokens that are all at the same position."""
+        return self._embed(self._target_table, tokens, self._positions[position])
 
-    def _embedded(self, table: Tensor, tokens: Tensor, positions: Tensor) -> Tensor:
+    def _embed(self, table: Tensor, tokens: Tensor, positions: Tensor) -> Tensor:
         embedded = F.embedding(tokens, table) * math.sqrt(table.shape[1])
         return (embedded + positions.to(embedded.dtype)).to(self.dtype)
 
@@ -69,41 +71,140 @@ class FusedEncoderLayer:
         connections: Any = layer.sublayers
         self._heads = attention.heads
         projections = (attention.query_projection, attention.key_projection, attention.value_projection)
-        self._project = Linear(projections, dtype)
-        self._output = Linear([attention.output_projection], dtype)
-        self._feed = Feed(layer.feed_forward, dtype)
-        self._norms = [Norm(connection.norm, dtype) for connection in connections]
+        self._project = FusedLinear(projections, dtype)
+        self._output = FusedLinear([attention.output_projection], dtype)
+        self._feed_forward = FusedFeedForward(layer.feed_forward, dtype)
+        self._norms = [FusedNorm(connection.norm, dtype) for connection in connections]
         self._norm_first = connections[0].norm_first
 
     def __call__(
         self, x: Float[Tensor, "B S D"], bias: Float[Tensor, "B 1 1 S"] | None
     ) -> Float[Tensor, "B S D"]:
-        """Compute the layer; `bias` keeps everyone from looking at padding."""
+        """Compute the layer; `bias` masks the padding."""
 
-        def look(x: Tensor) -> Tensor:
+        def self_attention(x: Tensor) -> Tensor:
             split = self._project(x).unflatten(-1, (3, self._heads, -1))
             query, key, value = split.permute(2, 0, 3, 1, 4)
             output = F.scaled_dot_product_attention(query, key, value, bias)
             return self._output(output.transpose(1, 2).flatten(2))
 
-        sublayers: tuple[Callable[[Tensor], Tensor], ...] = (look, self._feed)
+        sublayers: tuple[Callable[[Tensor], Tensor], ...] = (self_attention, self._feed_forward)
         for sublayer, norm in zip(sublayers, self._norms, strict=True):
             x = x + sublayer(norm(x)) if self._norm_first else norm(x + sublayer(x))
         return x
 
 
 class FusedDecoderLayer:
-    """The weights of a `DecoderLayer`; projections of the same input stand side by side in one matrix."""
+    """The weights of a `DecoderLayer`; projections of the same input are merged into one matrix."""
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
-        own, cross = layer.self_attention, layer.cross_attention
+        attention, cross = layer.self_attention, layer.cross_attention
         connections: Any = layer.sublayers
-        self.heads = own.heads
-        self.own = Projections(own, ["query", "key", "value"], dtype)
-        self.own_output = Linear([own.output_projection], dtype)
-        self.cross_query = Projections(cross, ["query"], dtype)
-        self.cross_memory = Projections(cross, ["key", "value"], dtype)
-        self.cross_output = Linear([cross.output_projection], dtype)
-        self.feed = Feed(layer.feed_forward, dtype)
-        self.norms = [Norm(connection.norm, dtype) for connection in connections]
+        self.heads = attention.heads
+        self.self_projections = HeadProjections(attention, ["query", "key", "value"], dtype)
+        self.self_output = FusedLinear([attention.output_projection], dtype)
+        self.cross_query = HeadProjections(cross, ["query"], dtype)
+        self.cross_memory = HeadProjections(cross, ["key", "value"], dtype)
+        self.cross_output = FusedLinear([cross.output_projection], dtype)
+        self.feed_forward = FusedFeedForward(layer.feed_forward, dtype)
+        self.norms = [FusedNorm(connection.norm, dtype) for connection in connections]
         self.norm_first = connections[0].norm_first
+
+
+class FusedLinear:
+    """Linear layers with the same input, merged into one whose output is the concatenation of theirs.
+
+    A CPU's kernels read a weight matrix in blocks. PyTorch reorders it at every call, which for the few rows
+    of a decoding step can take as long as the product; here it is done once.
+    """
+
+    def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype, relu: bool = False) -> None:
+        weights: list[Tensor] = [layer.weight for layer in layers]
+        biases: list[Tensor] = [layer.bias for layer in layers]
+        single = len(layers) == 1
+        self._weight = (weights[0] if single else torch.cat(weights)).to(dtype)
+        self._bias = (biases[0] if single else torch.cat(biases)).to(dtype)
+        self._relu = relu
+        self._packed = _can_pack(self._weight)
+        if self._packed:
+            self._weight = torch.ops.mkldnn._reorder_linear_weight(self._weight, None)
+
+    def __call__(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... E"]:
+        """Compute all layers, and then ReLU if it was asked for."""
+        if not self._packed:
+            y = F.linear(x, self._weight, self._bias)
+            return y.relu_() if self._relu else y
+        rows: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x.flatten(0, -2), self._weight, self._bias, "relu" if self._relu else "none", [], ""
+        )
+        return rows.unflatten(0, x.shape[:-1])
+
+
+def _can_pack(weight: Tensor) -> bool:
+    """Return whether this PyTorch has the operators that keep a weight in oneDNN's blocks."""
+    return (
+        weight.device.type == "cpu"
+        and weight.dtype in (torch.float32, torch.bfloat16)
+        and torch.backends.mkldnn.is_available()
+        and all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise"))
+    )
+
+
+class HeadProjections:
+    """Some of an attention module's projections, merged into one and split into heads."""
+
+    def __init__(self, attention: MultiHeadAttention, names: Sequence[str], dtype: torch.dtype) -> None:
+        self._linear = FusedLinear([getattr(attention, f"{name}_projection") for name in names], dtype)
+        self._count, self._heads = len(names), attention.heads
+
+    def __call__(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "P BH L d"]:
+        """Compute all P projections."""
+        split = self._linear(x).unflatten(-1, (self._count, self._heads, -1))
+        return split.permute(2, 0, 3, 1, 4).flatten(1, 2)
+
+
+class FusedNorm:
+    """`LayerNorm`, computed by PyTorch's kernel in one pass."""
+
+    def __init__(self, norm: LayerNorm, dtype: torch.dtype) -> None:
+        self._scale, self._shift, self._eps = norm.scale.to(dtype), norm.shift.to(dtype), norm.eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Normalise over the last axis."""
+        return F.layer_norm(x, self._scale.shape, self._scale, self._shift, self._eps)
+
+
+class FusedFeedForward:
+    """`FeedForward` without dropout."""
+
+    def __init__(self, feed_forward: FeedForward, dtype: torch.dtype) -> None:
+        self._inner = FusedLinear([feed_forward.inner], dtype, relu=True)
+        self._outer = FusedLinear([feed_forward.outer], dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Widen, apply ReLU, narrow."""
+        return self._outer(self._inner(x))
+
+
+def attend(
+    query: Float[Tensor, "BH Q d"],
+    keys: Float[Tensor, "BH d K"],
+    values: Float[Tensor, "BH K d"],
+    bias: Float[Tensor, "BH _ K"] | None,
+) -> Float[Tensor, "BH Q d"]:
+    """Compute scaled dot-product attention; `bias` is added to the scores and takes the place of a mask."""
+    scale = query.shape[-1] ** -0.5
+    scores = torch.bmm(query * scale, keys) if bias is None else torch.baddbmm(bias, query, keys, alpha=scale)
+    return torch.bmm(scores.softmax(dim=-1), values)
+
+
+def merge_heads(x: Float[Tensor, "BH L d"], heads: int) -> Float[Tensor, "B L D"]:
+    """Concatenate the heads."""
+    return x.unflatten(0, (-1, heads)).transpose(1, 2).flatten(2)
+
+
+def padding_bias(mask: Bool[Tensor, "B 1 S"], dtype: torch.dtype) -> Float[Tensor, "B 1 1 S"] | None:
+    """Return a bias for the scores that masks padding, or None if there is no padding."""
+    if mask.all():
+        return None
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min).unsqueeze(1)

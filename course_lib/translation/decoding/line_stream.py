@@ -1,41 +1,37 @@
-"""Lines from a file, a pipe or a keyboard, as many at a time as have come."""
+"""Lines from a file, a pipe or a keyboard, as soon as they arrive."""
 
 import os
 from collections.abc import Iterator
 
 from course_lib.errors import BadInputError
 
-#: The most bytes to take at once, some 900 captions: a file gives as many, a pipe what is in it, and a
-#: keyboard a line. Batches of sentences of like length lose nothing by it: 6,000 captions took about 30
-#: seconds with this and with sixteen times as much.
+#: The most bytes to read at once, about 900 captions. Larger reads don't make translation faster.
 BYTES = 1 << 16
 
 
 def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
-    """Read lines in UTF-8 to the end, in lists of those that have come together.
+    """Read UTF-8 lines until the end, in lists of those that arrived together.
 
-    Whoever reads waits for the first line only, never for a full list: so someone at a keyboard is answered
-    line by line, and a slow reader of a fast pipe gets many lines at once. Only a line feed ends a line, and
-    the spaces around it are left out. Raises BadInputError for bytes that aren't UTF-8, naming the line, once
-    those before it have been taken.
+    The reader waits for the first line only, and never for a full list: someone at a keyboard gets an answer
+    after each line, and a slow reader of a fast pipe gets many lines at once. Only a line feed ends a line,
+    and surrounding spaces are removed. Raises BadInputError with the line's number if its bytes aren't UTF-8,
+    after yielding the lines before it.
     """
     number, rest = 1, b""
     while True:
         content = os.read(descriptor, BYTES)
-        *whole, rest = (rest + content).split(b"\n")
+        *complete, rest = (rest + content).split(b"\n")
         if not content and rest:
-            whole, rest = [*whole, rest], b""
+            complete, rest = [*complete, rest], b""
         lines: list[str] = []
-        for line in whole:
+        for line in complete:
             try:
-                # Some editors mark the beginning of a file.
+                # Some editors begin a file with a byte order mark.
                 lines.append(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
             except UnicodeDecodeError:
                 if lines:
                     yield lines
-                raise BadInputError(
-                    f"{origin}, line {number}: expected text in UTF-8, came other bytes"
-                ) from None
+                raise BadInputError(f"{origin}, line {number}: this is not UTF-8 text.") from None
             number += 1
         if lines:
             yield lines

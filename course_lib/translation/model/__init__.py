@@ -1,1 +1,1 @@
-"""The trainable model: reference or student parts, precision, compilation, fused layers."""
+"""The model in training: its components, loss, precision and fused layers."""

@@ -1,4 +1,4 @@
-"""torch.compile where it works."""
+"""torch.compile, with a fallback to the module as it is."""
 
 from typing import Any
 
@@ -6,28 +6,26 @@ import torch
 from torch import Tensor, nn
 
 
-def compiled_or_not(
-    module: nn.Module, trial: tuple[Tensor, ...], backend: str
+def compile_or_fall_back(
+    module: nn.Module, example: tuple[Tensor, ...], backend: str
 ) -> tuple[nn.Module, str | None]:
-    """Give a compiled module, or the module as it is with one line that says why.
+    """Compile a module; if that fails, return the module itself and one line with the reason.
 
-    `trial` is an input on which the module gives a number to differentiate. Compiling happens at the first
-    pass forward and back, so these are made here, where falling back costs nothing. Sizes are left open:
+    `example` is an input for which the module computes a loss. Compilation happens during the first forward
+    and backward pass, so these are run here, where falling back costs nothing. Sizes are dynamic, because
     batches come in many lengths.
     """
-    # Two shapes: what has been compiled for the first must do for the second.
-    other = tuple(matrix.repeat(2, *[1] * (matrix.dim() - 1)) for matrix in trial)
-    why = None
+    # A second shape checks that the compiled code isn't specialised to the first.
+    other = tuple(matrix.repeat(2, *[1] * (matrix.dim() - 1)) for matrix in example)
+    reason = None
     try:
         compiled: Any = torch.compile(module, dynamic=True, backend=backend)
-        for matrices in (trial, other):
-            compiled(*matrices).backward()
-    except Exception as error:  # Every backend raises its own.
+        for inputs in (example, other):
+            compiled(*inputs).backward()
+    except Exception as error:  # Each backend raises its own exceptions.
         torch.compiler.reset()
         first_line = next(iter(str(error).splitlines()), "")
-        why = (
-            f"torch.compile does not work here ({type(error).__name__}: {first_line[:120]}); training without"
-        )
+        reason = f"torch.compile failed ({type(error).__name__}: {first_line[:120]}); training without it"
     finally:
         module.zero_grad()
-    return (module, why) if why else (compiled, None)
+    return (module, reason) if reason else (compiled, None)

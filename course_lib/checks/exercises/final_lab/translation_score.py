@@ -8,7 +8,7 @@ from course_lib.checks.engine.findings import Kind
 from course_lib.errors import BadInputError
 
 if TYPE_CHECKING:
-    from course_lib.translation.training.scoring import Score
+    from course_lib.translation.train.scoring import Score
 
 #: The sentences of each corpus's test set, which is how a hand-in is told from another.
 SENTENCES = {"captions": 300, "multi30k": 1000}
@@ -41,7 +41,7 @@ def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
 
     Raises TranslationsError for something else than one line for each sentence of one of these corpora.
     """
-    from course_lib.translation.training.scoring import (
+    from course_lib.translation.train.scoring import (
         score,  # sacrebleu takes a while, and few cells need it
     )
 

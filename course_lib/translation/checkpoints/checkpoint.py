@@ -1,0 +1,152 @@
+"""The state of a run on disk, so that it can resume as if it had never stopped."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.checksummed_files import (
+    DamagedFileError,
+    load_checksummed,
+    save_checksummed,
+)
+from course_lib.translation.configs.loader import differing_keys, value_text
+from course_lib.translation.configs.schema import RunConfig
+
+#: The keys of a checkpoint.
+KEYS = frozenset(
+    {"config", "vocabulary", "data", "trainer", "metrics_bytes", "selection", "epochs_validated"}
+)
+
+_FILE_NAME = re.compile(r"step-(\d+)\.pt")
+
+
+class DamagedCheckpointError(BadInputError):
+    """The file can be read but is not an intact checkpoint."""
+
+
+@dataclass(frozen=True)
+class StepFiles:
+    """The files `step-N.pt` of a folder, of which a run keeps the newest few.
+
+    The folder may not exist yet.
+    """
+
+    folder: Path
+
+    def path(self, step: int) -> Path:
+        """Return the path of an update's file. Leading zeros make names sort like numbers."""
+        return self.folder / f"step-{step:08d}.pt"
+
+    def newest_first(self, up_to: int | None = None) -> list[Path]:
+        """List the files, without those of updates after `up_to`."""
+        found = [
+            (int(name[1]), path)
+            for path in (self.folder.iterdir() if self.folder.is_dir() else ())
+            if (name := _FILE_NAME.fullmatch(path.name))
+        ]
+        return [path for step, path in sorted(found, reverse=True) if up_to is None or step <= up_to]
+
+    def keep_newest(self, count: int, up_to: int) -> None:
+        """Remove all but the newest `count` files up to that update.
+
+        Files of later updates are removed as well: they were damaged, and the run has resumed before them.
+        """
+        kept = self.newest_first(up_to)[:count]
+        for path in self.newest_first():
+            if path not in kept:
+                path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class LatestCheckpoint:
+    """The checkpoint to resume from."""
+
+    path: Path | None
+    """The newest intact checkpoint; None if there are no checkpoints."""
+    damaged: list[Path]
+    """Newer checkpoints, which are damaged."""
+
+
+class Checkpoints:
+    """The newest few checkpoints of a run. If one is damaged, the run resumes from the one before it."""
+
+    def __init__(self, folder: Path, keep_last: int) -> None:
+        self._files = StepFiles(folder)
+        self._keep_last = keep_last
+
+    def save(self, step: int, state: dict[str, Any]) -> None:
+        """Write tensors and plain values atomically, then remove old checkpoints.
+
+        Raises OSError, for example if the disk is full; the older checkpoints are then all kept.
+        """
+        self._files.folder.mkdir(parents=True, exist_ok=True)
+        save_checksummed(self._files.path(step), state)
+        self._files.keep_newest(self._keep_last, up_to=step)
+
+    def find_latest(self) -> LatestCheckpoint:
+        """Find the newest intact checkpoint.
+
+        Raises BadInputError if all are damaged, or if one cannot be read, since that one may be intact.
+        """
+        damaged: list[Path] = []
+        for path in self._files.newest_first():
+            try:
+                load_checkpoint(path)
+            except DamagedCheckpointError:
+                damaged.append(path)
+            else:
+                return LatestCheckpoint(path, damaged)
+        if damaged:
+            raise BadInputError(
+                f"{self._files.folder}: there is no intact checkpoint, but {len(damaged)} damaged "
+                f"({', '.join(path.name for path in damaged)}). Remove the folder to start the run again."
+            )
+        return LatestCheckpoint(None, [])
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Load a checkpoint on the CPU. No code in the file is ever run.
+
+    Raises DamagedCheckpointError if the file is damaged or something else, and BadInputError if it cannot be
+    read.
+    """
+    try:
+        state = load_checksummed(path)
+    except DamagedFileError:
+        state = {}
+    except OSError as error:
+        raise BadInputError(
+            f"{path}: this checkpoint cannot be read ({error.strerror}). Check the disk, or remove the file "
+            "to "
+            "resume from an older one."
+        ) from None
+    if not state.keys() >= KEYS:
+        raise DamagedCheckpointError(
+            f"{path}: this is not an intact checkpoint. Remove it to resume from an older one, or to start "
+            "again."
+        )
+    return state
+
+
+def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) -> None:
+    """Raise BadInputError if a checkpoint was made with another config, naming the keys that differ."""
+    try:
+        before = RunConfig.model_validate(saved)
+    except ValidationError:
+        raise BadInputError(
+            f"{path} was written by another version of the lab, whose config has other keys. Choose another "
+            "run_folder."
+        ) from None
+    if keys := differing_keys(before, config):
+        changes = ", ".join(
+            f"{key} (was {value_text(before, key)}, now {value_text(config, key)})" for key in keys
+        )
+        raise BadInputError(
+            f"{path} was made with another config: {changes}. Undo these changes to resume that run, or "
+            "choose "
+            "another run_folder to start a new one."
+        )

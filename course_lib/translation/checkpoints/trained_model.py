@@ -1,0 +1,168 @@
+"""Trained models on disk: everything that a later process needs to translate, and nothing more.
+
+A run keeps up to three models in its folder, which share one vocabulary; each file holds the vocabulary's
+fingerprint.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from course_lib.errors import BadInputError
+from course_lib.transformer import average_checkpoints
+from course_lib.translation.checkpoints.checkpoint import StepFiles
+from course_lib.translation.checkpoints.checksummed_files import (
+    DamagedFileError,
+    load_checksummed,
+    save_checksummed,
+)
+from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
+from course_lib.translation.configs.loader import load_config
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.vocabularies import Vocabularies, load_vocabularies
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """The weights of a model and a description of what they belong to."""
+
+    config: RunConfig
+    vocabulary: str
+    """The fingerprint of the vocabulary that the model was trained with."""
+    weights: dict[str, Tensor]
+    """A state dict with the parameter names of the reference's Transformer."""
+    step: int
+    """The number of updates; for averaged weights, that of the latest."""
+    parts: str | None = None
+    """The fingerprint of the student's code that was trained; None for the reference."""
+
+
+def save_model(path: Path, model: TrainedModel) -> None:
+    """Write a model atomically, creating its folder. Raises OSError, for example if the disk is full."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fields = {name: getattr(model, name) for name in ("vocabulary", "weights", "step", "parts")}
+    save_checksummed(path, {**fields, "config": model.config.model_dump()})
+
+
+def load_model(path: Path, mapped: bool = False) -> TrainedModel:
+    """Load a model on the CPU. No code in the file is ever run.
+
+    With `mapped`, the weights stay in the file. Raises BadInputError if the file is missing, damaged,
+    something else, or of another version.
+    """
+    try:
+        state = load_checksummed(path, mapped)
+        return TrainedModel(**{**state, "config": RunConfig.model_validate(state["config"])})
+    except OSError as error:
+        raise BadInputError(f"{path}: this model cannot be read ({error.strerror}).") from None
+    except ValidationError:
+        raise BadInputError(
+            f"{path} was written by another version of the lab, whose config has other keys. Train it again."
+        ) from None
+    except (DamagedFileError, KeyError, TypeError):
+        raise BadInputError(f"{path}: this is not an intact trained model.") from None
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A trained model and its vocabularies."""
+
+    model: TrainedModel
+    vocabularies: Vocabularies
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the weights."""
+        digest = hashlib.sha256()
+        for name, weight in sorted(self.model.weights.items()):
+            digest.update(name.encode() + weight.contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+
+def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> TrainedRun:
+    """Load a model of a run, which may still be training, and its vocabularies.
+
+    `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that the run's
+    config names, or another if the run hasn't made that one yet. Raises BadInputError if the run or the model
+    is missing, damaged, or has another vocabulary.
+    """
+    model = load_model(_model_path(folder, checkpoint))
+    vocabularies = load_vocabularies(folder.vocabulary)
+    if vocabularies.fingerprint != model.vocabulary:
+        raise BadInputError(
+            f"{folder.vocabulary}: the model was trained with another vocabulary. Restore the run's own file."
+        )
+    return TrainedRun(model, vocabularies)
+
+
+def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:
+    available = [kind for kind in MODEL_KINDS if folder.model(kind).is_file()]
+    for kind in MODEL_KINDS:
+        if checkpoint == kind:
+            if kind not in available:
+                raise BadInputError(
+                    f"{folder.path}: the run has no {kind} model; it has "
+                    f"{', '.join(available) or 'none yet'}."
+                )
+            return folder.model(kind)
+    if checkpoint is not None:
+        return Path(checkpoint)
+    if not folder.path.is_dir():
+        raise BadInputError(f"{folder.path}: there is no such folder. Give the folder of a run.")
+    if not available:
+        raise BadInputError(
+            f"{folder.path}: there is no trained model in this folder. A run can translate after its first "
+            "epoch."
+        )
+    chosen = load_config(str(folder.config)).evaluation.weights
+    return folder.model(chosen if chosen in available else available[0])
+
+
+class Snapshots:
+    """The newest `count` snapshots of a run's weights, to be averaged as in section 6.1 of the paper.
+
+    Snapshots are taken after updates that the config determines. They are not the checkpoints, which are
+    three times as large and also written when a run is interrupted: the average must not depend on
+    interruptions.
+    """
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._files = StepFiles(folder)
+        self._count = count
+
+    @property
+    def enabled(self) -> bool:
+        """Whether snapshots are taken at all."""
+        return self._count > 0
+
+    def clear(self) -> None:
+        """Remove the snapshots of an earlier run in the folder. Raises OSError."""
+        self._files.keep_newest(0, up_to=0)
+
+    def save(self, model: TrainedModel) -> None:
+        """Write a snapshot and remove the oldest one. Raises OSError, for example if the disk is full."""
+        save_model(self._files.path(model.step), model)
+        self._files.keep_newest(self._count, up_to=model.step)
+
+    def average(self, up_to: int, report: Callable[[str], None]) -> TrainedModel | None:
+        """Average the newest snapshots up to an update; return None if there are none.
+
+        Missing and damaged snapshots are passed to `report`.
+        """
+        models: list[TrainedModel] = []
+        for path in self._files.newest_first(up_to)[: self._count]:
+            try:
+                # Together they may be larger than the memory; the average reads them entry by entry.
+                models.append(load_model(path, mapped=True))
+            except BadInputError as error:
+                report(f"Left out of the average: {error}")
+        if not models:
+            return None
+        if len(models) < self._count:
+            report(f"Averaging {len(models)} snapshots; training.average_last is {self._count}.")
+        return replace(models[0], weights=average_checkpoints([model.weights for model in models]))

@@ -1,0 +1,144 @@
+"""The reference's decoder with a key/value cache, one token at a time.
+
+Without a cache, each step computes the whole prefix again. With it, a step computes only the new token's
+projections and its attention over the cached keys and values.
+
+Two things are never copied, however many beams a sentence has. The keys and values of its source are
+projected once, and all its beams are queries over them. And its beams share one cache of their own keys and
+values: when the search reorders beams, only a table of which beam may attend to which cache slot changes.
+
+Axes, in addition to those of `course_lib.transformer.attention`: K beams of a sentence, N cache slots.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from course_lib.translation.decoding.fused_model import (
+    FusedDecoderLayer,
+    FusedTransformer,
+    attend,
+    merge_heads,
+    padding_bias,
+)
+
+
+class CachedDecoder:
+    """A Transformer's decoder over a batch, with cache slots for `max_steps` steps of `beam` beams."""
+
+    def __init__(
+        self,
+        model: FusedTransformer,
+        memory: Float[Tensor, "B S D"],
+        source_mask: Bool[Tensor, "B 1 S"],
+        beam: int,
+        max_steps: int,
+    ) -> None:
+        self._model = model
+        self.dtype = model.logits_dtype
+        # The first step has one beam.
+        slots = 1 + (max_steps - 1) * beam
+        self._layers = [_CachedLayer(layer, memory, slots) for layer in model.decoder_layers]
+        bias = padding_bias(source_mask, memory.dtype)
+        self._source_bias = None if bias is None else bias.squeeze(1).repeat_interleave(model.heads, dim=0)
+        # Added to the scores: zero for slots that a beam may attend to, minus infinity for others. A single
+        # beam attends to all slots.
+        self._visible = memory.new_full((len(memory), beam, slots), -torch.inf) if beam > 1 else None
+        self._steps = self._filled = 0
+
+    def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
+        """Read one more token of every beam, and return the logits of the next.
+
+        The first step reads one token of each sentence, the start; later steps read a token of every beam.
+        """
+        beams = tokens.shape[1]
+        x = self._model.embed_target(tokens, self._steps)
+        self_bias = self._add_slots(beams)
+        for layer in self._layers:
+            x = layer.step(x, self._filled, self_bias, self._source_bias)
+        if self._model.decoder_norm is not None:
+            x = self._model.decoder_norm(x)
+        self._steps += 1
+        self._filled += beams
+        return self._model.generator(x.to(self.dtype))
+
+    def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
+        """Let beam k of each sentence continue its beam `parent[k]`."""
+        if self._visible is not None:
+            visible = self._visible[:, :, : self._filled]
+            self._visible[:, :, : self._filled] = visible.gather(1, parent.unsqueeze(-1).expand_as(visible))
+
+    def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
+        """Drop all sentences but these."""
+        for layer in self._layers:
+            layer.keep_sentences(sentences, self._filled)
+        if self._source_bias is not None:
+            self._source_bias = _select(self._source_bias, sentences, self._model.heads)
+        if self._visible is not None:
+            self._visible = self._visible[sentences]
+
+    def _add_slots(self, beams: int) -> Float[Tensor, "BH K N"] | None:
+        """Let each beam attend to its own new slot, and return the bias over all slots."""
+        if self._visible is None:
+            return None
+        if beams == 1:
+            self._visible[:, :, 0] = 0.0
+            return None
+        new = torch.arange(beams, device=self._visible.device)
+        self._visible[:, new, self._filled + new] = 0.0
+        return self._visible[:, :, : self._filled + beams].repeat_interleave(self._model.heads, dim=0)
+
+
+class _CachedLayer:
+    """A decoder layer and its cache for a batch.
+
+    The cache holds keys (B*H, d, S) and values (B*H, S, d) of the encoder's output, and keys and values (B*H,
+    N, d) of the prefix; the slots of a step's beams are adjacent.
+    """
+
+    def __init__(self, layer: FusedDecoderLayer, memory: Float[Tensor, "B S D"], slots: int) -> None:
+        self._layer, self._heads = layer, layer.heads
+        keys, values = layer.cross_memory(memory)
+        self._source = keys.transpose(1, 2).contiguous(), values
+        self._prefix = memory.new_empty(2, len(values), slots, values.shape[2])
+
+    def step(
+        self, x: Float[Tensor, "B K D"], filled: int, self_bias: Tensor | None, source_bias: Tensor | None
+    ) -> Float[Tensor, "B K D"]:
+        """Compute the layer for one new token of every beam; `filled` slots are in use."""
+        layer = self._layer
+
+        def self_attention(x: Tensor) -> Tensor:
+            projected, now = layer.self_projections(x), filled + x.shape[1]
+            self._prefix[:, :, filled:now] = projected[1:]
+            keys, values = self._prefix[:, :, :now]
+            output = attend(projected[0], keys.transpose(1, 2), values, self_bias)
+            return layer.self_output(merge_heads(output, self._heads))
+
+        def cross_attention(x: Tensor) -> Tensor:
+            output = attend(layer.cross_query(x)[0], *self._source, source_bias)
+            return layer.cross_output(merge_heads(output, self._heads))
+
+        sublayers: tuple[Callable[[Tensor], Tensor], ...] = (
+            self_attention,
+            cross_attention,
+            layer.feed_forward,
+        )
+        for sublayer, norm in zip(sublayers, layer.norms, strict=True):
+            x = x + sublayer(norm(x)) if layer.norm_first else norm(x + sublayer(x))
+        return x
+
+    def keep_sentences(self, sentences: Int[Tensor, "B2"], filled: int) -> None:
+        """Drop all sentences but these; `filled` slots are in use."""
+        keys, values = self._source
+        self._source = _select(keys, sentences, self._heads), _select(values, sentences, self._heads)
+        before = self._prefix.unflatten(1, (-1, self._heads))
+        after = before.new_empty(2, len(sentences), *before.shape[2:])
+        after[:, :, :, :filled] = before[:, sentences, :, :filled]
+        self._prefix = after.flatten(1, 2)
+
+
+def _select(stored: Float[Tensor, "BH ..."], sentences: Int[Tensor, "B2"], heads: int) -> Tensor:
+    return stored.unflatten(0, (-1, heads))[sentences].flatten(0, 1)

@@ -1,0 +1,66 @@
+"""The settings of a search, which a run keeps in its folder, and the hypotheses that a search returns."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from course_lib.atomic_files import atomic_write_text
+from course_lib.errors import BadInputError
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """The settings of greedy decoding or beam search."""
+
+    beam: int = 1
+    """The number of hypotheses kept at every step; 1 is greedy decoding."""
+    alpha: float = 0.0
+    """The exponent of the length penalty; 0 favours short translations."""
+    n_best: int = 1
+    """The number of translations returned for each sentence, at most `beam`."""
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise ValueError(f"beam: expected at least 1, got {self.beam}")
+        if not 0 <= self.alpha < math.inf:
+            raise ValueError(f"alpha: expected 0 or more, got {self.alpha}")
+        if not 1 <= self.n_best <= self.beam:
+            raise ValueError(
+                f"n_best: expected a number from 1 to the beam, which is {self.beam}, got {self.n_best}"
+            )
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation found by a search, as token ids."""
+
+    ids: list[int]
+    """The tokens after the start token.
+
+    The last one is the end token, unless the length limit was reached.
+    """
+    log_probability: float
+    """The log-probability in nats, including the end token."""
+    score: float
+    """The log-probability divided by the length penalty: higher is better."""
+
+
+def save_settings(path: Path, settings: SearchSettings) -> None:
+    """Write the settings as JSON, atomically."""
+    atomic_write_text(path, json.dumps(asdict(settings)) + "\n")
+
+
+def load_settings(path: Path) -> SearchSettings | None:
+    """Load the settings that `save_settings` wrote; return None if there are none.
+
+    Raises BadInputError if the file holds something else.
+    """
+    try:
+        return SearchSettings(**json.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError):
+        raise BadInputError(
+            f"{path}: this file doesn't hold search settings. Remove it, and tune again with --tune."
+        ) from None

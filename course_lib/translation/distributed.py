@@ -1,0 +1,286 @@
+"""Data-parallel processes: joining them, agreeing on things, and noticing that one is gone.
+
+`torchrun` starts the processes and numbers them: `rank` is a process's number, `world_size` how many there
+are. Started without torchrun, a run is one process with rank 0, and every function here works the same.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import NoReturn, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from course_lib.errors import BadInputError
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+#: How long ranks wait for rank 0 to prepare the data: it may download a corpus and tokenise it.
+_PREPARATION_TIMEOUT = timedelta(days=1)
+#: How long a rank waits for its peers' answer when it asks whether they are still there.
+_PROBE_TIMEOUT = timedelta(seconds=3)
+
+
+class RankZeroError(BadInputError):
+    """A BadInputError of rank 0, which reports it to the user; raised on the other ranks."""
+
+
+class LostPeerError(RuntimeError):
+    """Another process of the run has gone, so that communication with it failed."""
+
+
+@dataclass(frozen=True)
+class DistributedInfo:
+    """A process's rank among the processes of a run."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    """The rank on this machine, which is also the number of the GPU to use."""
+    local_world_size: int
+    control_group: "dist.ProcessGroup | None" = field(default=None, compare=False, repr=False)
+    """A second group over gloo, with a long timeout; None for a single process."""
+
+    @property
+    def is_rank_zero(self) -> bool:
+        """Whether this process writes the files and reports to the user."""
+        return self.rank == 0
+
+
+SINGLE_PROCESS = DistributedInfo(rank=0, world_size=1, local_rank=0, local_world_size=1)
+
+
+@contextlib.contextmanager
+def process_group(timeout: timedelta = timedelta(minutes=5)) -> Iterator[DistributedInfo]:
+    """Join the processes that torchrun started, and leave the group at the end. A single process joins
+    nothing.
+
+    Communicate over gloo on CPUs and NCCL on GPUs. If an exception leaves the block, the group is not
+    destroyed: over NCCL, that would wait for the other ranks, which may be waiting for this one.
+
+    Raises:
+        BadInputError: if the processes don't meet within `timeout`, or their port is in use.
+        LostPeerError: in place of a RuntimeError in the block that was caused by the loss of another process.
+    """
+    if "WORLD_SIZE" not in os.environ:
+        yield SINGLE_PROCESS
+        return
+    distributed = _join(timeout)
+    with lost_peers_reported(distributed):
+        yield distributed
+    dist.destroy_process_group()
+
+
+def _join(timeout: timedelta) -> DistributedInfo:
+    # Imported here because a PyTorch built without distributed support can still train in a single process.
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    if missing := [name for name in names if not os.environ.get(name)]:
+        raise BadInputError(
+            f"The environment variables that torchrun sets are incomplete: {', '.join(missing)} missing. "
+            "Start the command with torchrun, or unset WORLD_SIZE to run a single process."
+        )
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    started = time.monotonic()
+    try:
+        # The store is created separately so that this timeout applies to the rendezvous alone and not to
+        # later collectives.
+        store, rank, world_size = next(rendezvous("env://", timeout=timeout))
+        if os.environ.get("GROUP_WORLD_SIZE") == "1":
+            # torchrun keeps its store when it restarts the processes. They must not find the addresses of the
+            # dead ones. (With several nodes, each counts its own restarts; there, `launch` takes care of it.)
+            store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+            store=store,
+            rank=rank,
+            world_size=world_size,
+        )
+        control_group = dist.new_group(backend="gloo", timeout=_PREPARATION_TIMEOUT)
+    except (dist.DistError, ValueError) as error:
+        seconds = timeout.total_seconds()
+        if time.monotonic() - started >= 0.9 * seconds:
+            reason = (
+                f"not all of them arrived within {seconds:.0f} seconds. Check that every node has been "
+                "started "
+                "and can reach that address."
+            )
+        elif os.environ["RANK"] == "0" and is_port_in_use(port):
+            reason = "the port is in use. Choose another one, or start with torchrun --standalone."
+        else:
+            reason = str(error).splitlines()[0]
+        raise BadInputError(f"The processes cannot meet at {host}:{port}: {reason}") from None
+    return DistributedInfo(
+        rank,
+        world_size,
+        int(os.environ["LOCAL_RANK"]),
+        int(os.environ["LOCAL_WORLD_SIZE"]),
+        control_group,
+    )
+
+
+def is_port_in_use(port: int) -> bool:
+    """Return whether another program on this machine listens on a port."""
+    with socket.socket() as probe:
+        # Connections of an earlier run may still be closing; they don't count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+@contextlib.contextmanager
+def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
+    """Raise LostPeerError in place of a RuntimeError in the block if another process is gone.
+
+    gloo, NCCL and DDP report a lost peer as a RuntimeError among many others, so this asks the peers instead
+    of reading the message: an all-reduce fails at once if one of them has exited, and times out if they are
+    busy.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, LostPeerError) or distributed.control_group is None:
+            raise
+        started = time.monotonic()
+        try:
+            _control_all_reduce(distributed.control_group, _PROBE_TIMEOUT)
+        except RuntimeError:
+            if time.monotonic() - started < 0.9 * _PROBE_TIMEOUT.total_seconds():
+                raise LostPeerError("another process of the run has gone") from error
+        raise
+
+
+def _control_all_reduce(group: "dist.ProcessGroup", timeout: timedelta) -> None:
+    work = dist.all_reduce(torch.zeros(1), group=group, async_op=True)
+    assert work is not None, "this process is in the group"
+    work.wait(timeout=timeout)
+
+
+def rank_zero_first(distributed: DistributedInfo, function: Callable[[], Value]) -> Value:
+    """Call `function` on rank 0, then on all other ranks, which find what rank 0 has prepared.
+
+    A BadInputError on rank 0 is raised on all ranks (as RankZeroError on the others), so that they end
+    together.
+    """
+    if distributed.world_size == 1:
+        return function()
+    if distributed.is_rank_zero:
+        try:
+            value = function()
+        except BadInputError as error:
+            dist.broadcast_object_list([str(error)], group=distributed.control_group)
+            raise
+        dist.broadcast_object_list([None], group=distributed.control_group)
+        return value
+    refusal: list[str | None] = [None]
+    dist.broadcast_object_list(refusal, group=distributed.control_group)
+    if refusal[0] is not None:
+        raise RankZeroError(refusal[0])
+    return function()
+
+
+def broadcast_from_rank_zero(distributed: DistributedInfo, function: Callable[[], Value]) -> Value:
+    """Call `function` on rank 0 and return its result on all ranks.
+
+    A BadInputError is raised on all ranks, as by `rank_zero_first`.
+    """
+    result: list[Value | None] = [
+        rank_zero_first(distributed, lambda: function() if distributed.is_rank_zero else None)
+    ]
+    if distributed.world_size > 1:
+        dist.broadcast_object_list(result)
+    return result[0]  # type: ignore[return-value]
+
+
+def raise_on_all_ranks(distributed: DistributedInfo, message: str) -> NoReturn:
+    """Raise an error that all ranks have found: BadInputError on rank 0, RankZeroError on the others."""
+    raise BadInputError(message) if distributed.is_rank_zero else RankZeroError(message)
+
+
+def require_equal(distributed: DistributedInfo, facts: Mapping[str, str]) -> None:
+    """Raise BadInputError on all ranks if they differ in what they are about to train with.
+
+    `facts` maps the name of each thing that must be the same everywhere to a short description of it.
+    """
+    on_rank_zero, *elsewhere = all_gather(distributed, [dict(facts)])
+    differences = [
+        f"process {rank} has {name} {theirs.get(name)}, process 0 has {value}"
+        for rank, theirs in enumerate(elsewhere, start=1)
+        for name, value in on_rank_zero.items()
+        if theirs.get(name) != value
+    ]
+    if differences:
+        more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
+        raise_on_all_ranks(
+            distributed,
+            f"All processes need the same config and data, but {'; '.join(differences[:3])}{more}. Give "
+            "every "
+            "node the same files and the same command.",
+        )
+
+
+def all_gather(distributed: DistributedInfo, items: list[Item]) -> list[Item]:
+    """Return the items of all ranks on every rank, those of rank 0 first."""
+    if distributed.world_size == 1:
+        return items
+    parts: list[list[Item]] = [[] for _ in range(distributed.world_size)]
+    dist.all_gather_object(parts, items)
+    return [item for part in parts for item in part]
+
+
+def global_sum(distributed: DistributedInfo, values: Tensor) -> Tensor:
+    """Return the sum of a tensor over all ranks; the argument stays as it is."""
+    total = values.detach().clone()
+    if distributed.world_size > 1:
+        dist.all_reduce(total)
+    return total
+
+
+def global_max(distributed: DistributedInfo, number: int) -> int:
+    """Return the largest of the ranks' numbers on every rank."""
+    if distributed.world_size == 1:
+        return number
+    # On the CPU, so that nothing waits for a GPU to finish.
+    value = torch.tensor(number)
+    dist.all_reduce(value, dist.ReduceOp.MAX)
+    return int(value)
+
+
+def wait_for_peers(distributed: DistributedInfo, timeout: timedelta = timedelta(seconds=10)) -> None:
+    """Wait a short time for the other ranks before ending with an error.
+
+    torchrun ends all processes as soon as one has failed, and by then rank 0 should have reported the error.
+    """
+    if distributed.world_size > 1:
+        with contextlib.suppress(RuntimeError):
+            # A tensor on the CPU and not a barrier, which would use NCCL if there are GPUs.
+            dist.all_reduce(torch.zeros(1), async_op=True).wait(timeout=timeout)
+
+
+def end_process(exit_code: int) -> NoReturn:
+    """End this process with the given exit code.
+
+    DDP keeps gloo's threads alive after the group has been destroyed. If one of them releases a tensor while
+    Python shuts down, the process aborts (torch 2.13, on a busy machine), and a finished run would count as
+    failed. So a process that torchrun started skips Python's shutdown.
+    """
+    if "WORLD_SIZE" not in os.environ:
+        sys.exit(exit_code)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # Its reader may be gone.
+            stream.flush()
+    os._exit(exit_code)

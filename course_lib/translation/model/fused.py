@@ -1,0 +1,192 @@
+"""Faster implementations of the reference's layers and loss, which keep the names of all weights.
+
+The code of the lessons stays as plain as it is; tests show that these compute the same.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from course_lib.errors import BadInputError
+from course_lib.transformer import LayerNorm
+
+
+def use_fused_layers(model: nn.Module) -> None:
+    """Replace the modules of a model that have a faster implementation. Weights and their names stay the
+    same.
+
+    Only modules of exactly the reference's classes are replaced: a subclass may compute something else.
+    """
+    for parent in list(model.modules()):
+        for name, module in list(parent.named_children()):
+            if type(module) is nn.Dropout:
+                setattr(parent, name, BlockDropout(module.p))
+            elif type(module) is LayerNorm:
+                fused = FusedLayerNorm(len(module.scale), module.eps)
+                fused.scale, fused.shift = module.scale, module.shift
+                setattr(parent, name, fused)
+
+
+def fused_attention(
+    query: Float[Tensor, "B H Q d"],
+    key: Float[Tensor, "B H K d"],
+    value: Float[Tensor, "B H K d"],
+    mask: Bool[Tensor, "..."] | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Float[Tensor, "B H Q d"], None]:
+    """Compute scaled dot-product attention with PyTorch's fused kernel, which never forms the weights.
+
+    The kernel applies dropout itself, so it needs to know the rate. Raises BadInputError if `dropout` is not
+    an `nn.Dropout`.
+    """
+    if dropout is not None and not isinstance(dropout, nn.Dropout):
+        raise BadInputError(
+            "model.attention=fused: multi-head attention must pass an nn.Dropout to the attention function, "
+            "got "
+            f"{type(dropout).__name__}. Use nn.Dropout, or set model.attention=plain."
+        )
+    rate = dropout.p if dropout is not None and dropout.training else 0.0
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate), None
+
+
+def fused_decoder_mask(tokens: Int[Tensor, "B L"], pad_id: int) -> Bool[Tensor, "B L L"]:
+    """Compute `decoder_mask` on the tokens' device: copying it from the CPU would make a GPU wait."""
+    length = tokens.shape[1]
+    causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
+    return (tokens != pad_id).unsqueeze(1) & causal
+
+
+class FusedLayerNorm(LayerNorm):
+    """Lesson 03's `LayerNorm`, computed by PyTorch's kernel in one pass over the numbers."""
+
+    def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+        """Normalise over the last axis: (..., D) to (..., D)."""
+        return F.layer_norm(x, self.scale.shape, self.scale, self.shift, self.eps)
+
+
+#: BlockDropout rounds the rate to a multiple of one in this many.
+_LEVELS = 2**16
+#: The bits of 1.0 in bfloat16.
+_ONE = 0x3F80
+
+
+class BlockDropout(nn.Dropout):
+    """Dropout whose random numbers cost a CPU a fifth of what `nn.Dropout` pays for them.
+
+    `nn.Dropout` draws a random number for each element; this draws 16 bits for each, in blocks of 64. The
+    rate is rounded to a multiple of 2^-16, and the elements that are kept are scaled accordingly, so that the
+    mean is unchanged. All bits come from torch's generator, so `torch.manual_seed` determines them. On other
+    devices this is `nn.Dropout`.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop elements of x during training; return x itself otherwise."""
+        if not self.training or self.p == 0 or x.device.type != "cpu":
+            return super().forward(x)
+        dropped = min(round(self.p * _LEVELS), _LEVELS - 1)
+        return x * _random_ones(x, dropped) * (_LEVELS / (_LEVELS - dropped))
+
+
+def _random_ones(like: Tensor, dropped: int) -> Tensor:
+    """Draw ones and zeros in the shape and dtype of a tensor; of 2^16, `dropped` are zeros on average."""
+    count = like.numel()
+    blocks = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
+    bits = blocks.view(torch.int16)[:count].view(like.shape)
+    # Of the values from -2^15 to 2^15 - 1, the lowest `dropped` become 0 and all others 1, and then the bits
+    # of 0.0 and 1.0. A comparison would do, but converting its result takes longer than these four
+    # operations.
+    last_dropped = dropped - 1 - _LEVELS // 2
+    ones = bits.clamp_(last_dropped, last_dropped + 1).sub_(last_dropped).mul_(_ONE)
+    return ones.view(torch.bfloat16).to(like.dtype)
+
+
+#: The number of logits computed at a time: few enough for a CPU's cache, many enough to keep a GPU busy.
+_LOGITS_PER_CHUNK = {"cpu": 2**20, "cuda": 2**27}
+
+
+def fused_smoothed_loss(
+    hidden: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, "V"],
+    labels: Int[Tensor, "N"],
+    smoothing: float,
+    dtype: torch.dtype,
+) -> Float[Tensor, ""]:
+    """Sum the cross-entropy of `hidden @ weight.T + bias` against smoothed labels over N positions.
+
+    This is N times lesson 08's `LabelSmoothingLoss` if no label is padding. Matrix products run in `dtype`,
+    everything else in float32 or better.
+
+    With z the logits of a position, y its label and e the smoothing, the cross-entropy against targets of e /
+    V for every class, plus 1 - e for y, is
+
+        logsumexp(z) - (1 - e) z[y] - e mean(z),
+
+    and its gradient is softmax(z) - e / V, minus 1 - e at y. So neither the smoothed targets nor all logits,
+    both as large as positions times vocabulary, need to be in memory: a few rows of logits at a time are
+    enough.
+    """
+    # Inside `forward` gradients are always disabled, so it has to be told.
+    needs_gradient = torch.is_grad_enabled()
+    total: Tensor = _SmoothedLoss.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, bias, labels, smoothing, dtype, needs_gradient
+    )
+    return total
+
+
+class _SmoothedLoss(torch.autograd.Function):
+    """The loss sum. The gradients are computed along with it, while the logits are in memory."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        dtype: torch.dtype,
+        needs_gradient: bool,
+    ) -> Tensor:
+        exact = torch.promote_types(dtype, torch.float32)
+        classes = weight.shape[0]
+        rows = max(1, _LOGITS_PER_CHUNK.get(hidden.device.type, 2**24) // classes)
+        total = torch.zeros((), dtype=exact, device=hidden.device)
+        hidden_gradient = torch.empty_like(hidden)
+        weight_gradient = torch.zeros_like(weight, dtype=exact) if needs_gradient else None
+        bias_gradient = torch.zeros_like(bias, dtype=exact) if needs_gradient else None
+        with torch.autocast(hidden.device.type, enabled=False):
+            matrix, offset = weight.to(dtype), bias.to(dtype)
+            for first in range(0, len(labels), rows):
+                chunk = slice(first, first + rows)
+                x, y = hidden[chunk].to(dtype), labels[chunk].unsqueeze(1)
+                logits = torch.addmm(offset, x, matrix.t()).to(exact)
+                total -= (1 - smoothing) * logits.gather(1, y).sum() + smoothing / classes * logits.sum()
+                # The exponentials are used for the loss and for the gradient.
+                largest = logits.amax(1, keepdim=True)
+                exponentials = logits.sub_(largest).exp_()
+                sums = exponentials.sum(1, keepdim=True)
+                total += (largest + sums.log()).sum()
+                if weight_gradient is None or bias_gradient is None:
+                    continue
+                gradient = exponentials.div_(sums).sub_(smoothing / classes)
+                gradient.scatter_add_(1, y, gradient.new_full(y.shape, smoothing - 1))
+                bias_gradient += gradient.sum(0)
+                gradient = gradient.to(dtype)
+                hidden_gradient[chunk] = gradient @ matrix
+                weight_gradient += gradient.t() @ x
+        if needs_gradient:
+            ctx.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
+        (scale,) = outer
+        hidden, weight, bias = (gradient * scale for gradient in ctx.saved_tensors)
+        return hidden, weight, bias, None, None, None, None

@@ -1,0 +1,146 @@
+"""The loss of a batch: the sum over its real tokens, with SimCut's regularisation if it is enabled."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib.transformer import LabelSmoothingLoss
+from course_lib.translation.model.fused import fused_decoder_mask, fused_smoothed_loss
+from course_lib.translation.model.precision import Precision, autocast, resolve_precision
+from course_lib.translation.model.seq2seq import REFERENCE, Components, TransformerModel
+
+
+def real_positions(
+    target: Int[Tensor, "B T"], pad_id: int, components: Components = REFERENCE
+) -> Int[Tensor, "N"]:
+    """Return the positions of the labels that are not padding, in the flattened batch."""
+    return (components.shift_target(target)[1].flatten() != pad_id).nonzero().squeeze(1)
+
+
+class LossSum(nn.Module):
+    """A model and its loss as one module, from source and target tokens to the loss summed over the real
+    tokens.
+
+    DDP wraps the whole module, since it expects one forward pass for each backward pass. The loss is a sum
+    because a mean over a batch would weigh its tokens by the size of the batch. During training,
+    `simcut_alpha` times SimCut's divergence is added.
+    """
+
+    def __init__(
+        self,
+        model: TransformerModel,
+        loss: nn.Module,
+        precision: Precision,
+        components: Components = REFERENCE,
+        simcut_alpha: float = 0.0,
+        simcut_p: float = 0.05,
+    ) -> None:
+        super().__init__()
+        self.model: TransformerModel = model
+        self.loss = loss
+        self.pad_id: int = loss.pad_id  # type: ignore[assignment]
+        self.precision: Precision = precision
+        if components.decoder_mask is REFERENCE.decoder_mask:
+            components = replace(components, decoder_mask=fused_decoder_mask)
+        self.components = components
+        self.simcut_alpha = simcut_alpha
+        self.simcut_p = simcut_p
+
+    def forward(
+        self,
+        source: Int[Tensor, "B S"],
+        target: Int[Tensor, "B T"],
+        positions: Int[Tensor, "N"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Sum the loss over the real tokens of the target.
+
+        `positions` is the result of `real_positions`. Computing it on the CPU beforehand avoids a wait for
+        the GPU.
+        """
+        if positions is None:
+            positions = real_positions(target, self.pad_id, self.components)
+        with autocast(self.precision, source.device):
+            if self.training and self.simcut_alpha:
+                return self._simcut_loss(source, target, positions)
+            hidden, labels = self._hidden_and_labels(source, target, positions)
+            generator = self.model.generator
+            if (
+                isinstance(self.loss, LabelSmoothingLoss)
+                and isinstance(generator, nn.Linear)
+                and generator.bias is not None
+                and not torch.compiler.is_compiling()
+            ):
+                bfloat16 = resolve_precision(self.precision, hidden.device) == "bfloat16"
+                dtype = torch.bfloat16 if bfloat16 else generator.weight.dtype
+                return fused_smoothed_loss(
+                    hidden, generator.weight, generator.bias, labels, self.loss.smoothing, dtype
+                )
+            return self._loss_sum(generator(hidden), labels)
+
+    def _simcut_loss(self, source: Tensor, target: Tensor, positions: Tensor) -> Tensor:
+        both = torch.cat([positions, positions + target[:, 1:].numel()])
+        with token_cutoff(self.model, self.simcut_p):
+            hidden, labels = self._hidden_and_labels(source.repeat(2, 1), target.repeat(2, 1), both)
+        plain, cut = _at_least_float32(self.model.generator(hidden)).chunk(2)
+        return self._loss_sum(plain, labels.chunk(2)[0]) + self.simcut_alpha * divergence_sum(plain, cut)
+
+    def _hidden_and_labels(self, source: Tensor, target: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the decoder's output and the label at each position.
+
+        Padding is removed before the generator, which is by far the widest layer.
+        """
+        components = self.components
+        decoder_input, labels = components.shift_target(target)
+        source_mask = components.padding_mask(source, self.pad_id)
+        memory = self.model.encode(source, source_mask)
+        mask = components.decoder_mask(decoder_input, self.pad_id)
+        hidden = self.model.decode(memory, source_mask, decoder_input, mask)
+        return hidden.flatten(0, 1).index_select(0, positions), labels.flatten().index_select(0, positions)
+
+    def _loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
+        logits = _at_least_float32(logits)
+        if isinstance(self.loss, LabelSmoothingLoss):
+            return F.cross_entropy(logits, labels, label_smoothing=self.loss.smoothing, reduction="sum")
+        mean: Tensor = self.loss(logits, labels)
+        return mean * len(labels)
+
+
+def _at_least_float32(logits: Tensor) -> Tensor:
+    """Convert bfloat16 logits to float32: bfloat16 can't represent a smoothed target such as 0.9."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+@contextlib.contextmanager
+def token_cutoff(model: TransformerModel, p: float) -> Iterator[None]:
+    """Within the block, zero each token's embedding with probability p in the second half of every batch.
+
+    SimCut (Gao et al. 2022, "Bi-SimCut", arXiv 2206.02368) trains a model to predict the same for a sentence
+    and for a copy in which some tokens are missing. The tokens are drawn from torch's generator.
+    """
+
+    def cut(module: nn.Module, tokens: Any, vectors: Tensor) -> Tensor:
+        kept = torch.rand(vectors.shape[:-1], device=vectors.device) >= p
+        kept[: len(kept) // 2] = True
+        return vectors * kept.unsqueeze(-1)
+
+    embeddings = {model.source_embedding, model.target_embedding}
+    hooks = [embedding.register_forward_hook(cut) for embedding in embeddings]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def divergence_sum(plain: Float[Tensor, "N V"], cut: Float[Tensor, "N V"]) -> Float[Tensor, ""]:
+    """Sum the Kullback-Leibler divergence of the second logits from the first over N positions.
+
+    Gradients flow into both, which the SimCut paper found to matter.
+    """
+    return F.kl_div(cut.log_softmax(-1), plain.log_softmax(-1), reduction="sum", log_target=True)

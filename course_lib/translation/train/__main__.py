@@ -1,0 +1,140 @@
+"""The command that trains a translator, alone or under torchrun.
+
+    python -m course_lib.translation.train CONFIG [section.key=value ...]
+    torchrun --nproc-per-node=2 -m course_lib.translation.train CONFIG [section.key=value ...]
+
+Run the same command again to resume a run that was stopped. With `--parts lessons/` it trains with the code
+that a student wrote in the lessons.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.loader import describe_keys, load_config, provided_configs
+from course_lib.translation.distributed import (
+    DistributedInfo,
+    LostPeerError,
+    RankZeroError,
+    end_process,
+    process_group,
+    rank_zero_first,
+    wait_for_peers,
+)
+from course_lib.translation.train.experiment import Result, train
+from course_lib.translation.train.interruption import Interrupted, Interruption
+from course_lib.translation.train.student_code.cells import UpdateFailedError
+from course_lib.translation.train.student_code.parts import UNEQUAL_PARTS, PartsChoice
+
+EXIT_BAD_INPUT = 2
+EXIT_LOST_PEER = 1
+#: A cluster may signal all ranks, but not at the same moment: a rank that has lost a peer may get its signal
+#: later.
+_SECONDS_UNTIL_SIGNAL = 5.0
+_SAMPLES = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code.
+
+    0: success. 2: bad input, explained in one line. 75: stopped by SIGTERM or SIGUSR1, to be started again.
+    130: stopped from the keyboard. 1: another process has gone, and this one received no signal.
+    """
+    options = _parser().parse_intermixed_args(arguments)
+    distributed: DistributedInfo | None = None
+    with Interruption() as interruption:
+        # An error must leave the process group as an exception: see `process_group`.
+        try:
+            try:
+                with process_group() as distributed:
+                    _train(options, distributed, interruption)
+            except LostPeerError:
+                interruption.wait(_SECONDS_UNTIL_SIGNAL)
+                raise
+        except BadInputError as error:
+            _report(error, distributed)
+            return EXIT_BAD_INPUT
+        except Interrupted as stopped:
+            if distributed is not None and distributed.is_rank_zero:
+                print(
+                    f"\nStopped by {stopped}. Run the same command again to resume from the latest "
+                    "checkpoint.",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            return stopped.exit_code
+        except LostPeerError:
+            assert distributed is not None, "a single process has no peers"
+            print(
+                f"train, process {distributed.rank}: another process has gone, so this one ends. Run the "
+                "same command "
+                "again to resume from the latest checkpoint.",
+                file=sys.stderr,
+                flush=True,
+            )
+            return EXIT_LOST_PEER
+    return 0
+
+
+def _train(options: argparse.Namespace, distributed: DistributedInfo, interruption: Interruption) -> None:
+    config = rank_zero_first(distributed, lambda: load_config(options.config, options.overrides))
+    choice = PartsChoice(options.parts, options.parts_unequal) if options.parts else None
+    result = train(config, distributed, interruption, choice)
+    if distributed.is_rank_zero:
+        print(_summary(result))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="course train",
+        description="Train a German-English translator. Run the same command again to resume a run.",
+        epilog=f"keys [default]:\n{describe_keys()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "config",
+        metavar="CONFIG",
+        help=f"a YAML file, or the name of a provided config: {', '.join(provided_configs())}",
+    )
+    parser.add_argument(
+        "overrides", metavar="section.key=value", nargs="*", help="values that replace those of the config"
+    )
+    parser.add_argument(
+        "--parts",
+        metavar="FOLDER",
+        help="train with the parts that you wrote: the folder of the lessons, or the parts.json of a run",
+    )
+    parser.add_argument(
+        "--parts-unequal",
+        choices=UNEQUAL_PARTS,
+        default=UNEQUAL_PARTS[0],
+        help="what to do if a part doesn't compute what the reference does: refuse to start (the default), "
+        "or use the reference's part",
+    )
+    return parser
+
+
+def _report(error: BadInputError, distributed: DistributedInfo | None) -> None:
+    if not isinstance(error, RankZeroError):
+        rank = distributed.rank if distributed else 0
+        print(f"train{f', process {rank}' if rank else ''}: {error}", file=sys.stderr, flush=True)
+    if distributed is not None and not isinstance(error, UpdateFailedError):
+        wait_for_peers(distributed)
+
+
+def _summary(result: Result) -> str:
+    lines = []
+    samples = list(zip(result.sources, result.translations, result.references, strict=True))[:_SAMPLES]
+    for source, translation, reference in samples:
+        lines += [f"  German:     {source}", f"  translated: {translation}", f"  reference:  {reference}", ""]
+    lines += [
+        f"BLEU {result.score.bleu:.1f} on {len(result.sources)} test sentences ({result.score.signature})",
+        f"Translations: {result.folder.translations}",
+        f"Metrics:      {result.folder.metrics}",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    end_process(main())

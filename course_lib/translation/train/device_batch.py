@@ -1,0 +1,58 @@
+"""One batch on the training device, with the counts that the metrics need."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from course_lib.translation.configs.schema import ModelConfig
+from course_lib.translation.model.flops import training_flops
+from course_lib.translation.model.loss import real_positions
+from course_lib.translation.model.seq2seq import Components
+
+
+@dataclass(frozen=True)
+class DeviceBatch:
+    """Matrices of token ids on a device. All counts were made on the CPU, so nothing waits for a GPU."""
+
+    source: Tensor
+    target: Tensor
+    positions: Tensor
+    """The positions of real labels, for `LossSum`."""
+    target_tokens: int
+    """The number of real labels, over which the loss is a mean."""
+    real_slots: int
+    """The number of tokens in both matrices that are not padding."""
+    slots: int
+    """The number of elements of both matrices."""
+    flops: float
+    """The operations of all matrix products in a forward and a backward pass."""
+
+
+def move_to_device(
+    source: Tensor,
+    target: Tensor,
+    device: torch.device,
+    model: ModelConfig,
+    target_vocabulary: int,
+    pad_id: int,
+    components: Components,
+) -> DeviceBatch:
+    """Count the tokens of a collated batch and start its copy to the device, without waiting for it."""
+    positions = real_positions(target, pad_id, components)
+    source_lengths, target_lengths = (source != pad_id).sum(1), (target != pad_id).sum(1)
+
+    def move(matrix: Tensor) -> Tensor:
+        # Only copies from pinned memory overlap with computation.
+        return (matrix.pin_memory() if device.type == "cuda" else matrix).to(device, non_blocking=True)
+
+    return DeviceBatch(
+        move(source),
+        move(target),
+        move(positions),
+        target_tokens=len(positions),
+        real_slots=int(source_lengths.sum() + target_lengths.sum()),
+        slots=source.numel() + target.numel(),
+        # The decoder reads one token less than the target has.
+        flops=training_flops(model, target_vocabulary, source_lengths, target_lengths - 1),
+    )

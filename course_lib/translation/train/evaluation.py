@@ -1,0 +1,180 @@
+"""Evaluation during training: loss and translations on held-out sentences, and the selection of the best
+weights.
+
+The sentences are shared out over the ranks, and each is evaluated once, whatever the number of ranks.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from course_lib.transformer import LabelSmoothingLoss, evaluating
+from course_lib.transformer.batching import collate, token_batches
+from course_lib.translation.configs.schema import RunConfig, SelectionConfig
+from course_lib.translation.data.epoch_plan import IdPair
+from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.decoding import (
+    BatchDecoder,
+    Ensemble,
+    Hypothesis,
+    SearchSettings,
+    make_backend,
+)
+from course_lib.translation.distributed import DistributedInfo, all_gather
+from course_lib.translation.model.loss import LossSum
+from course_lib.translation.model.precision import Precision
+from course_lib.translation.model.seq2seq import REFERENCE, Components, TransformerModel
+from course_lib.translation.train.scoring import Candidate, TunedAlpha, tune_alpha
+from course_lib.translation.train.student_code.adapters import DecodeFunction
+
+#: Greedy decoding: fast, and nearly as good for comparing epochs.
+GREEDY = SearchSettings()
+
+
+class Evaluator:
+    """Evaluates a model on sentences in batches, together with the evaluators of the other ranks."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        vocabularies: Vocabularies,
+        distributed: DistributedInfo,
+        device: torch.device,
+        components: Components = REFERENCE,
+    ) -> None:
+        self._components = components
+        self._vocabularies = vocabularies
+        self._config = config.evaluation
+        self._max_length = config.data.max_length
+        self._precision: Precision = config.training.precision
+        self._distributed = distributed
+        self._device = device
+        self._decoder = BatchDecoder(vocabularies, device, self._max_length, self._config.tokens_per_batch)
+
+    def loss(self, model: TransformerModel, pairs: Sequence[IdPair]) -> float:
+        """Return the mean cross-entropy of a token in nats, without label smoothing.
+
+        `pairs` holds the ids of all sources and targets, without start and end, on every rank.
+        """
+        ids = self._vocabularies
+        loss_sum = LossSum(model, LabelSmoothingLoss(len(ids.target), ids.pad_id, 0.0), self._precision)
+        total = torch.zeros((), dtype=torch.float64, device=self._device)
+        count = torch.zeros((), dtype=torch.int64, device=self._device)
+        lengths = [min(max(len(source), len(target)) + 2, self._max_length) for source, target in pairs]
+        batches = token_batches(lengths, self._config.tokens_per_batch)
+        with evaluating(loss_sum):
+            for batch in self._shard(batches):
+                source, target = collate(
+                    [pairs[index] for index in batch], ids.pad_id, ids.start_id, ids.end_id, self._max_length
+                )
+                source, target = source.to(self._device), target.to(self._device)
+                total += loss_sum(source, target)
+                count += (target[:, 1:] != ids.pad_id).sum()
+        return self._components.global_token_mean(total, count).item()
+
+    def translate(
+        self,
+        model: TransformerModel,
+        sentences: Sequence[Sequence[int]],
+        settings: SearchSettings = GREEDY,
+        decode: DecodeFunction | None = None,
+    ) -> list[str]:
+        """Translate sentences, given as ids; return all translations in order on every rank.
+
+        `decode`, if given, replaces the lab's search.
+        """
+        found = self._find(model, sentences, settings, decode)
+        return [candidates[0].text if candidates else "" for candidates in found]
+
+    def tune(
+        self,
+        model: TransformerModel | Ensemble,
+        sentences: Sequence[Sequence[int]],
+        references: Sequence[str],
+        beam: int,
+    ) -> TunedAlpha:
+        """Choose the length penalty for a beam by the BLEU of these sentences."""
+        found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
+        return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
+
+    def settings(
+        self, model: TransformerModel, sentences: Sequence[Sequence[int]], references: Sequence[str]
+    ) -> SearchSettings:
+        """Return the search settings of the config, with the length penalty tuned if it is `auto`."""
+        alpha = self._config.alpha
+        if self._config.beam_size == 1:
+            # With one hypothesis, there is nothing to choose from.
+            return SearchSettings()
+        if alpha == "auto":
+            alpha = self.tune(model, sentences, references, self._config.beam_size).alpha
+        return SearchSettings(self._config.beam_size, alpha)
+
+    def _find(
+        self,
+        model: TransformerModel | Ensemble,
+        sentences: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        decode: DecodeFunction | None = None,
+    ) -> list[list[Candidate]]:
+        shard = self._shard(self._decoder.batches(sentences, settings.beam))
+        mine: list[tuple[int, list[Hypothesis]]] = []
+        if decode is None or isinstance(model, Ensemble):
+            backend = make_backend(model, self._precision)
+            mine = self._decoder.decode_batches(backend, sentences, shard, settings)
+        else:
+            for batch in shard:
+                rows = decode(model, [sentences[index] for index in batch], settings)
+                mine += zip(batch, rows, strict=True)
+        found: list[list[Candidate]] = [[] for _ in sentences]
+        for index, hypotheses in all_gather(self._distributed, mine):
+            texts = self._vocabularies.target.decode([each.ids for each in hypotheses])
+            found[index] = [
+                Candidate(text, len(each.ids), each.log_probability)
+                for text, each in zip(texts, hypotheses, strict=True)
+            ]
+        return found
+
+    def _shard(self, batches: Sequence[list[int]]) -> Sequence[list[int]]:
+        return self._components.shard(batches, self._distributed.rank, self._distributed.world_size)
+
+
+class BestWeights:
+    """Keeps track of the best validation result, and of the patience for a better one."""
+
+    def __init__(self, config: SelectionConfig) -> None:
+        self._patience = config.patience
+        self._key = {"loss": "validation_loss", "bleu": "bleu"}[config.metric]
+        self._sign = {"loss": -1.0, "bleu": 1.0}[config.metric]
+        self._best = -math.inf
+        self._since = 0
+        self.step = 0
+        """The update after which the best result was measured; 0 before the first."""
+
+    def is_better(self, row: dict[str, Any], step: int) -> bool:
+        """Record a row of metrics, and return whether it is the best so far.
+
+        A row without the measure is ignored. An equal result is not better, and neither is NaN.
+        """
+        if self._key not in row:
+            return False
+        value = self._sign * row[self._key]
+        if value > self._best:
+            self._best, self._since, self.step = value, 0, step
+            return True
+        self._since += 1
+        return False
+
+    @property
+    def patience_exhausted(self) -> bool:
+        """Whether training should stop early."""
+        return self._patience is not None and self._since >= self._patience
+
+    def state(self) -> dict[str, float | int]:
+        """Return everything needed to resume."""
+        return {"best": self._best, "since": self._since, "step": self.step}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Restore the state returned by `state()`."""
+        self._best, self._since, self.step = state["best"], state["since"], state["step"]

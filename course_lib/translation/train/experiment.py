@@ -1,0 +1,309 @@
+"""An experiment end to end: prepare the data, train, validate, and translate the test set."""
+
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.checkpoints.trained_model import TrainedModel
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.prepared import PreparedData
+from course_lib.translation.distributed import DistributedInfo, global_max, rank_zero_first
+from course_lib.translation.model.seq2seq import REFERENCE, TransformerModel
+from course_lib.translation.train.evaluation import BestWeights, Evaluator
+from course_lib.translation.train.interruption import Interrupted, Interruption
+from course_lib.translation.train.metrics import MetricsLog
+from course_lib.translation.train.progress_bar import RunDisplay
+from course_lib.translation.train.run_files import RunFiles
+from course_lib.translation.train.scoring import Score, score
+from course_lib.translation.train.setup import open_run, set_up_process
+from course_lib.translation.train.student_code.adapters import reference_view, student_search
+from course_lib.translation.train.student_code.cells import failing_cell_named
+from course_lib.translation.train.student_code.parts import PartsChoice, StudentCode, load_student_code
+from course_lib.translation.train.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of a finished run."""
+
+    score: Score
+    """BLEU on the test split."""
+    sources: list[str]
+    translations: list[str]
+    references: list[str]
+    folder: RunFolder
+
+
+def train(
+    config: RunConfig,
+    distributed: DistributedInfo,
+    interruption: Interruption | None = None,
+    choice: PartsChoice | None = None,
+) -> Result:
+    """Train a model, evaluate it and translate the test set, resuming from the latest checkpoint if there is
+    one.
+
+    With a `choice`, the model and its training are built from a student's parts. Must be called on every
+    rank.
+
+    Raises:
+        BadInputError: if the config cannot be satisfied; nothing has been written by then.
+        Interrupted: if a stop was requested through `interruption`.
+    """
+    config, device = set_up_process(config, distributed)
+    student = load_student_code(choice, config, distributed, device) if choice else None
+    folder = RunFolder(Path(config.run_folder))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(failing_cell_named(student.parts if student else None, distributed))
+        inputs = open_run(folder, config, distributed, student)
+        data, vocabularies = inputs.data, inputs.data.vocabularies
+        components = student.components() if student else REFERENCE
+        trainer = Trainer(config, data.train, vocabularies, distributed, device, components)
+        trainer.measure_machine()
+        if inputs.state is not None:
+            trainer.load(inputs.state["trainer"])
+        elif inputs.start is not None:
+            rank_zero_first(distributed, partial(trainer.load_weights, inputs.start.model.weights))
+        evaluator = Evaluator(config, vocabularies, distributed, device, components)
+
+        log = rank_zero_first(distributed, lambda: _open_log(folder, inputs.state, distributed))
+        if log is not None:
+            stack.enter_context(log)
+        total_updates = config.training.epochs * len(trainer.plan())
+        display = stack.enter_context(
+            RunDisplay(total_updates, trainer.step, silent=not distributed.is_rank_zero)
+        )
+        for path in inputs.damaged:
+            display.print(f"{path} is damaged and was skipped.")
+        if student is not None:
+            display.print(student.table())
+        display.print(_summary(config, data, trainer, distributed, device.type))
+        for note in data.notes:
+            display.print(f"Data: {note}.")
+        for note in trainer.notes:
+            display.print(f"{note}.")
+        experiment = Experiment(
+            config,
+            distributed,
+            data,
+            trainer,
+            evaluator,
+            display,
+            RunFiles(folder, config, log, display.print),
+            interruption or Interruption(),
+            student,
+        )
+        if inputs.state is not None:
+            experiment.load(inputs.state)
+        else:
+            rank_zero_first(distributed, experiment.files.clear_snapshots)
+        # These are as large as the model and its optimiser.
+        inputs.state = inputs.start = None
+        experiment.train()
+        test_score, translations = experiment.test()
+    return Result(test_score, data.test.text.german, translations, data.test.text.english, folder)
+
+
+class Experiment:
+    """The training loop of one rank, with validation, checkpoints and the final test."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        distributed: DistributedInfo,
+        data: PreparedData,
+        trainer: Trainer,
+        evaluator: Evaluator,
+        display: RunDisplay,
+        files: RunFiles,
+        interruption: Interruption,
+        student: StudentCode | None,
+    ) -> None:
+        self.files = files
+        self._config = config
+        self._distributed = distributed
+        self._data = data
+        self._trainer = trainer
+        self._evaluator = evaluator
+        self._display = display
+        self._interruption = interruption
+        self._fingerprint = student.fingerprint if student else None
+        self._best = BestWeights(config.selection)
+        self._epochs_validated = 0
+        self._saved: tuple[int, int] | None = None
+        # The model that is validated, saved and translated with. It shares the trainer's weights.
+        self._model: TransformerModel = trainer.model
+        self._student_search = None
+        if student is not None:
+            device, ids = trainer.model.generator.weight.device, data.vocabularies
+            self._student_search = student_search(student.parts, config, ids, device)
+            self._model = reference_view(trainer.model, config.model, len(ids.source), len(ids.target))
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Resume from a checkpoint, which the trainer has already loaded."""
+        self._best.load(state["selection"])
+        self._epochs_validated = state["epochs_validated"]
+
+    def train(self) -> None:
+        """Make the remaining updates. Raises Interrupted, with everything saved, if a stop was requested."""
+        trainer, epochs = self._trainer, self._config.training.epochs
+        with self._interruption.deferred():
+            if trainer.epochs_done > self._epochs_validated:
+                self._validate()
+            while trainer.epochs_done < epochs and not self._best.patience_exhausted:
+                self._train_epoch()
+                self._validate()
+        if trainer.epochs_done < epochs:
+            selection = self._config.selection
+            self._display.print(
+                f"Training stops early: {selection.patience} measurements without a better "
+                f"{selection.metric}. The "
+                f"best was after update {self._best.step}."
+            )
+
+    def _train_epoch(self) -> None:
+        trainer, training = self._trainer, self._config.training
+        plan = trainer.plan()
+        while trainer.updates_done < len(plan):
+            learning_rate = trainer.update(plan[trainer.updates_done])
+            self._display.advance()
+            last_of_epoch = trainer.updates_done == len(plan)
+            if trainer.step % training.log_every == 0 or last_of_epoch:
+                self._record({"rate": learning_rate, **trainer.window.close()})
+            if training.average_every and trainer.step % training.average_every == 0:
+                self.files.save_snapshot(self._trained_model)
+            if last_of_epoch:
+                break
+            if trainer.step % training.checkpoint_every == 0:
+                self._save_checkpoint()
+            listen_every = self._config.checkpoints.stop_check_every
+            if self._distributed.world_size == 1 or trainer.step % listen_every == 0:
+                self._stop_if_requested()
+        trainer.end_epoch()
+        if not training.average_every:
+            self.files.save_snapshot(self._trained_model)
+        self.files.save_model("last", self._trained_model)
+        self._save_checkpoint()
+
+    def _validate(self) -> None:
+        """Evaluate the weights after an epoch, for which a checkpoint has been saved."""
+        epochs, validation = self._trainer.epochs_done, self._data.validation
+        self._stop_if_requested()
+        # Several ranks stop together or not at all: the others would wait for one that left in the middle.
+        alone = self._distributed.world_size == 1
+        with self._interruption.immediate() if alone else contextlib.nullcontext():
+            row: dict[str, Any] = {"validation_loss": self._evaluator.loss(self._model, validation.pairs)}
+            bleu_every = self._config.evaluation.bleu_every
+            if bleu_every and epochs % bleu_every == 0:
+                sources = [source for source, _ in validation.pairs]
+                translations = self._evaluator.translate(self._model, sources)
+                row["bleu"] = score(translations, validation.text.english).bleu
+        self._record(row, permanent=True)
+        if self._best.is_better(row, self._trainer.step):
+            self.files.save_model("best", self._trained_model)
+        self._epochs_validated = epochs
+        self._save_checkpoint()
+        self._trainer.window.restart_clock()
+
+    def test(self) -> tuple[Score, list[str]]:
+        """Translate the test split with the weights that the config chooses; save and return the results."""
+        use, test, validation = self._config.evaluation.weights, self._data.test, self._data.validation
+        self.files.save_average(self._trainer.step)
+        if use != "last":
+            chosen = rank_zero_first(self._distributed, lambda: self.files.load_model(use, self._best.step))
+            self._model.load_state_dict(chosen.weights)
+        settings = self._evaluator.settings(
+            self._model, [source for source, _ in validation.pairs], validation.text.english
+        )
+        model = self._trainer.model if self._student_search else self._model
+        sources = [source for source, _ in test.pairs]
+        translations = self._evaluator.translate(model, sources, settings, self._student_search)
+        result = score(translations, test.text.english)
+        lowercased = score(translations, test.text.english, lowercase=True)
+        self._record(
+            {
+                "test_bleu": result.bleu,
+                "signature": result.signature,
+                "test_bleu_lowercased": lowercased.bleu,
+                "signature_lowercased": lowercased.signature,
+                "weights": use,
+                "beam": settings.beam,
+                "alpha": settings.alpha,
+            }
+        )
+        self.files.save_results(translations, settings)
+        return result, translations
+
+    def _record(self, values: dict[str, Any], permanent: bool = False) -> None:
+        epoch = self._trainer.epochs_done + (self._trainer.updates_done > 0)
+        row = {"step": self._trainer.step, "epoch": epoch, **values}
+        self.files.write_metrics(row)
+        self._display.show_metrics(row, permanent)
+
+    def _save_checkpoint(self) -> None:
+        self._saved = self._trainer.step, self._epochs_validated
+        state = {
+            "config": self._config.model_dump(),
+            "vocabulary": self._data.vocabularies.fingerprint,
+            "data": self._data.fingerprint,
+            "trainer": self._trainer.state(),  # All ranks take part in this.
+            "selection": self._best.state(),
+            "epochs_validated": self._epochs_validated,
+            "parts": self._fingerprint,
+        }
+        self.files.save_checkpoint(self._trainer.step, state)
+
+    def _stop_if_requested(self) -> None:
+        """Stop on all ranks after the same update if any rank was told to."""
+        if number := global_max(self._distributed, self._interruption.requested):
+            if self._saved != (self._trainer.step, self._epochs_validated):
+                self._save_checkpoint()
+            # torchrun ends all processes as soon as one has ended, so wait until rank 0 has written.
+            global_max(self._distributed, 0)
+            raise Interrupted(number)
+
+    def _trained_model(self) -> TrainedModel:
+        return TrainedModel(
+            self._config,
+            self._data.vocabularies.fingerprint,
+            self._model.state_dict(),
+            self._trainer.step,
+            self._fingerprint,
+        )
+
+
+def _open_log(
+    folder: RunFolder, state: dict[str, Any] | None, distributed: DistributedInfo
+) -> MetricsLog | None:
+    if not distributed.is_rank_zero:
+        return None
+    try:
+        return MetricsLog(folder.metrics, state["metrics_bytes"] if state else 0)
+    except OSError as error:
+        raise BadInputError(f"{folder.metrics}: cannot write to the run folder ({error.strerror}).") from None
+
+
+def _summary(
+    config: RunConfig, data: PreparedData, trainer: Trainer, distributed: DistributedInfo, device: str
+) -> str:
+    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    source, target = len(data.vocabularies.source), len(data.vocabularies.target)
+    size = f"{target:,}" if config.data.shares_vocabulary else f"{source:,} and {target:,}"
+    kind = "words" if config.data.tokenizer == "words" else "subwords"
+    processes = f"{distributed.world_size} process{'' if distributed.world_size == 1 else 'es'}"
+    position = f"resuming after update {trainer.step}" if trainer.step else "starting"
+    batches = config.training.batches_per_update
+    uneven = (
+        f"\n{batches} batches in an update can't be shared out evenly, so some processes wait for others."
+        if batches % distributed.world_size
+        else ""
+    )
+    return (
+        f"{config.data.corpus}: {len(data.train):,} training pairs, {size} {kind}. "
+        f"Model: {parameters:,} parameters in {config.training.precision} on {device}, {processes}; "
+        f"{position}.{uneven}"
+    )

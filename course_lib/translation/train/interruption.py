@@ -1,0 +1,103 @@
+"""Stopping a run: SIGTERM and SIGUSR1 from a cluster, SIGINT from the keyboard.
+
+A signal arrives at any moment, and most moments are bad: in the middle of an update, one rank has sent its
+gradients and another has not. So during training the handler only records the signal. The run checks for it
+where all ranks are at the same position, saves a checkpoint, and exits with a code that says whether to start
+it again.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+#: The exit code of a run that was stopped and should be started again: EX_TEMPFAIL of sysexits.h.
+EXIT_RESTART = 75
+#: The exit code of a run that was stopped from the keyboard, as in shells.
+EXIT_KEYBOARD = 130
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
+#: A cluster may signal every process, and torchrun forwards the signal as well: that is one request.
+_SAME_REQUEST_SECONDS = 5.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run ends because of a signal; `exit_code` depends on which."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = EXIT_KEYBOARD if number == signal.SIGINT else EXIT_RESTART
+
+
+class Interruption:
+    """Handles signals while it is entered, on the main thread.
+
+    By default, a signal raises `Interrupted` at once. Inside `deferred()` it is only recorded in `requested`.
+    A second signal ends the process immediately.
+    """
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+        self._received = 0.0
+        self._deferred = False
+        # Without a launcher nothing forwards signals, so each one counts.
+        self._same_request = _SAME_REQUEST_SECONDS if "WORLD_SIZE" in os.environ else 0.0
+        self._previous_handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> "Interruption":
+        for number in _SIGNALS:
+            self._previous_handlers[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous_handlers.items():
+            signal.signal(number, handler)
+
+    @property
+    def requested(self) -> int:
+        """The number of the signal that was received, or 0."""
+        return self._number or 0
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Defer signals within the block: record them, and let the caller poll `requested`."""
+        before, self._deferred = self._deferred, True
+        try:
+            yield
+        finally:
+            self._deferred = before
+
+    @contextmanager
+    def immediate(self) -> Iterator[None]:
+        """Raise `Interrupted` at once within this part of a `deferred()` block: everything is saved."""
+        before, self._deferred = self._deferred, False
+        try:
+            if self._number is not None:
+                raise Interrupted(self._number)
+            yield
+        finally:
+            self._deferred = before
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a signal; raise Interrupted if one arrives or has arrived already."""
+        with self.deferred():
+            end = time.monotonic() + seconds
+            while self._number is None and time.monotonic() < end:
+                time.sleep(0.05)
+        if self._number is not None:
+            raise Interrupted(self._number)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._number is None:
+            self._number, self._received = number, now
+            if not self._deferred:
+                raise Interrupted(number)
+        elif now - self._received >= self._same_request:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)

@@ -1,0 +1,138 @@
+"""The metrics of a run: sums over a window of updates, and the file `metrics.jsonl`."""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.translation.distributed import DistributedInfo, global_max, global_sum
+from course_lib.translation.train.device_batch import DeviceBatch
+
+#: The keys of a row that measure the machine, and so differ between two runs that are otherwise the same.
+MEASURED = frozenset({"tokens_per_second", "mfu", "memory_gib"})
+
+
+class MetricsLog:
+    """`metrics.jsonl`: one JSON object a line.
+
+    `keep_bytes` is the size of the file when the checkpoint was saved. Everything after it is cut off when
+    the run resumes, since it repeats those updates.
+    """
+
+    def __init__(self, path: Path, keep_bytes: int = 0) -> None:
+        self._file = path.open("ab", buffering=0)
+        self._unwritten = b""
+        if self._file.tell() > keep_bytes:
+            self._file.truncate(keep_bytes)
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Append a row, visible to readers at once.
+
+        If the disk is full, keep it and try again with the next row.
+        """
+        self._unwritten += json.dumps(row).encode("utf-8") + b"\n"
+        with contextlib.suppress(OSError):
+            self._write()
+
+    def sync(self) -> int:
+        """Return the size of the file, once it is safely on the disk. Raises OSError if the disk is full."""
+        self._write()
+        os.fsync(self._file.fileno())
+        return os.fstat(self._file.fileno()).st_size
+
+    def _write(self) -> None:
+        while self._unwritten:
+            # A disk that fills up accepts the first part of a line.
+            self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
+
+    def __enter__(self) -> "MetricsLog":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+class MetricsWindow:
+    """Sums over the updates since the last row of metrics: loss, tokens, padding, operations.
+
+    Each rank adds up its own batches. The ranks' sums are combined only when a row is due, so no update
+    waits.
+    """
+
+    _NAMES = ("loss_sum", "target_tokens", "real_slots", "slots", "flops")
+
+    def __init__(self, distributed: DistributedInfo) -> None:
+        self._distributed = distributed
+        #: Operations a second that the devices of all ranks reach on matrix products; None if not measured.
+        self.matmul_rate: float | None = None
+        self._sums = torch.zeros(len(self._NAMES), dtype=torch.float64)
+        self._losses: list[Tensor] = []
+        self._started = time.perf_counter()
+
+    def add(self, loss_sum: Tensor, batch: DeviceBatch) -> None:
+        """Count one batch of this rank."""
+        self._losses.append(loss_sum.detach())  # Not read yet, because that would wait for a GPU.
+        counts = [0, batch.target_tokens, batch.real_slots, batch.slots, batch.flops]
+        self._sums += torch.tensor(counts, dtype=torch.float64)
+
+    def state(self) -> dict[str, float]:
+        """Return the sums over all ranks, and leave them on rank 0. Must be called on every rank."""
+        if self._losses:
+            self._sums[0] += torch.stack(self._losses).double().sum().cpu()
+            self._losses = []
+        total = global_sum(self._distributed, self._sums)
+        self._sums = total if self._distributed.is_rank_zero else torch.zeros_like(total)
+        sums = dict(zip(self._NAMES, total.tolist(), strict=True))
+        return {**sums, "seconds": time.perf_counter() - self._started}
+
+    def load(self, state: dict[str, float]) -> None:
+        """Restore the state returned by `state()`."""
+        self._started = time.perf_counter() - state["seconds"]
+        if self._distributed.is_rank_zero:
+            self._sums = torch.tensor([state[name] for name in self._NAMES], dtype=torch.float64)
+
+    def restart_clock(self) -> None:
+        """Exclude the time since the window began, which was not spent on updates."""
+        self._started = time.perf_counter()
+
+    def close(self) -> dict[str, float]:
+        """Return the window's loss, speed, padding and memory over all ranks, and begin the next window.
+
+        `mfu`, model FLOPs utilisation, is the share of the measured matmul rate that went into the model's
+        own matrix products. `memory_gib` is the peak memory of any rank so far, on its GPU or else on the
+        machine.
+        """
+        sums = self.state()
+        self._sums = torch.zeros_like(self._sums)
+        self._started = time.perf_counter()
+        row = {
+            "loss": sums["loss_sum"] / sums["target_tokens"],
+            "tokens_per_second": round(sums["target_tokens"] / sums["seconds"], 1),
+            "padded": round(1 - sums["real_slots"] / sums["slots"], 4),
+        }
+        if self.matmul_rate is not None:
+            row["mfu"] = round(sums["flops"] / sums["seconds"] / self.matmul_rate, 4)
+        if memory := global_max(self._distributed, peak_memory()):
+            row["memory_gib"] = round(memory / 2**30, 3)
+        return row
+
+
+def peak_memory() -> int:
+    """Return the peak memory of this process in bytes, on its GPU or else on the machine; 0 if unknown."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kibibytes.

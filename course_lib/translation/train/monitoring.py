@@ -1,0 +1,89 @@
+"""Runs seen from a notebook: their metrics so far, and runs that the notebook starts in the background."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.run_folder import RunFolder
+
+#: The file with the output of a background run.
+_OUTPUT = "output.txt"
+
+
+def rows_so_far(run_folder: str | Path) -> list[dict[str, Any]]:
+    """Return the rows of a run's `metrics.jsonl`, or none if the file doesn't exist yet.
+
+    A run may be writing at the same time, so a last line without its line feed is ignored.
+    """
+    try:
+        text = RunFolder(Path(run_folder)).metrics.read_text("utf-8")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in text.split("\n")[:-1] if line]
+
+
+class BackgroundRun:
+    """A training run in another process, which the notebook that started it can watch.
+
+    Interrupting a cell of the notebook doesn't stop the run; `stop` does. With `restart`, an earlier run in
+    the folder is deleted first. Raises BadInputError if the folder holds something other than a run.
+    """
+
+    def __init__(self, config: str, run_folder: str | Path, *overrides: str, restart: bool = False) -> None:
+        self.folder = Path(run_folder)
+        if restart and self.folder.exists():
+            self._delete()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._log = self.folder / _OUTPUT
+        command = [sys.executable, "-m", "course_lib.translation.train", config]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, f"run_folder={self.folder}", *overrides],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Plain lines, because a notebook's process has settings for coloured output that are
+                # inherited.
+                env={**os.environ, "TERM": "dumb", "NO_COLOR": "1", "FORCE_COLOR": "", "COLUMNS": "160"},
+                # Interrupting the notebook must not interrupt the run.
+                start_new_session=True,
+            )
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is still running."""
+        return self._process.poll() is None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the run's metrics so far."""
+        return rows_so_far(self.folder)
+
+    def last_line(self) -> str:
+        """Return the last line of the run's output, or an empty string if there is none."""
+        lines = self._log.read_text("utf-8", errors="replace").replace("\r", "\n").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def wait(self) -> int:
+        """Wait until the run has ended, and return its exit code: 0 for success."""
+        return self._process.wait()
+
+    def stop(self) -> None:
+        """Stop the run with a signal, as a cluster would, so that it saves a checkpoint; wait for its end."""
+        if self.running:
+            self._process.terminate()
+        self.wait()
+
+    def _delete(self) -> None:
+        run = RunFolder(self.folder)
+        written_by_a_run = (_OUTPUT, run.config.name, run.metrics.name)
+        if any(self.folder.iterdir()) and not any((self.folder / name).exists() for name in written_by_a_run):
+            raise BadInputError(
+                f"{self.folder}: this folder holds something other than a run, so it is not deleted. Choose "
+                "another folder."
+            )
+        shutil.rmtree(self.folder)

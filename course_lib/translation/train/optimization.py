@@ -1,0 +1,47 @@
+"""The optimiser and its learning rate schedule: the paper's, or one of its successors."""
+
+import math
+
+from torch import nn
+from torch.optim import Adam, AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+
+from course_lib.translation.configs.schema import TrainingConfig
+from course_lib.translation.model.seq2seq import Components
+
+
+def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
+    """Build the optimiser with the constants of section 5.3 and a learning rate of 1.0, for a schedule."""
+    if config.optimizer == "adamw":
+        return AdamW(
+            parameters, 1.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=config.weight_decay, fused=True
+        )
+    return Adam(parameters, 1.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+
+def make_scheduler(
+    optimizer: Optimizer, config: TrainingConfig, d_model: int, components: Components
+) -> LRScheduler:
+    """Build the schedule that the config names, for an optimiser whose own learning rate is 1.0."""
+    if config.schedule == "paper":
+        return components.make_scheduler(optimizer, d_model, config.warmup_steps, config.lr_factor)
+    # LambdaLR counts from 0 before the first update.
+    return LambdaLR(optimizer, lambda updates: learning_rate(config, updates + 1))
+
+
+def learning_rate(config: TrainingConfig, step: int) -> float:
+    """Return the learning rate of an update, counted from 1, for the schedules that have a peak."""
+    assert config.lr is not None, "validated with the config"
+    warmup_share = step / config.warmup_steps
+    return config.lr * min(warmup_share, _decay(config, max(step, config.warmup_steps)))
+
+
+def _decay(config: TrainingConfig, step: int) -> float:
+    """Return the share of the peak at a step after the warmup."""
+    if config.schedule == "inverse-sqrt":
+        return math.sqrt(config.warmup_steps / step)
+    if config.schedule == "constant":
+        return 1.0
+    assert config.decay_steps is not None, "validated with the config"
+    done = min(1.0, (step - config.warmup_steps) / (config.decay_steps - config.warmup_steps))
+    return 1 - done if config.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2

@@ -1,0 +1,89 @@
+"""The progress of a run or a translation: a bar in a terminal, plain lines in a file."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+class RunDisplay:
+    """The output of rank 0 to the user. On the other ranks it is silent."""
+
+    def __init__(self, total_updates: int, done: int, silent: bool) -> None:
+        self._console = Console(quiet=silent, soft_wrap=True, highlight=False, markup=False)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            console=self._console,
+            disable=silent or not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("updates", total=total_updates, completed=done, numbers="")
+
+    def __enter__(self) -> "RunDisplay":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def advance(self) -> None:
+        """Count one update."""
+        self._bar.advance(self._task)
+
+    def show_metrics(self, row: dict[str, Any], permanent: bool) -> None:
+        """Show a row of metrics: as a line if it is permanent or there is no bar, otherwise by the bar."""
+        text = "  ".join(f"{name} {_short(value)}" for name, value in row.items())
+        if permanent or self._bar.disable:
+            self._console.print(text)
+        else:
+            self._bar.update(self._task, numbers=text)
+
+    def print(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text)
+
+
+@contextmanager
+def reading_bar(descriptor: int, quiet: bool = False) -> Iterator[Callable[[], None]]:
+    """Show how much of a file has been read; yield a function to call after each part.
+
+    Nothing is shown if `quiet`, if standard error is not a terminal, or if the descriptor is not a regular
+    file.
+    """
+    about = os.fstat(descriptor)
+    shown = not quiet and stat.S_ISREG(about.st_mode) and sys.stderr.isatty()
+    columns = (BarColumn(), DownloadColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
+        task = bar.add_task("", total=about.st_size)
+
+        def advance() -> None:
+            if shown:
+                bar.update(task, completed=os.lseek(descriptor, 0, os.SEEK_CUR))
+
+        yield advance
+
+
+def _short(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

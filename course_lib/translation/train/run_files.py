@@ -1,0 +1,122 @@
+"""The files that a run writes.
+
+Writes are idempotent: a resumed run repeats the updates since its last checkpoint, and writes the same rows
+and files again. So everything that belongs to an update is written before the checkpoint of that update. (On
+a GPU, "the same" means up to the order of additions in some of PyTorch's kernels.)
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from course_lib.atomic_files import atomic_write_text
+from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.checkpoint import Checkpoints
+from course_lib.translation.checkpoints.run_folder import ModelKind, RunFolder
+from course_lib.translation.checkpoints.trained_model import Snapshots, TrainedModel, load_model, save_model
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.decoding import SearchSettings
+from course_lib.translation.decoding.search_settings import save_settings
+from course_lib.translation.train.metrics import MetricsLog
+
+
+class RunFiles:
+    """Writes the files of a run on rank 0; on the other ranks, all methods that write do nothing.
+
+    If the disk refuses a file during training, this is reported to the user and training continues.
+    """
+
+    def __init__(
+        self, folder: RunFolder, config: RunConfig, log: MetricsLog | None, report: Callable[[str], None]
+    ) -> None:
+        self.folder = folder
+        self._log = log
+        self._report = report
+        self._checkpoints = Checkpoints(folder.checkpoints, config.checkpoints.keep_last)
+        self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
+
+    def clear_snapshots(self) -> None:
+        """Remove the snapshots of an earlier run in the folder, which must not enter this run's average."""
+        if self._log is None:
+            return
+        try:
+            self._snapshots.clear()
+        except OSError as error:
+            raise BadInputError(
+                f"{self.folder.snapshots}: the snapshots of an earlier run cannot be removed "
+                f"({error.strerror}). "
+                "Choose another run_folder."
+            ) from None
+
+    def write_metrics(self, row: dict[str, Any]) -> None:
+        """Append a row to the metrics."""
+        if self._log is not None:
+            self._log.write(row)
+
+    def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
+        """Save a checkpoint, after making sure that all metrics are on the disk."""
+
+        def save(log: MetricsLog) -> None:
+            self._checkpoints.save(step, {**state, "metrics_bytes": log.sync()})
+
+        self._try("The checkpoint", save)
+
+    def save_model(self, kind: ModelKind, model: Callable[[], TrainedModel]) -> None:
+        """Save one of the run's models."""
+        self._try(f"The {kind} model", lambda _: save_model(self.folder.model(kind), model()))
+
+    def save_snapshot(self, model: Callable[[], TrainedModel]) -> None:
+        """Save a snapshot of the weights, if they are to be averaged."""
+        if self._snapshots.enabled:
+            self._try("The snapshot", lambda _: self._snapshots.save(model()))
+
+    def save_average(self, up_to: int) -> None:
+        """Average the snapshots up to an update, and save the averaged model."""
+        if self._log is None or not self._snapshots.enabled:
+            return
+        path = self.folder.model("averaged")
+        path.unlink(missing_ok=True)
+        averaged = self._snapshots.average(up_to, self._report)
+        if averaged is not None:
+            self._try("The averaged model", lambda _: save_model(path, averaged))
+
+    def load_model(self, kind: ModelKind, best_step: int) -> TrainedModel:
+        """Load one of the run's models, on any rank.
+
+        Raises BadInputError if the best model is not of `best_step`.
+        """
+        path = self.folder.model(kind)
+        model = load_model(path)
+        if kind == "best" and model.step != best_step:
+            raise BadInputError(
+                f"{path}: the best weights were those after update {best_step}, but this file has those "
+                "after "
+                f"{model.step}. Set evaluation.weights=last, or start the run again."
+            )
+        return model
+
+    def save_results(self, translations: list[str], settings: SearchSettings) -> None:
+        """Save the translations of the test split and the search settings. Raises BadInputError."""
+        if self._log is None:
+            return
+        # A line feed inside a translation would shift all sentences after it.
+        lines = [" ".join(text.split("\n")) for text in translations]
+        try:
+            self._log.sync()
+            atomic_write_text(self.folder.translations, "\n".join(lines) + "\n")
+            save_settings(self.folder.search, settings)
+        except OSError as error:
+            raise BadInputError(
+                f"{self.folder.path}: the results cannot be saved ({error.strerror}). Make room, and run the "
+                "same "
+                "command again to resume from the latest checkpoint."
+            ) from None
+
+    def _try(self, what: str, write: Callable[[MetricsLog], None]) -> None:
+        if self._log is None:
+            return
+        try:
+            write(self._log)
+        except OSError as error:
+            self._report(
+                f"{what} could not be saved ({error.strerror}). Training continues, and older files are kept."
+            )

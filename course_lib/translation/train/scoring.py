@@ -1,0 +1,68 @@
+"""BLEU, and the choice of the length penalty by BLEU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU
+
+from course_lib.transformer import length_penalty
+
+#: The exponents of the length penalty to choose from.
+ALPHAS = tuple(tenths / 10 for tenths in range(0, 21, 2))
+
+
+@dataclass(frozen=True)
+class Score:
+    """A BLEU score from 0 to 100 and sacreBLEU's signature. Only scores with the same signature compare."""
+
+    bleu: float
+    signature: str
+
+
+def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
+    """Compute the BLEU of plain text against one reference each (Post 2018, arXiv 1804.08771).
+
+    The score is case-sensitive unless `lowercase` is given, as for some published scores.
+    """
+    metric = BLEU(lowercase=lowercase)
+    bleu = metric.corpus_score(list(translations), [list(references)]).score
+    return Score(float(bleu), str(metric.get_signature()))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A translation that a search has found."""
+
+    text: str
+    length: int
+    """The number of tokens, including the end token."""
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class TunedAlpha:
+    """The exponent with the best BLEU, and the BLEU of all of them."""
+
+    alpha: float
+    bleu: dict[float, float]
+
+
+def tune_alpha(found: Sequence[Sequence[Candidate]], references: Sequence[str]) -> TunedAlpha:
+    """Choose the exponent of the length penalty with the best BLEU; if several are equal, the smallest.
+
+    `found` holds all candidates of a full beam for each sentence. The penalty only ranks these at the end of
+    a search, so one search is enough to compare all exponents.
+    """
+    bleu: dict[float, float] = {}
+    scored: dict[tuple[str, ...], float] = {}
+    for alpha in ALPHAS:
+        chosen = tuple(best_candidate(candidates, alpha).text for candidates in found)
+        if chosen not in scored:
+            scored[chosen] = score(chosen, references).bleu
+        bleu[alpha] = scored[chosen]
+    return TunedAlpha(max(ALPHAS, key=lambda alpha: bleu[alpha]), bleu)
+
+
+def best_candidate(candidates: Sequence[Candidate], alpha: float) -> Candidate:
+    """Return the candidate with the highest log-probability divided by its length penalty."""
+    return max(candidates, key=lambda each: each.log_probability / length_penalty(each.length, alpha))

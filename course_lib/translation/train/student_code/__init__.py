@@ -1,0 +1,1 @@
+"""Training with the code that a student wrote in the lessons."""

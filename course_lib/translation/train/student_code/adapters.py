@@ -1,0 +1,164 @@
+"""Adapters between a student's code and the lab: a resumable schedule, a decoding function, a fast model."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from course_lib.student.parts import Parts
+from course_lib.transformer import causal_mask, evaluating
+from course_lib.transformer.batching import collate
+from course_lib.translation.configs.schema import ModelConfig, RunConfig
+from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.decoding import Hypothesis, SearchSettings, max_target_length
+from course_lib.translation.model.precision import Precision, autocast
+from course_lib.translation.model.seq2seq import TransformerModel, build_model
+
+
+class StudentSchedule(LRScheduler):
+    """Drives an optimiser by the result of a student's `make_scheduler`, and can be saved.
+
+    That result may be a closure with a counter or another object that cannot be saved. Its state is
+    determined by the number of steps, so only that number is saved, and the steps are repeated.
+    """
+
+    def __init__(self, optimizer: Optimizer, make: Callable[[], Any]) -> None:
+        # The base class's __init__ is not called: all its methods that are used are overridden below, and the
+        # student's scheduler drives the optimiser.
+        self._optimizer = optimizer
+        self._make = make
+        self._base_rates = [group["lr"] for group in optimizer.param_groups]
+        self._scheduler = make()
+        self._updates = 0
+
+    def step(self, epoch: int | None = None) -> None:
+        """Count an update, and set the learning rate of the next."""
+        self._scheduler.step()
+        self._updates += 1
+
+    def get_last_lr(self) -> list[float | Tensor]:
+        """Return the learning rates of the next update."""
+        return [float(group["lr"]) for group in self._optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of updates."""
+        return {"updates": self._updates}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Make the schedule again, and repeat its steps."""
+        for group, rate in zip(self._optimizer.param_groups, self._base_rates, strict=True):
+            group["lr"] = rate
+            group.pop("initial_lr", None)
+        with warnings.catch_warnings():
+            # The optimiser made its steps in another process.
+            warnings.filterwarnings("ignore", "Detected call of", UserWarning)
+            self._scheduler, self._updates = self._make(), 0
+            for _ in range(state_dict["updates"]):
+                self.step()
+
+
+#: Decodes one batch: from a model, sentences as ids and settings to the hypotheses of each, the best first.
+DecodeFunction = Callable[[TransformerModel, Sequence[Sequence[int]], SearchSettings], list[list[Hypothesis]]]
+
+
+def search_exercises(beam: int) -> tuple[str, ...]:
+    """Return the names of the exercises that a search with this beam uses."""
+    return ("greedy_decode",) if beam == 1 else ("length_penalty", "beam_search")
+
+
+def student_search(
+    parts: Parts, config: RunConfig, vocabularies: Vocabularies, device: torch.device
+) -> DecodeFunction | None:
+    """Return a student's search for the translations of the test split; None if the student has not written
+    it.
+
+    It computes the whole prefix for every token, so the many translations during training use the lab's
+    search.
+    """
+    if not set(search_exercises(config.evaluation.beam_size)) & set(parts.yours):
+        return None
+    ids = vocabularies
+
+    def decode(
+        model: TransformerModel, sentences: Sequence[Sequence[int]], settings: SearchSettings
+    ) -> list[list[Hypothesis]]:
+        found: list[list[Hypothesis]] = [[] for _ in sentences]
+        # The length limit depends on the longest source, so only sentences of one length share a batch: a
+        # translation must not depend on the other sentences.
+        by_length: dict[int, list[int]] = {}
+        for index, sentence in enumerate(sentences):
+            by_length.setdefault(len(sentence), []).append(index)
+        for indices in by_length.values():
+            rows = search(model, [sentences[index] for index in indices], settings)
+            for index, row in zip(indices, rows, strict=True):
+                # The student's functions don't return the log-probability.
+                found[index] = [Hypothesis(_until(row[1:], ids.end_id), 0.0, 0.0)]
+        return found
+
+    def search(
+        model: TransformerModel, sentences: list[Sequence[int]], settings: SearchSettings
+    ) -> list[list[int]]:
+        pairs: list[tuple[Sequence[int], Sequence[int]]] = [(sentence, []) for sentence in sentences]
+        source, _ = collate(pairs, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
+        source = source.to(device)
+        inputs = (model, source, parts["padding_mask"](source, ids.pad_id))
+        limits = (max_target_length(source.shape[1]), ids.start_id, ids.end_id)
+        with autocast(config.training.precision, device):
+            if settings.beam == 1:
+                target = parts["greedy_decode"](*inputs, *limits)
+            else:
+                target = parts["beam_search"](*inputs, settings.beam, *limits, settings.alpha)
+        rows: list[list[int]] = target.tolist()
+        return rows
+
+    return decode
+
+
+def _until(ids: list[int], end_id: int) -> list[int]:
+    return ids[: ids.index(end_id) + 1] if end_id in ids else ids
+
+
+#: A student's generator may have no bias, which is the same as a bias of zeros.
+_OPTIONAL_WEIGHT = "generator.bias"
+_FIRST_TOKEN, _TOKENS = 1, 6
+
+
+def reference_view(
+    model: TransformerModel, config: ModelConfig, source_size: int, target_size: int
+) -> TransformerModel:
+    """Return the reference's Transformer with the weights of a student's model, shared and not copied.
+
+    The contract fixes the names of the weights and what is computed from them, so a student's model can be
+    saved, and decoded with a cache, as if it were the reference's. If the two models don't compute the same
+    logits after all, return the student's model itself.
+    """
+    weights = model.state_dict()
+    generator = weights["generator.weight"]
+    precision: Precision = "float64" if generator.dtype == torch.float64 else "float32"
+    view = build_model(config, source_size, target_size, precision)
+    weights.setdefault(_OPTIONAL_WEIGHT, torch.zeros_like(generator[:, 0]))
+    names = view.state_dict()
+    if not names.keys() <= weights.keys():
+        return model
+    assert isinstance(view, nn.Module), "a Transformer is a module"
+    view.load_state_dict({name: weights[name] for name in names}, assign=True)
+    view.to(generator.device)
+    expected, got = _logits(model), _logits(view)
+    tolerance = 1e-6 if got.dtype == torch.float64 else 1e-3
+    same = torch.allclose(expected, got, rtol=tolerance, atol=tolerance * float(got.abs().max()))
+    return view if same else model
+
+
+def _logits(model: TransformerModel) -> Tensor:
+    """Compute the logits of a few tokens."""
+    assert isinstance(model, nn.Module), "a Transformer is a module"
+    device = model.generator.weight.device
+    tokens = torch.arange(_FIRST_TOKEN, _FIRST_TOKEN + _TOKENS, device=device).repeat(2, 1)
+    mask = torch.ones(2, 1, _TOKENS, dtype=torch.bool, device=device)
+    with evaluating(model):
+        logits: Tensor = model(tokens, mask, tokens, causal_mask(_TOKENS).to(device))
+    return logits

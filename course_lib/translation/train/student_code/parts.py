@@ -1,0 +1,279 @@
+"""The parts of a run that a student wrote, compared with the reference before training starts.
+
+Every rank reads the notebooks, and all must find the same code. A mistake is reported by its lesson before
+the run, and not by a BLEU score the next morning.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from course_lib.errors import BadInputError
+from course_lib.student.parts import (
+    LESSONS,
+    Parts,
+    PartsError,
+    build_transformer,
+    load_parts,
+    unequal_parts,
+)
+from course_lib.transformer import Transformer, TransformerConfig, global_token_mean, shard
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.distributed import (
+    DistributedInfo,
+    all_gather,
+    broadcast_from_rank_zero,
+    raise_on_all_ranks,
+    require_equal,
+)
+from course_lib.translation.model.seq2seq import Components, TransformerModel
+from course_lib.translation.train.student_code.adapters import StudentSchedule, search_exercises
+from course_lib.translation.train.student_code.cells import SuppressedPrint
+
+UnequalParts = Literal["refuse", "reference"]
+UNEQUAL_PARTS: tuple[UnequalParts, ...] = ("refuse", "reference")
+
+_LAST_LESSON = 12
+#: Exercises whose code does not affect the weights.
+_AFTER_TRAINING = ("greedy_decode", *LESSONS["11-decoding"])
+_NOT_USED = "not used: "
+
+
+@dataclass(frozen=True)
+class PartsChoice:
+    """The location of a student's code, and what to do if a part doesn't compute what the reference does."""
+
+    folder: str
+    """The lessons' folder, or the `parts.json` of a run."""
+    unequal: UnequalParts = "refuse"
+
+
+@dataclass(frozen=True)
+class StudentCode:
+    """The parts that a run is built from: the student's, and the reference's for those that are missing."""
+
+    parts: Parts
+    notes: dict[str, str]
+    """Remarks on some of the student's parts, for the table."""
+
+    @property
+    def used(self) -> dict[str, str]:
+        """The hashes of the student's cells that affect the weights."""
+        return {
+            name: value
+            for name, value in self.parts.fingerprints.items()
+            if name not in _AFTER_TRAINING and not self.notes.get(name, "").startswith(_NOT_USED)
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all of the student's code that affects the weights."""
+        return hashlib.sha256(repr(sorted(self.used.items())).encode()).hexdigest()
+
+    def table(self) -> str:
+        """Return a table of all parts and their authors, and how many of the student's are used."""
+        unused = sum(note.startswith(_NOT_USED) for note in self.notes.values())
+        summary = f"{len(self.parts.yours) - unused} of the {len(list(self.parts))} parts are yours and used."
+        return f"{self.parts.table(self.notes)}\n{summary}"
+
+    def save(self, path: Path) -> None:
+        """Save a copy of the code, because the notebooks will change. Raises OSError."""
+        self.parts.keep(path)
+
+    def components(self) -> Components:
+        """Return the components that training is to use."""
+        parts = self.parts
+        return Components(
+            transformer=self._transformer,
+            tie_embeddings=parts["tie_embeddings"],
+            attention=parts["scaled_dot_product_attention"],
+            padding_mask=parts["padding_mask"],
+            decoder_mask=parts["decoder_mask"],
+            shift_target=parts["shift_target"],
+            loss=parts["LabelSmoothingLoss"],
+            make_scheduler=self._scheduler,
+            shard=parts["shard"],
+            global_token_mean=parts["global_token_mean"],
+        )
+
+    def _transformer(
+        self, source_vocab: int, target_vocab: int, config: TransformerConfig
+    ) -> TransformerModel:
+        model = build_transformer(self.parts, source_vocab, target_vocab, config)
+        # The comparison has shown that a weight which the lessons don't have has no effect. It gets no
+        # gradient, for which DDP would wait.
+        known = model.state_dict(keep_vars=True)
+        with torch.device("meta"):
+            names = Transformer(source_vocab, target_vocab, config).state_dict()
+        trained = {id(known[name]) for name in names if name in known}
+        for parameter in model.parameters():
+            parameter.requires_grad_(id(parameter) in trained)
+        return cast(TransformerModel, model)
+
+    def _scheduler(self, optimizer: Optimizer, d_model: int, warmup: int, factor: float) -> LRScheduler:
+        make = self.parts["make_scheduler"]
+        return StudentSchedule(optimizer, lambda: make(optimizer, d_model, warmup, factor))
+
+
+def load_student_code(
+    choice: PartsChoice, config: RunConfig, distributed: DistributedInfo, device: torch.device
+) -> StudentCode:
+    """Load a student's parts and compare them with the reference. Must be called on every rank.
+
+    Raises BadInputError on all ranks if there is no such folder or nothing in it is written, if the ranks
+    have different code, or if parts are broken or unequal, unless the choice is to use the reference's for
+    these.
+    """
+    suppressed_print = SuppressedPrint()
+    parts = _read(choice.folder, distributed, suppressed_print)
+    code = dict.fromkeys((name for names in LESSONS.values() for name in names), "of the reference")
+    code |= {name: value[:12] for name, value in parts.fingerprints.items()}
+    require_equal(distributed, {f"the code of {name}": value for name, value in code.items()})
+    unused = _unused(config)
+    faults = {
+        part.exercise: part.problem
+        for part in parts
+        if part.problem and not part.unwritten and not part.notebook_missing
+    }
+    # After removing those that are wrong by themselves, others may still be wrong together.
+    while found := _unequal(parts, unused, distributed, device):
+        faults |= found
+        parts = parts.without({name: f"it is left out: {difference}" for name, difference in found.items()})
+    if faults and choice.unequal == "refuse":
+        raise_on_all_ranks(distributed, _refusal(faults))
+    notes = dict.fromkeys(search_exercises(config.evaluation.beam_size), "translates the test split") | unused
+    notes = {name: note for name, note in notes.items() if name in parts.yours}
+    for source in parts.sources:
+        if source.location in suppressed_print.cells and source.exercise in parts.yours:
+            notes.setdefault(source.exercise, "its output is not shown")
+    return StudentCode(parts, notes)
+
+
+def require_same_code(
+    checkpoint: Path, saved_code: Path, before: str | None, student: StudentCode | None
+) -> None:
+    """Raise BadInputError if a checkpoint was made with other code; `saved_code` is the run's copy of it."""
+    if before == (student.fingerprint if student else None):
+        return
+    if student is None:
+        raise BadInputError(
+            f"{checkpoint} was made with a student's parts. Add --parts {saved_code} to resume that run, or "
+            "choose "
+            "another run_folder."
+        )
+    if before is None:
+        raise BadInputError(
+            f"{checkpoint} was made with the reference's parts. Leave out --parts to resume that run, or "
+            "choose "
+            "another run_folder to train your own."
+        )
+    try:
+        saved = StudentCode(load_parts(saved_code, through=_LAST_LESSON), student.notes).used
+        changed = [name for name in saved | student.used if saved.get(name) != student.used.get(name)]
+    except PartsError:
+        changed = []
+    raise BadInputError(
+        f"{checkpoint} was made with other code of {', '.join(changed) or 'yours'}. Add --parts {saved_code} "
+        "to "
+        "resume with the code of that run, or choose another run_folder to train your current code."
+    )
+
+
+def _read(folder: str, distributed: DistributedInfo, suppressed_print: SuppressedPrint) -> Parts:
+    parts, problem = None, ""
+    try:
+        parts = load_parts(folder, through=_LAST_LESSON, names={"print": suppressed_print})
+        if not parts.yours:
+            first = next((part.problem for part in parts if part.problem), "")
+            problem = f"{folder}: none of the parts there can be used. The first: {first}"
+    except PartsError as error:
+        problem = str(error)
+    for rank, message in enumerate(all_gather(distributed, [problem])):
+        if message:
+            where = "--parts" if rank == 0 else f"--parts, on process {rank}"
+            raise_on_all_ranks(distributed, f"{where}: {message}")
+    assert parts is not None, "otherwise there was a problem"
+    return parts
+
+
+def _unequal(
+    parts: Parts, unused: dict[str, str], distributed: DistributedInfo, device: torch.device
+) -> dict[str, str]:
+    """Return the student's parts that differ from the reference, and how, on all ranks."""
+    model_parts = [name for name in parts.yours if name not in unused and name not in LESSONS["12-final-lab"]]
+    found = broadcast_from_rank_zero(distributed, lambda: unequal_parts(parts.only(model_parts), device))
+    differences: dict[str, str] = {}
+    compare: Callable[[Any, DistributedInfo], str]
+    for name, compare in (("shard", _compare_shard), ("global_token_mean", _compare_mean)):
+        if name in parts.yours:
+            try:
+                differences[name] = compare(parts[name], distributed)
+            except Exception as error:  # A student's code may raise anything.
+                differences[name] = f"it raises {type(error).__name__}: {error}"
+    # If several ranks found a difference, the lowest rank's is reported.
+    for of_rank in reversed(all_gather(distributed, [differences])):
+        found |= {name: difference for name, difference in of_rank.items() if difference}
+    return found
+
+
+def _compare_shard(function: Any, distributed: DistributedInfo) -> str:
+    for world_size in range(1, 5):
+        for count in range(8):
+            batches = [[number] for number in range(count)]
+            got = [list(function(batches, rank, world_size)) for rank in range(world_size)]
+            expected = [list(shard(batches, rank, world_size)) for rank in range(world_size)]
+            if got != expected:
+                return f"{count} batches for {world_size} processes: expected {expected}, got {got}"
+            if batches != [[number] for number in range(count)]:
+                return "it changes its argument"
+    return ""
+
+
+def _compare_mean(function: Any, distributed: DistributedInfo) -> str:
+    total, count = 7.0 * distributed.rank + 2.0, 3 * distributed.rank + 1
+    for dtype in (torch.float32, torch.float64):
+        loss_sum, token_count = torch.tensor(total, dtype=dtype), torch.tensor(count)
+        expected = global_token_mean(loss_sum, token_count)
+        got = function(loss_sum, token_count)
+        if float(loss_sum) != total or int(token_count) != count:
+            return "it changes its arguments"
+        if not torch.allclose(torch.as_tensor(got, dtype=torch.float64), expected.double(), rtol=1e-6):
+            return f"expected {float(expected):.4g}, got {float(got):.4g}"
+    return ""
+
+
+def _unused(config: RunConfig) -> dict[str, str]:
+    """Return the exercises that a run doesn't use, and why."""
+    beam = config.evaluation.beam_size
+    reasons = {"average_checkpoints": "a run averages its snapshots file by file"}
+    reasons |= dict.fromkeys(search_exercises(2 if beam == 1 else 1), f"evaluation.beam_size is {beam}")
+    if config.model.attention == "fused":
+        reasons |= dict.fromkeys(LESSONS["01-attention"], "model.attention is fused")
+    if not config.model.tie_embeddings:
+        reasons["tie_embeddings"] = "model.tie_embeddings is false"
+    if config.training.schedule != "paper":
+        reasons |= dict.fromkeys(LESSONS["07-schedule"], f"training.schedule is {config.training.schedule}")
+    return {name: f"{_NOT_USED}{reason}" for name, reason in reasons.items()}
+
+
+def _refusal(faults: dict[str, str]) -> str:
+    lesson_of = {name: lesson for lesson, names in LESSONS.items() for name in names}
+    messages = [
+        # The message of a cell that cannot be used begins with the lesson.
+        fault if fault.startswith(lesson_of[name]) else f"{name} ({lesson_of[name]}): {fault}"
+        for name, fault in faults.items()
+    ]
+    more = f"; and {len(messages) - 3} more" if len(messages) > 3 else ""
+    return (
+        f"--parts: these parts don't compute what the reference does: {'; '.join(messages[:3])}{more}. Fix "
+        "them "
+        "(the checks of their lessons say more) and save the notebooks, or add --parts-unequal=reference to "
+        "train "
+        "with the reference's instead."
+    )

@@ -1,0 +1,239 @@
+"""Weight updates that are exactly the same for any number of processes, and after any number of restarts.
+
+Three properties ensure this. The plan of an epoch depends only on the seed and the epoch. The loss of an
+update is the sum over all its real tokens, divided by their number, on whichever rank a batch is computed.
+And the dropout of a batch is seeded by (seed, update, number of the batch), so no generator's state has to be
+saved or shared.
+"""
+
+import contextlib
+import hashlib
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.epoch_plan import IdPair, epoch_plan
+from course_lib.translation.data.token_pairs import collate_batch, pair_lengths, pairs_of_epoch
+from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.distributed import DistributedInfo, global_sum
+from course_lib.translation.model.compiled import compile_or_fall_back
+from course_lib.translation.model.flops import measure_matmul_rate
+from course_lib.translation.model.fused import use_fused_layers
+from course_lib.translation.model.loss import LossSum, real_positions
+from course_lib.translation.model.seq2seq import REFERENCE, Components, build_model
+from course_lib.translation.train.device_batch import DeviceBatch, move_to_device
+from course_lib.translation.train.metrics import MetricsWindow
+from course_lib.translation.train.optimization import make_optimizer, make_scheduler
+
+# The only buffer holds the sinusoids, which are the same on all ranks. The option was renamed in torch 2.13.
+_NO_BUFFER_SYNC: dict[str, Any] = (
+    {"forward_sync_buffers": False}
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    else {"broadcast_buffers": False}
+)
+
+COMPILE_BACKEND = "inductor"
+
+
+class Trainer:
+    """A model in training, with its optimiser, its schedule and its progress.
+
+    `step` counts all updates, `epochs_done` the complete epochs, and `updates_done` the updates of the
+    current one.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        pairs: Sequence[IdPair],
+        vocabularies: Vocabularies,
+        distributed: DistributedInfo,
+        device: torch.device,
+        components: Components = REFERENCE,
+    ) -> None:
+        self._components = components
+        self._config = config
+        self._pairs = pairs
+        self._current: tuple[int, Sequence[IdPair], NDArray[np.int64]] | None = None
+        self._vocabularies = vocabularies
+        self._distributed = distributed
+        self._device = device
+        training = config.training
+
+        #: Messages for the user, one line each.
+        self.notes: list[str] = []
+
+        torch.manual_seed(config.seed)
+        sizes = len(vocabularies.source), len(vocabularies.target)
+        self.model = build_model(config.model, *sizes, training.precision, device, components)
+        loss = components.loss(sizes[1], vocabularies.pad_id, training.label_smoothing)
+        self._loss_sum: nn.Module = LossSum(
+            self.model, loss, training.precision, components, training.simcut_alpha, training.simcut_p
+        )
+        if training.compile:
+            self._compile()
+        else:
+            use_fused_layers(self._loss_sum)
+        if distributed.world_size > 1:
+            self._loss_sum = DistributedDataParallel(
+                self._loss_sum, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC
+            )
+        self._optimizer = make_optimizer(list(self.model.parameters()), training)
+        self._scheduler = make_scheduler(self._optimizer, training, config.model.d_model, components)
+        self.window = MetricsWindow(distributed)
+        self.step = self.epochs_done = self.updates_done = 0
+
+    def plan(self) -> list[list[list[int]]]:
+        """Plan the current epoch: a list of updates, each a list of batches, each a list of indices."""
+        training = self._config.training
+        _, lengths = self._epoch_pairs()
+        return epoch_plan(
+            lengths,
+            training.tokens_per_batch,
+            training.batches_per_update,
+            self._config.seed,
+            self.epochs_done,
+        )
+
+    def update(self, batches: Sequence[Sequence[int]]) -> float:
+        """Make one update from batches that are shared out over the ranks; return its learning rate."""
+        rank, world_size = self._distributed.rank, self._distributed.world_size
+        shard = self._components.shard(list(enumerate(batches)), rank, world_size)
+        moved = [(number, self._load(batch)) for number, batch in shard]
+        # DDP averages the gradients over the ranks; the world size turns that average into a sum.
+        scale = world_size / self._label_count(batches)
+
+        self._loss_sum.train()
+        self._optimizer.zero_grad()
+        if not moved:
+            self._contribute_zero_gradients()
+        for number, batch in moved:
+            torch.manual_seed(_dropout_seed(self._config.seed, self.step, number))
+            # Gradients are sent once an update, with the last batch.
+            with self._gradients_kept_local(number != moved[-1][0]):
+                loss_sum = self._loss_sum(batch.source, batch.target, batch.positions)
+                (loss_sum * scale).backward()
+            self.window.add(loss_sum, batch)
+        if self._config.training.max_grad_norm is not None:
+            # Every rank has the gradients of all ranks now, so all compute the same norm.
+            nn.utils.clip_grad_norm_(self.model.parameters(), self._config.training.max_grad_norm)
+        learning_rate = float(self._scheduler.get_last_lr()[0])
+        self._optimizer.step()
+        self._scheduler.step()
+        self.step += 1
+        self.updates_done += 1
+        return learning_rate
+
+    def end_epoch(self) -> None:
+        """Count the current epoch as complete."""
+        self.epochs_done += 1
+        self.updates_done = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return everything needed to resume from here. Must be called on every rank."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "scheduler": self._scheduler.state_dict(),
+            "window": self.window.state(),
+            "step": self.step,
+            "epochs_done": self.epochs_done,
+            "updates_done": self.updates_done,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Restore the state returned by `state()`."""
+        self.model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._scheduler.load_state_dict(state["scheduler"])
+        self.window.load(state["window"])
+        self.step = state["step"]
+        self.epochs_done = state["epochs_done"]
+        self.updates_done = state["updates_done"]
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Start from the weights of another run. Raises BadInputError if they don't fit the model."""
+        try:
+            self.model.load_state_dict(weights)
+        except RuntimeError:
+            raise BadInputError(
+                "training.init_from: the names or sizes of that run's weights differ from this run's model."
+            ) from None
+
+    def measure_machine(self) -> None:
+        """Measure the denominator of MFU, in a third of a second. Must be called on every rank."""
+        rate = measure_matmul_rate(self._device, self._config.training.precision)
+        total = global_sum(self._distributed, torch.tensor(rate, dtype=torch.float64, device=self._device))
+        self.window.matmul_rate = float(total)
+
+    def _epoch_pairs(self) -> tuple[Sequence[IdPair], NDArray[np.int64]]:
+        """Return the pairs as they are split into subwords in the current epoch, and their lengths.
+
+        Lengths include the start and end tokens.
+        """
+        if self._current is None or self._current[0] != self.epochs_done:
+            pairs = pairs_of_epoch(self._pairs, self._config.seed, self.epochs_done)
+            lengths = np.minimum(pair_lengths(pairs) + 2, self._config.data.max_length)
+            self._current = self.epochs_done, pairs, lengths
+        return self._current[1:]
+
+    def _label_count(self, batches: Sequence[Sequence[int]]) -> int:
+        """Count the labels of an update's batches on all ranks.
+
+        Every rank knows the plan and can count alone.
+        """
+        _, lengths = self._epoch_pairs()
+        # A target's first token, the start, is no label.
+        return sum(int((lengths[batch, 1] - 1).sum()) for batch in batches)
+
+    def _load(self, batch: Sequence[int]) -> DeviceBatch:
+        ids, config = self._vocabularies, self._config
+        pairs, _ = self._epoch_pairs()
+        source, target = collate_batch(
+            pairs, batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length
+        )
+        return move_to_device(
+            source, target, self._device, config.model, len(ids.target), ids.pad_id, self._components
+        )
+
+    def _empty_sentence(self) -> Tensor:
+        return torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
+
+    def _contribute_zero_gradients(self) -> None:
+        """Contribute zero gradients if this rank has no batch, because the others wait for an all-reduce."""
+        empty = self._empty_sentence()
+        position = torch.zeros(1, dtype=torch.int64, device=self._device)
+        (self._loss_sum(empty, empty, position) * 0.0).backward()
+
+    def _compile(self) -> None:
+        # Sizes that are equal, or 1, would be compiled in as constants: hence different lengths and three
+        # rows.
+        source, target = self._empty_sentence().repeat(3, 2), self._empty_sentence().repeat(3, 3)
+        positions = real_positions(target, self._vocabularies.pad_id, self._components)
+        compiled, reason = compile_or_fall_back(self._loss_sum, (source, target, positions), COMPILE_BACKEND)
+        # On all ranks or on none, because ranks that compute differently would make another run.
+        failures = global_sum(self._distributed, torch.tensor(int(reason is not None), device=self._device))
+        if int(failures):
+            use_fused_layers(self._loss_sum)
+            self.notes.append(reason or "torch.compile failed on another rank; training without it")
+        else:
+            self._loss_sum = compiled
+
+    def _gradients_kept_local(self, local: bool) -> contextlib.AbstractContextManager[None]:
+        if local and isinstance(self._loss_sum, DistributedDataParallel):
+            # This must include the forward pass.
+            return self._loss_sum.no_sync()
+        return contextlib.nullcontext()
+
+
+def _dropout_seed(seed: int, step: int, number: int) -> int:
+    digest = hashlib.sha256(f"dropout {seed} {step} {number}".encode()).digest()
+    return int.from_bytes(digest[:7])

@@ -1,1 +1,0 @@
-"""Training on one or many processes: updates, epochs, checkpoints, metrics, evaluation."""

@@ -1,1 +1,0 @@
-"""What a run keeps on disk: to go on from, to choose from, to average, to translate with."""
