@@ -9,6 +9,7 @@ import torch
 
 from course_lib.transformer import (
     Transformer,
+    TransformerConfig,
     beam_search,
     decoder_mask,
     greedy_decode,

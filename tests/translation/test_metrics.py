@@ -15,9 +15,9 @@ from course_lib.translation.train.device_batch import DeviceBatch
 from course_lib.translation.train.metrics import MetricsLog, MetricsWindow, peak_memory
 
 
-def batch(target_tokens: int, real_slots: int, slots: int, work: float = 0.0) -> DeviceBatch:
+def batch(target_tokens: int, real_slots: int, slots: int, flops: float = 0.0) -> DeviceBatch:
     nothing = torch.empty(0, 0, dtype=torch.int64)
-    return DeviceBatch(nothing, nothing, nothing, target_tokens, real_slots, slots, work)
+    return DeviceBatch(nothing, nothing, nothing, target_tokens, real_slots, slots, flops)
 
 
 def test_rows_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) 
 
     torch.manual_seed(config.seed)
     model = build_model(config.model, len(subwords), len(subwords)).double()
-    optimizer = make_optimizer(model, config.training)
+    optimizer = make_optimizer(list(model.parameters()), config.training)
     scheduler = make_scheduler(optimizer, config.model.d_model, config.training.warmup_steps)
     loss = LabelSmoothingLoss(len(subwords), subwords.pad_id, config.training.label_smoothing)
     for batches in trainer.plan()[:4]:

@@ -93,13 +93,13 @@ def make_backend(model: Seq2SeqModel | Ensemble, precision: Precision = "float32
 
 
 def supports_cache(model: object) -> TypeGuard[reference.Transformer]:
-    """Return whether a model is built of the reference's classes, whose internals the cached decoder relies
-    on.
+    """Return whether a model is built of the reference's classes, on whose internals caching relies.
 
-    A student's classes promise what they compute, but not how.
+    A student's classes promise what they compute, but not how. Subclasses of the reference's don't count,
+    because they may override anything.
     """
-    return isinstance(model, reference.Transformer) and all(
-        isinstance(module, _SUPPORTED_MODULES) and getattr(module, "attention", None) in _SUPPORTED_ATTENTION
+    return type(model) is reference.Transformer and all(
+        type(module) in _SUPPORTED_MODULES and getattr(module, "attention", None) in _SUPPORTED_ATTENTION
         for module in model.modules()
     )
 
