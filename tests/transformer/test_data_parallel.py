@@ -1,11 +1,11 @@
 """`shard` and `global_token_mean`, alone and among real processes."""
 
 import torch
-from course_lib.translation.training.distributed import Place
 from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.transformer.data_parallel import global_token_mean, shard
+from course_lib.translation.distributed import DistributedInfo
 from tests.translation.real_processes import in_processes
 
 SUMS, COUNTS = [6.0, 1.0, 5.0], [3, 1, 0]
@@ -28,8 +28,8 @@ def test_the_mean_of_one_process_is_its_own() -> None:
     assert (loss_sum.item(), token_count.item()) == (6.0, 4)
 
 
-def mean_of(place: Place) -> tuple[float, float, int]:
-    loss_sum, token_count = torch.tensor(SUMS[place.rank]), torch.tensor(COUNTS[place.rank])
+def mean_of(distributed: DistributedInfo) -> tuple[float, float, int]:
+    loss_sum, token_count = torch.tensor(SUMS[distributed.rank]), torch.tensor(COUNTS[distributed.rank])
     mean = global_token_mean(loss_sum, token_count)
     return mean.item(), loss_sum.item(), int(token_count)
 
