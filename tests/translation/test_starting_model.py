@@ -144,7 +144,7 @@ def test_a_model_of_another_shape_is_refused_by_name(
     told = refusal(tiny_config, first_run, "model.d_ff=64", "model.layers=2")
     assert told == (
         f"training.init_from: the model of {first_run} doesn't fit: model.layers is 1 there and 2 here; "
-        "model.d_ff is 32 there and 64 here"
+        "model.d_ff is 32 there and 64 here. Set these keys as in that run."
     )
     told = refusal(tiny_config, first_run, "data.tokenizer=separate-bpe", "model.tie_embeddings=false")
     assert "data.tokenizer is joint-bpe there and separate-bpe here" in told
@@ -156,9 +156,9 @@ def test_a_folder_without_a_model_is_refused(tiny_config: Configs, tmp_path: Pat
     if there:
         (tmp_path / "empty").mkdir()
     told = refusal(tiny_config, tmp_path / "empty")
-    assert "its first epoch has to end before" in told if there else "but there is none" in told
+    assert ("after its first epoch" if there else "there is no such folder") in told
     assert told.startswith("training.init_from: ")
-    assert told.endswith("; train that run first, or give training.init_from=null")
+    assert told.endswith(" Train that run first, or set training.init_from=null.")
     assert not (tmp_path / "run").exists()
 
 
@@ -184,4 +184,4 @@ def test_weights_by_other_names_are_refused_once(first_run: Path, tiny_config: C
     assert first[1] == second[1]
     assert first[1].startswith(message)
     # Only the first process says it.
-    assert (first[0], second[0]) == ("BadInputError", "FirstRefusedError")
+    assert (first[0], second[0]) == ("BadInputError", "RankZeroError")

@@ -82,7 +82,7 @@ def test_a_cut_line_is_told_of_and_not_lost(
     assert len(lines) == 3
     assert lines[0] == lines[2]
     assert "translate: line 2 has " in printed.err
-    assert "and the model reads 40: the rest of it is not translated" in printed.err
+    assert "tokens, and only the first 40 are translated" in printed.err
 
 
 @pytest.mark.parametrize(("to_file", "shown"), [(True, True), (False, False)])
@@ -147,10 +147,10 @@ def test_tuning_keeps_what_it_finds(trained_folder: Path, capsys: pytest.Capture
     ("options", "message"),
     [
         (["nowhere.de"], "nowhere.de: this file cannot be read"),
-        (["--beam", "0"], "beam must be at least 1, and is 0"),
-        (["--alpha", "nan"], "alpha must be a number that is 0 or more, and is nan"),
-        (["--beam", "2", "--n-best", "3"], "n_best must be between 1 and the beam, which is 2, and is 3"),
-        (["--n-best", "0"], "n_best must be between 1 and the beam"),
+        (["--beam", "0"], "beam: expected at least 1, got 0"),
+        (["--alpha", "nan"], "alpha: expected 0 or more, got nan"),
+        (["--beam", "2", "--n-best", "3"], "n_best: expected a number from 1 to the beam, which is 2, got 3"),
+        (["--n-best", "0"], "n_best: expected a number from 1 to the beam"),
         (["--checkpoint", "best.pt"], "best.pt: this model cannot be read"),
         (["--attention", "picture.png"], "--attention: expected a file name ending in .npz or .json"),
         (["--device", "abacus"], "device: expected cpu, cuda or auto, got abacus"),
@@ -177,7 +177,7 @@ def test_output_that_cannot_be_kept_and_too_many_pictures_are_refused(
 ) -> None:
     assert main([str(trained_folder), str(german), "--output", str(german / "x")]) == 2
     assert "this file cannot be written (Not a directory)" in capsys.readouterr().err
-    monkeypatch.setattr(command, "MOST_PICTURED", 2)
+    monkeypatch.setattr(command, "MAX_ATTENTION_LINES", 2)
     assert main([str(trained_folder), str(german), "--attention", str(german.with_suffix(".npz"))]) == 2
     assert "--attention: expected at most 2 lines, got more" in capsys.readouterr().err
     assert not german.with_suffix(".npz").exists()
