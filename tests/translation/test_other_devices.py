@@ -48,7 +48,7 @@ def test_an_update_stays_on_its_device(tiny_config: Callable[..., RunConfig], ki
     loss_sum = LossSum(
         model, REFERENCE.loss(words, 0, 0.1), "float32", simcut_alpha=config.training.simcut_alpha
     )
-    loss_sum(batch.source, batch.target, batch.places).backward()
+    loss_sum(batch.source, batch.target, batch.positions).backward()
     assert all(weight.grad is not None and weight.grad.is_meta for weight in model.parameters())
 
 
@@ -60,7 +60,7 @@ def test_decoding_stays_on_its_device(tiny_config: Callable[..., RunConfig], kin
     model = make_backend(build_model(config.model, words, words).eval().to(META))
     assert isinstance(model, CachedBackend)
     with torch.no_grad():
-        steps = model.start(batch.source, padding_mask(batch.source, 0), beam, steps=5)
+        steps = model.start(batch.source, padding_mask(batch.source, 0), beam, max_steps=5)
         for beams in (1, beam, beam):
             tokens = torch.ones(len(batch.source), beams, dtype=torch.int64, device=META)
             assert steps.step(tokens).shape == (len(batch.source), beams, words)
@@ -77,4 +77,4 @@ def test_what_comes_from_the_cpu_is_refused(tiny_config: Callable[..., RunConfig
         build_model(config.model, words, words).to(META), REFERENCE.loss(words, 0, 0.1), "float32"
     )
     with pytest.raises(RuntimeError, match="device"):
-        loss_sum(batch.source, batch.target.new_ones(batch.target.shape, device="cpu"), batch.places)
+        loss_sum(batch.source, batch.target.new_ones(batch.target.shape, device="cpu"), batch.positions)
