@@ -158,8 +158,7 @@ class _Replacing(BaseConverter):
         names = self.init_single_notebook_resources(notebooks[0])["nbgrader"]
         folder = Path(os.path.normpath(self._format_dest(names["assignment"], names["student"])))
         old = FolderReplacement(folder)
-        if old.interrupted:
-            old.roll_back()
+        old.recover()
         written = {Path(notebook).stem + self.exporter.file_extension for notebook in notebooks}
         if not self._is_due(Path(notebooks[0]).parent, folder, written):
             convert()  # nbgrader says that it skips it

@@ -110,9 +110,8 @@ class GradingRun:
         with self._reporting(submission):
             submission.inspect(self._masters(submission.lesson), self._course.max_file_size * 1000)
             replacement = FolderReplacement(self._graded_folder(submission))
-            if replacement.interrupted:
-                self._log.warning("Undoing what an interrupted run did to %s", replacement.folder)
-                replacement.roll_back(self._restore(submission))
+            if replacement.recover(self._restore(submission)):
+                self._log.warning("Undid what an interrupted run had done to %s", replacement.folder)
             if self._converter.force or not self._is_graded(submission):
                 return True
             new, old = map(self._course.get_existing_timestamp, (submission.folder, str(replacement.folder)))

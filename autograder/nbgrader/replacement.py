@@ -15,7 +15,7 @@ class FolderReplacement:
     """The replacement of one folder: `begin`, write the new folder, then `commit` or `roll_back`.
 
     `begin` moves the old folder into a journal beside it. A journal that is found later belongs to a process
-    that was killed; `roll_back` then restores the old folder. Each step is one rename, so no state between
+    that was killed; `recover` then restores the old folder. Each step is one rename, so no state between
     old and new can be mistaken for either.
     """
 
@@ -25,10 +25,17 @@ class FolderReplacement:
         self._discarded = folder.with_name(f".{folder.name}.discarded")
         self._old = self._journal / "old"
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether an earlier replacement was neither committed nor rolled back."""
-        return self._journal.is_dir()
+    def recover(self, restore: Callable[[Any], object] | None = None) -> bool:
+        """Clean up after a killed process, and return whether its replacement had to be rolled back.
+
+        `restore` is as in `roll_back`. A process that was killed later, while it deleted its journal, left
+        only the rest of that journal.
+        """
+        interrupted = self._journal.is_dir()
+        if interrupted:
+            self.roll_back(restore)
+        _remove(self._discarded)
+        return interrupted
 
     def begin(
         self, note: object = None, copy_back: Callable[[str, list[str]], set[str]] | None = None

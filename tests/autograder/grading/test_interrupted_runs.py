@@ -134,6 +134,15 @@ def test_one_notebook_is_graded_again_among_its_files(graded: Desk) -> None:
     assert graded.state() == before
 
 
+def test_what_a_run_killed_after_its_commit_left_is_deleted(graded: Desk) -> None:
+    before = graded.state()
+    folder = graded.folder("anna", "autograded")
+    shutil.copytree(folder, folder.with_name(f".{LESSON}.discarded") / "old")
+    assert graded.state() != before
+    assert graded.autograde() == []
+    assert graded.state() == before
+
+
 @pytest.mark.parametrize("link", ["lesson", "student", "notebook"])
 def test_no_link_leads_out_of_the_autograded_folder(graded: Desk, tmp_path: Path, link: str) -> None:
     outside = tmp_path / "outside"
