@@ -34,7 +34,7 @@ class LocalExecutor(Executor):
         self._threads = ThreadPoolExecutor(workers)
         self._local = threading.local()
         self._lock = threading.Lock()
-        self._lifelines: set[Connection] = set()
+        self._workers: list[tuple[ProcessPoolExecutor, Connection]] = []
         self._closed = False
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -45,15 +45,21 @@ class LocalExecutor(Executor):
         return self._threads.submit(lambda: self._run(function, *args, **kwargs))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the workers, even in the middle of a call if `cancel_futures` is set."""
+        """Stop the workers, even in the middle of a call if `cancel_futures` is set.
+
+        With `wait`, no worker process is left when this returns.
+        """
         self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
         if not cancel_futures:
             self._threads.shutdown(wait=True)
         with self._lock:
             self._closed = True
-            for lifeline in self._lifelines:
+            for _, lifeline in self._workers:
                 lifeline.close()
         self._threads.shutdown(wait=wait)
+        if wait:
+            for worker, _ in self._workers:
+                worker.shutdown()
 
     def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         for _ in range(_ATTEMPTS):
@@ -68,18 +74,19 @@ class LocalExecutor(Executor):
 
     def _new_worker(self) -> ProcessPoolExecutor:
         worker_end, lifeline = multiprocessing.get_context("spawn").Pipe(duplex=False)
-        with self._lock:
-            if self._closed:
-                lifeline.close()
-                raise CancelledError
-            self._lifelines.add(lifeline)
-        self._local.worker = ProcessPoolExecutor(
+        worker = ProcessPoolExecutor(
             1,
             multiprocessing.get_context("spawn"),
             initializer=_start_worker,
             initargs=(worker_end, self._initializer, *self._initargs),
         )
-        return self._local.worker
+        with self._lock:
+            if self._closed:
+                lifeline.close()
+                raise CancelledError
+            self._workers.append((worker, lifeline))
+        self._local.worker = worker
+        return worker
 
 
 class SharedExecutor:
