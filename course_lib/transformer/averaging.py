@@ -1,4 +1,4 @@
-"""One model out of several checkpoints of it: section 6.1 of "Attention Is All You Need"."""
+"""Checkpoint averaging: section 6.1 of "Attention Is All You Need"."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,15 +7,15 @@ from torch import Tensor
 
 
 def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Average the weights of several state dicts entry by entry.
+    """Return the average of several state dicts, entry by entry.
 
-    Floating entries are averaged in float64 and handed back in their own dtype; others (counters, say) are
-    taken from the last. What comes back shares no memory with what went in. Raises ValueError where there is
-    nothing to average, or names or shapes differ.
+    Floating-point entries are averaged in float64 and returned in their own dtype; others, such as counters,
+    are taken from the last state dict. The result shares no memory with the inputs. Raises ValueError if
+    there is nothing to average, or if names or shapes differ.
     """
     states = list(state_dicts)
     if not states:
-        raise ValueError("at least one checkpoint is needed to average, and none came")
+        raise ValueError("at least one checkpoint is needed to average, got none")
     names = states[0].keys()
     for number, state in enumerate(states[1:], start=2):
         if different := sorted(names ^ state.keys()):

@@ -9,11 +9,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 
 def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Put sentences of like length together: lists of indices, each index once.
+    """Group sentences of similar length into batches, and return these as lists of indices.
 
-    Section 5.1, "batched together by approximate sequence length". A batch, padded to its longest sentence,
-    has at most `max_tokens` places: longest times number of sentences. Short before long; equal lengths keep
-    their order. Raises ValueError for a sentence that is longer than `max_tokens` all by itself.
+    Section 5.1, "batched together by approximate sequence length". Padded to its longest sentence, a
+    batch has at most `max_tokens` positions: longest length times number of sentences. Each index occurs
+    once. Short sentences come first; equal lengths keep their order. Raises ValueError if a single sentence
+    is longer than `max_tokens`.
     """
     batches: list[list[int]] = []
     batch: list[int] = []
@@ -40,11 +41,11 @@ def collate(
     end_id: int,
     max_length: int,
 ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
-    """Make one batch of sentence pairs, given as ids: a matrix for the sources and one for the targets.
+    """Return a batch of sentence pairs, given as ids: one matrix of sources and one of targets.
 
-    Every sentence stands between `start_id` and `end_id`. It is cut before it gets its end, so that with both
-    it has at most `max_length` tokens. Each side is padded at the right to its own longest sentence. Raises
-    ValueError where `max_length` leaves no room for start and end.
+    Every sentence is put between `start_id` and `end_id`. It is truncated first, so that it has at most
+    `max_length` tokens including both. Each side is padded on the right to its own longest sentence. Raises
+    ValueError if `max_length` leaves no room for start and end.
     """
     if max_length < 2:
         raise ValueError(f"max_length must be at least 2, for start and end, and is {max_length}")

@@ -1,4 +1,4 @@
-"""Byte-pair encoding, the learning half: lesson 10, and section 5.1 of "Attention Is All You Need"."""
+"""Learning the merges of byte-pair encoding: section 5.1 of "Attention Is All You Need"."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from itertools import pairwise
 
 
 def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[str, str]]:
-    """Find up to `count` pairs of neighbouring symbols to merge, in the order in which to merge them.
+    """Return up to `count` pairs of adjacent symbols to merge, in order.
 
-    Sennrich et al. 2016 (arXiv 1508.07909), section 3.2, as cited in section 5.1. `words` says how often each
-    word occurs. A word starts as its characters; each time the most frequent pair becomes one symbol
-    everywhere, of equally frequent pairs the smallest. Ends early when no word has two symbols left.
+    Sennrich et al. 2016 (arXiv 1508.07909), section 3.2, as cited in section 5.1. `words` maps each word
+    to its count. A word starts as a sequence of characters. In each round the most frequent pair becomes one
+    symbol everywhere; ties go to the smallest pair. Ends early if no word has two symbols left.
     """
     symbols = {word: list(word) for word in words}
     pair_counts: Counter[tuple[str, str]] = Counter()
@@ -22,12 +22,12 @@ def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[str, str]]:
 
     merges: list[tuple[str, str]] = []
     while len(merges) < count:
-        pair_counts = +pair_counts  # Without the pairs that no word holds any more.
+        pair_counts = +pair_counts  # Drop pairs that no word contains any more.
         if not pair_counts:
             break
         best = min(pair_counts, key=lambda pair: (-pair_counts[pair], pair))
         merges.append(best)
-        # Only the words that hold the pair change, so only their pairs are counted anew.
+        # Only words that contain the pair change, so only their pairs are counted again.
         for word in words_with.pop(best):
             old, new = symbols[word], []
             position = 0

@@ -12,11 +12,11 @@ Item = TypeVar("Item")
 
 
 def shard(batches: Sequence[Item], rank: int, world_size: int) -> Sequence[Item]:
-    """Give the process `rank` its share of the batches, so that all processes together have each batch once.
+    """Return the batches of one rank; together, all ranks have each batch exactly once.
 
-    They are dealt like cards: the first to rank 0, the next to rank 1, round and round. Where their number is
-    no multiple of `world_size`, some processes have one more: none is repeated to fill up, none is dropped.
-    A new sequence comes back, in the order of the plan; the argument stays as it is.
+    Batches are dealt in turn: the first to rank 0, the next to rank 1, and so on. If their number is not a
+    multiple of `world_size`, some ranks have one more; no batch is repeated or dropped. The result is a new
+    sequence in the same order.
     """
     return batches[rank::world_size]
 
@@ -24,11 +24,11 @@ def shard(batches: Sequence[Item], rank: int, world_size: int) -> Sequence[Item]
 def global_token_mean(
     loss_sum: Float[Tensor, ""], token_count: Int[Tensor, ""] | Float[Tensor, ""]
 ) -> Float[Tensor, ""]:
-    """Give the mean loss of a token over all processes, from each process's sum and count.
+    """Return the mean loss per token over all ranks, from this rank's sum and count.
 
-    The mean of the processes' own means is another number where their counts differ. Sums are added up in
-    float64, and the mean has the dtype of `loss_sum`. Without a process group, the process is alone. The
-    arguments stay as they are, and no gradient flows.
+    The mean of the ranks' own means would differ if their counts differ. Sums are added in float64, and the
+    result has the dtype of `loss_sum`. Without a process group, this process is the only rank. The arguments
+    are not modified, and no gradient flows.
     """
     totals = torch.stack([loss_sum.detach().double(), token_count.detach().double()])
     if dist.is_available() and dist.is_initialized():

@@ -1,6 +1,6 @@
-"""From a trained model to sentences: greedy decoding, and beam search as in section 6.1 of the paper.
+"""Decoding: greedy, and beam search as in section 6.1 of the paper.
 
-Both work with any model that has `encode`, `decode` and `generator`; so they compute the whole prefix anew
+Both work with any model that has `encode`, `decode` and `generator`, so they compute the whole prefix again
 for each token.
 """
 
@@ -17,7 +17,7 @@ from course_lib.transformer.model import Transformer
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout and gradients off inside a `with`, and give every module its old mode back after it."""
+    """Put a model in evaluation mode without gradients, and restore the mode of every module afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -36,10 +36,10 @@ def greedy_decode(
     start_id: int,
     end_id: int,
 ) -> Int[Tensor, "B T"]:
-    """Write the likeliest next token, again and again, for every sentence of the batch.
+    """Generate the likeliest next token until every sentence of the batch has ended.
 
-    Section 3.1, "auto-regressive". Each row begins with `start_id`; after its first `end_id` it holds nothing
-    else. Stops when every row has ended, or at `max_length` tokens, the start counted.
+    Section 3.1, "auto-regressive". Each row begins with `start_id`, and is filled with `end_id` after its
+    first. Stops when every row has ended, or at `max_length` tokens including the start.
     """
     with evaluating(model):
         memory = model.encode(source, source_mask)
@@ -55,7 +55,7 @@ def greedy_decode(
 
 
 def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
-    """Say by how much to divide the log-probability of a translation of `length` tokens.
+    """Return the number by which the log-probability of a translation of `length` tokens is divided.
 
     Wu et al. 2016 (arXiv 1609.08144), equation 14, as cited in section 6.1: ((5 + length) / 6)^alpha.
     """
@@ -72,17 +72,17 @@ def beam_search(
     end_id: int,
     alpha: float,
 ) -> Int[Tensor, "B T"]:
-    """Keep the `beam` likeliest beginnings of each translation at every step; hand back the best at the end.
+    """Keep the `beam` likeliest prefixes of each translation at every step, and return the best hypothesis.
 
-    Section 6.1. The best has the highest log-probability over length_penalty(length, alpha), where the length
-    counts the tokens after the start, the end included. Rows look as those of `greedy_decode`.
+    Section 6.1. The best has the highest log-probability divided by length_penalty(length, alpha), where the
+    length counts the tokens after the start, including the end. Rows have the format of `greedy_decode`.
     """
     sentences = source.shape[0]
     with evaluating(model):
         memory = model.encode(source, source_mask).repeat_interleave(beam, dim=0)
         source_mask = source_mask.expand(sentences, -1, -1).repeat_interleave(beam, dim=0)
         target = source.new_full((sentences, beam, 1), start_id)
-        # All beams of a sentence begin alike: only the first may be continued, or they would stay alike.
+        # All beams of a sentence start equal, so only the first may be extended, or they would stay equal.
         total = torch.full((sentences, beam), -torch.inf, device=source.device, dtype=memory.dtype)
         total[:, 0] = 0.0
         ended = torch.zeros_like(total, dtype=torch.bool)
@@ -92,7 +92,7 @@ def beam_search(
             mask = causal_mask(target.shape[2]).to(target.device)
             hidden = model.decode(memory, source_mask, target.flatten(0, 1), mask)
             step = model.generator(hidden[:, -1]).log_softmax(dim=-1).unflatten(0, (sentences, beam))
-            # What has ended goes on with the end symbol, at no cost.
+            # A finished hypothesis is extended by the end symbol at no cost.
             step = step.masked_fill(ended.unsqueeze(-1), -torch.inf)
             step[..., end_id] = step[..., end_id].masked_fill(ended, 0.0)
 
@@ -105,6 +105,6 @@ def beam_search(
 
         winner = (total / length_penalty(length, alpha)).argmax(dim=1)
         best_target = target[torch.arange(sentences, device=target.device), winner]
-    # The winner may have ended before its rivals did.
+    # The winner may be shorter than its competitors.
     longest = int(length.gather(1, winner.unsqueeze(1)).max()) + 1
     return best_target[:, :longest]

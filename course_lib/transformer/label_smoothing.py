@@ -1,4 +1,4 @@
-"""Targets that are not quite sure: label smoothing, section 5.4 of "Attention Is All You Need"."""
+"""Label smoothing: section 5.4 of "Attention Is All You Need"."""
 
 import torch
 from jaxtyping import Float, Int
@@ -8,10 +8,10 @@ from torch import Tensor, nn
 def smooth_targets(
     labels: Int[Tensor, "..."], vocab_size: int, pad_id: int, smoothing: float
 ) -> Float[Tensor, "... {vocab_size}"]:
-    """Spread `smoothing` of each label's probability evenly over the whole vocabulary.
+    """Return target distributions in which `smoothing` is spread evenly over the whole vocabulary.
 
     Szegedy et al. 2016 (arXiv 1512.00567), section 7, as cited in section 5.4: smoothing / V on every class,
-    and 1 - smoothing more on the label. Zeros where the label is padding.
+    plus 1 - smoothing on the label; zeros where the label is padding.
     """
     padding = labels == pad_id
     targets = torch.full((*labels.shape, vocab_size), smoothing / vocab_size, device=labels.device)
@@ -21,7 +21,7 @@ def smooth_targets(
 
 
 class LabelSmoothingLoss(nn.Module):
-    """Cross-entropy of the model's distribution against smoothed targets, as a mean over the real tokens."""
+    """Cross-entropy with smoothed targets, averaged over the real tokens."""
 
     def __init__(self, vocab_size: int, pad_id: int, smoothing: float = 0.1) -> None:
         super().__init__()
@@ -30,9 +30,9 @@ class LabelSmoothingLoss(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, logits: Float[Tensor, "*shape V"], labels: Int[Tensor, "*shape"]) -> Float[Tensor, ""]:
-        """Give the mean loss in nats a token; zero where every label is padding."""
+        """Return the mean loss in nats per token; zero if every label is padding."""
         targets = smooth_targets(labels, self.vocab_size, self.pad_id, self.smoothing).to(logits.dtype)
         real_tokens = (labels != self.pad_id).sum().clamp(min=1)
         costs = -targets * logits.log_softmax(dim=-1)
-        # A class that the model rules out costs nothing where no probability lies; 0 times infinity is NaN.
+        # A target of 0 contributes nothing, even at a log-probability of minus infinity; 0 times that is NaN.
         return costs.masked_fill(targets == 0, 0.0).sum() / real_tokens

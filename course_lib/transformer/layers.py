@@ -1,4 +1,4 @@
-"""One layer of the encoder and one of the decoder: section 3.1 and figure 1 of the paper."""
+"""The layers of the encoder and the decoder: section 3.1 and figure 1 of the paper."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from course_lib.transformer.sublayers import FeedForward, SublayerConnection
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward network, each inside a sublayer connection: figure 1, left."""
+    """Self-attention, then the feed-forward network, each in a sublayer connection: figure 1, left."""
 
     def __init__(
         self,
@@ -28,14 +28,14 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B S D"], source_mask: Bool[Tensor, "..."] | None
     ) -> Float[Tensor, "B S D"]:
-        """Let every source position look at the source positions that the mask allows."""
+        """Transform the source representations, each attending to the positions that the mask allows."""
         attend, feed = self.sublayers
         x = attend(x, lambda x: self.self_attention(x, x, x, source_mask))
         return feed(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, attention over the encoder's output, then the feed-forward network: figure 1, right."""
+    """Self-attention, cross-attention to the encoder, then the feed-forward network: figure 1, right."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class DecoderLayer(nn.Module):
         source_mask: Bool[Tensor, "..."] | None,
         target_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Let every target position look back at the target, then at the encoder's output, `memory`."""
+        """Transform the target representations, attending to the target and then to the encoded source."""
         attend, cross, feed = self.sublayers
         x = attend(x, lambda x: self.self_attention(x, x, x, target_mask))
         x = cross(x, lambda x: self.cross_attention(x, memory, memory, source_mask))

@@ -16,19 +16,19 @@ class TransformerConfig:
     """The sizes of a Transformer. The defaults are the paper's base model (table 3)."""
 
     layers: int = 6
-    """Layers in the encoder, and as many in the decoder: N in the paper."""
+    """Number of layers in the encoder, and in the decoder: N in the paper."""
     d_model: int = 512
-    """Features of each position."""
+    """Number of features at each position."""
     heads: int = 8
-    """Attention heads: h in the paper. They share the features, so d_model must be a multiple."""
+    """Number of attention heads: h in the paper. They share the features, so it must divide d_model."""
     d_ff: int = 2048
-    """Features inside the feed-forward network."""
+    """Number of features inside the feed-forward network."""
     dropout: float = 0.1
-    """Probability of dropping a number: P_drop in section 5.4."""
+    """Dropout probability: P_drop in section 5.4."""
     norm_first: bool = False
-    """Normalise before each sublayer ("pre-norm") and not after the sum ("post-norm", as in the paper)."""
+    """Normalise before each sublayer ("pre-norm") instead of after the sum ("post-norm", as in the paper)."""
     attention: AttentionFunction = scaled_dot_product_attention
-    """What every head runs. Any function of the same signature will do, a fused kernel for example."""
+    """The attention function that every head applies; a fused kernel with the same signature works too."""
 
     def __post_init__(self) -> None:
         for name in ("layers", "d_model", "heads", "d_ff"):
@@ -45,7 +45,7 @@ class TransformerConfig:
 class Transformer(nn.Module):
     """An encoder that reads the source and a decoder that writes the target one token at a time.
 
-    With `norm_first` each stack ends on one more normalisation, since its last sum is not normalised.
+    With `norm_first`, each stack ends with one more normalisation, because its last sum is not normalised.
     """
 
     def __init__(self, source_vocab: int, target_vocab: int, config: TransformerConfig) -> None:
@@ -60,7 +60,7 @@ class Transformer(nn.Module):
         self.encoder_norm = LayerNorm(c.d_model) if c.norm_first else None
         self.decoder_norm = LayerNorm(c.d_model) if c.norm_first else None
         self.generator = nn.Linear(c.d_model, target_vocab)
-        # Glorot and Bengio 2010 for the matrices. The embedding tables keep their own start.
+        # Matrices as in Glorot and Bengio 2010. The embedding tables keep their own initialisation.
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -68,7 +68,7 @@ class Transformer(nn.Module):
     def encode(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "..."] | None
     ) -> Float[Tensor, "B S D"]:
-        """Read the source: one vector, of d_model features, for each of its tokens."""
+        """Encode the source: return one vector of d_model features for each token."""
         x = self.positions(self.source_embedding(source))
         for layer in self.encoder_layers:
             x = layer(x, source_mask)
@@ -81,7 +81,7 @@ class Transformer(nn.Module):
         target: Int[Tensor, "B T"],
         target_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Read what is written so far, and the encoder's output: one vector for each token of the target."""
+        """Decode the target prefix, given the encoder's output: return one vector for each target token."""
         x = self.positions(self.target_embedding(target))
         for layer in self.decoder_layers:
             x = layer(x, memory, source_mask, target_mask)
@@ -94,15 +94,15 @@ class Transformer(nn.Module):
         target: Int[Tensor, "B T"],
         target_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T V"]:
-        """Give each target position its logits for the token that follows it."""
+        """Return, for each target position, the logits of the next token."""
         memory = self.encode(source, source_mask)
         return self.generator(self.decode(memory, source_mask, target, target_mask))
 
 
 def tie_embeddings(model: Transformer) -> Transformer:
-    """Let both embedding tables and the generator share one matrix, in place, and give the model back.
+    """Make both embedding tables and the generator share one matrix, in place, and return the model.
 
-    Section 3.4. It needs one vocabulary for both languages: raises ValueError where the sizes differ.
+    Section 3.4. This needs one joint vocabulary: raises ValueError if the two sizes differ.
     """
     source, target = model.source_embedding.table, model.target_embedding.table
     if source.num_embeddings != target.num_embeddings:

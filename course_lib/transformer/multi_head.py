@@ -7,10 +7,10 @@ from course_lib.transformer.attention import AttentionFunction, scaled_dot_produ
 
 
 def split_heads(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B {heads} L d"]:
-    """Cut the last axis into heads and put the head axis before the length: (B, L, D) to (B, H, L, D/H).
+    """Split the last axis into heads and move the head axis before the length: (B, L, D) to (B, H, L, D/H).
 
-    Section 3.2.2. Head h gets the features h * D/H up to (h + 1) * D/H.
-    Raises ValueError where D cannot be divided by the number of heads.
+    Section 3.2.2. Head h gets the features from h * D/H up to, but not including, (h + 1) * D/H.
+    Raises ValueError if D is not divisible by the number of heads.
     """
     d_model = x.shape[-1]
     if d_model % heads != 0:
@@ -19,16 +19,17 @@ def split_heads(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B {head
 
 
 def merge_heads(x: Float[Tensor, "B H L d"]) -> Float[Tensor, "B L D"]:
-    """Undo `split_heads`: (B, H, L, D/H) to (B, L, D), the heads side by side (section 3.2.2, Concat)."""
+    """Reverse `split_heads`: (B, H, L, D/H) to (B, L, D), the heads concatenated (section 3.2.2, Concat)."""
     return x.transpose(-3, -2).flatten(-2)
 
 
 class MultiHeadAttention(nn.Module):
-    """Attend with several heads at once, each in its own projection of the input.
+    """Attention with several heads in parallel, each on its own projection of the input.
 
-    Section 3.2.2. `attention` is the function that each head runs: it takes `(query, key, value, mask,
-    dropout)` and gives `(output, weights)`. Dropout falls on the weights only. Holds `query_projection`,
-    `key_projection`, `value_projection` and `output_projection`: each an `nn.Linear` with a bias.
+    Section 3.2.2. `attention` is the function that every head applies: it takes `(query, key, value, mask,
+    dropout)` and returns `(output, weights)`. Dropout is applied to the weights only.
+    Holds `query_projection`, `key_projection`, `value_projection` and `output_projection`: each an
+    `nn.Linear` with a bias.
     """
 
     def __init__(
@@ -54,9 +55,9 @@ class MultiHeadAttention(nn.Module):
         value: Float[Tensor, "B K D"],
         mask: Bool[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "B Q D"]:
-        """Project, split, attend in every head, merge, project.
+        """Project, split into heads, attend, merge the heads, and project again.
 
-        A mask of shape (B, Q, K) holds for every head; (Q, K) and (B, H, Q, K) are taken as they are.
+        A mask of shape (B, Q, K) applies to every head; (Q, K) and (B, H, Q, K) are used as they are.
         """
         if mask is not None and mask.dim() == 3:
             mask = mask.unsqueeze(1)

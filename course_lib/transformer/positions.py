@@ -1,4 +1,4 @@
-"""Words and their places as vectors: sections 3.4 and 3.5 of "Attention Is All You Need"."""
+"""Tokens and their positions as vectors: sections 3.4 and 3.5 of "Attention Is All You Need"."""
 
 import math
 
@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "{length} {d_model}"]:
-    """Describe positions 0 to length - 1 by sines and cosines of falling frequency, in float32.
+    """Return the encoding of positions 0 to length - 1: sines and cosines of falling frequency, in float32.
 
     Section 3.5: column 2i is sin(position / 10000^(2i / d_model)), column 2i + 1 the cosine of the same
-    angle. An odd d_model ends on a sine.
+    angle. If d_model is odd, the last column is a sine.
     """
     position = torch.arange(length, dtype=torch.float64).unsqueeze(1)
     even_column = torch.arange(0, d_model, 2, dtype=torch.float64)
@@ -23,10 +23,11 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "{length} {d_model}"]:
 
 
 class TokenEmbedding(nn.Module):
-    """A learned vector for each token, times the root of d_model: section 3.4.
+    """A learned vector for each token, times the square root of d_model: section 3.4.
 
-    `table`, an `nn.Embedding`, starts normal with standard deviation d_model^-0.5, so that the vectors handed
-    on start with standard deviation 1, about the size of the positions that are added to them.
+    `table`, an `nn.Embedding`, is initialised from a normal distribution with standard deviation
+    d_model^-0.5, so that the scaled vectors start with standard deviation 1, about the size of the positional
+    encodings.
     """
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
@@ -35,15 +36,15 @@ class TokenEmbedding(nn.Module):
         nn.init.normal_(self.table.weight, std=d_model**-0.5)
 
     def forward(self, tokens: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
-        """Look the tokens up and scale their vectors."""
+        """Look up the tokens' vectors and scale them."""
         return self.table(tokens) * math.sqrt(self.table.embedding_dim)
 
 
 class PositionalEncoding(nn.Module):
-    """Add to each vector the sinusoids of its position, then drop out: sections 3.5 and 5.4.
+    """Add the sinusoids of each position, then apply dropout: sections 3.5 and 5.4.
 
-    What comes out has the dtype of what goes in. The table follows the module's device but is not saved with
-    it: it can always be computed again.
+    The result has the dtype of the input. The table moves with the module between devices but is not part of
+    its state dict, because it can always be computed again.
     """
 
     table: Tensor
@@ -54,7 +55,7 @@ class PositionalEncoding(nn.Module):
         self.register_buffer("table", sinusoids(max_length, d_model), persistent=False)
 
     def forward(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
-        """Add the positions. Raises ValueError past max_length."""
+        """Add the positional encoding. Raises ValueError if the input is longer than max_length."""
         length, max_length = x.shape[1], self.table.shape[0]
         if length > max_length:
             raise ValueError(f"{length} positions are asked for, but max_length is {max_length}")

@@ -1,13 +1,14 @@
-"""The learning rate, rising and then falling: section 5.3, equation 3 of "Attention Is All You Need"."""
+"""The learning-rate schedule: section 5.3, equation 3 of "Attention Is All You Need"."""
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 
 def learning_rate(step: int, d_model: int, warmup: int, factor: float = 1.0) -> float:
-    """Give the rate of update number `step`, the first update being step 1.
+    """Return the learning rate of update `step`; the first update is step 1.
 
-    Equation 3, times `factor`: a straight rise over `warmup` updates, then a fall with the root of the step.
+    Equation 3, times `factor`: a linear rise over `warmup` updates, then a decay with the inverse square root
+    of the step.
     """
     if step < 1:
         raise ValueError(f"the first update is step 1, and step {step} is asked for")
@@ -15,9 +16,9 @@ def learning_rate(step: int, d_model: int, warmup: int, factor: float = 1.0) -> 
 
 
 def make_scheduler(optimizer: Optimizer, d_model: int, warmup: int, factor: float = 1.0) -> LambdaLR:
-    """Drive an optimiser, whose own rate is 1.0, so that its update n runs at learning_rate(n).
+    """Return a scheduler for an optimiser with a base rate of 1.0, so that update n uses learning_rate(n).
 
-    Step the scheduler once after each update.
+    Call `step()` once after each update.
     """
-    # LambdaLR counts the updates done so far: 0 before the first.
+    # LambdaLR passes the number of completed updates: 0 before the first.
     return LambdaLR(optimizer, lambda done: learning_rate(done + 1, d_model, warmup, factor))

@@ -1,4 +1,4 @@
-"""What stands around and beside attention in a layer: sections 3.1, 3.3 and 5.4 of the paper."""
+"""Layer normalisation, the feed-forward network and residual connections: sections 3.1, 3.3 and 5.4."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 class LayerNorm(nn.Module):
-    """Give each position mean 0 and variance 1 over its features, then a learned scale and shift.
+    """Normalise the features of each position to mean 0 and variance 1, then scale and shift them.
 
     Ba, Kiros and Hinton 2016 (arXiv 1607.06450), equation 4, as cited in section 3.1: the variance is the
-    biased one (divided by D). eps, which they do not write, stands inside the root. Holds `scale` and
+    biased one (divided by D). eps, which they leave out, is added inside the root. Holds `scale` and
     `shift`, each of shape (D,).
     """
 
@@ -28,7 +28,7 @@ class LayerNorm(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """The same two-layer network at every position: section 3.3, equation 2; dropout between the layers.
+    """A two-layer network for each position, with dropout between the layers: section 3.3, equation 2.
 
     Holds `inner` and `outer`, each an `nn.Linear` with a bias.
     """
@@ -40,14 +40,14 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
-        """Widen to d_ff, apply ReLU and dropout, narrow to d_model."""
+        """Project to d_ff, apply ReLU and dropout, and project back to d_model."""
         return self.outer(self.dropout(self.inner(x).relu()))
 
 
 class SublayerConnection(nn.Module):
     """A residual connection around a sublayer, with dropout on the sublayer's output and layer normalisation.
 
-    Section 3.1 and 5.4, "post-norm": norm(x + dropout(sublayer(x))). With `norm_first`, "pre-norm" as in
+    Sections 3.1 and 5.4, "post-norm": norm(x + dropout(sublayer(x))). With `norm_first`, "pre-norm" as in
     Xiong et al. 2020 (arXiv 2002.04745): x + dropout(sublayer(norm(x))). Holds `norm`, a `LayerNorm`.
     """
 
@@ -62,7 +62,7 @@ class SublayerConnection(nn.Module):
         x: Float[Tensor, "B L D"],
         sublayer: Callable[[Float[Tensor, "B L D"]], Float[Tensor, "B L D"]],
     ) -> Float[Tensor, "B L D"]:
-        """Apply the sublayer once and add what comes out to x."""
+        """Apply the sublayer once and add its output to x."""
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))

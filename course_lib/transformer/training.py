@@ -19,16 +19,16 @@ def train_step(
     optimizer: Optimizer,
     scheduler: LRScheduler,
 ) -> float:
-    """Make one update from one batch, which may come in several micro-batches to save memory.
+    """Make one update from one batch, which may be split into micro-batches to save memory.
 
-    `loss(logits, labels)` is a mean over the real tokens; `loss.pad_id` names padding, in source and target.
-    The gradient, and the loss handed back, are the mean over all real tokens of the whole batch, the same for
-    any split into micro-batches. The model is used in training mode, through `encode`, `decode` and
-    `generator`; gradients from before are dropped first; the schedule moves once an update.
+    `loss(logits, labels)` is a mean over the real tokens; `loss.pad_id` is padding, in source and target. The
+    gradient and the returned loss are means over all real tokens of the batch, the same for any split into
+    micro-batches. The model is used in training mode, through `encode`, `decode` and `generator`. Old
+    gradients are cleared first, and the scheduler takes one step.
     """
     pairs = list(micro_batches)
     pad_id = loss.pad_id
-    # Micro-batches hold different numbers of tokens, so a mean of their means would be another number.
+    # Micro-batches have different numbers of tokens, so the mean of their means would be a different number.
     real_tokens = sum((shift_target(target)[1] != pad_id).sum() for _, target in pairs)
     model.train()
     optimizer.zero_grad()
