@@ -104,7 +104,7 @@ class CourseAutograde(Autograde):
             yield execute
 
     def _convert(self, prepared: Prepared) -> None:
-        """Have nbgrader process one submission. Raises whatever stopped it."""
+        """Process one submission with nbgrader, and raise whatever stopped it."""
         self.exporter.repaired = prepared.notebooks
         self.assignments = {prepared.submission.folder: list(prepared.notebooks)}
         self._error = None

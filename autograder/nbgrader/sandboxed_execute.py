@@ -108,7 +108,7 @@ class SandboxedExecute(NbGraderPreprocessor):
                 self.results = None
 
     def request(self, lesson: str, nb: NotebookNode, files: Mapping[str, bytes]) -> None:
-        """Have a notebook run whose result will be needed soon."""
+        """Schedule a notebook whose result will be needed soon."""
         if self.results is not None:
             self.results.request(self.job(lesson, nb, files))
 

@@ -19,7 +19,7 @@ class Results:
         self._since = time.monotonic()
 
     def expect(self, jobs: int) -> None:
-        """Tell how many jobs will be requested in all, for the progress report."""
+        """Set the total number of jobs, for the progress report."""
         self._expected = jobs
 
     def request(self, job: Job) -> Future[Result]:

@@ -92,7 +92,7 @@ def attention_heatmap(
 
 
 def _about_rows(matrices: Floats) -> str:
-    """Say what the rows of these weights sum to, since those of a wrong result may not sum to 1."""
+    """Describe what the rows of these weights sum to; the rows of a wrong result may not sum to 1."""
     sums = matrices.sum(axis=-1)
     ones, zeros = np.isclose(sums, 1, atol=0.01), (matrices == 0).all(axis=-1)
     if ones.all():

@@ -26,7 +26,7 @@ class CheckError(AssertionError):
     """A failed check. A notebook shows its message without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """Tell IPython what to print instead of a traceback."""
+        """Return what IPython prints instead of a traceback."""
         return str(self).split("\n")
 
 

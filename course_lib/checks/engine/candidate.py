@@ -1,8 +1,8 @@
-"""What a check may do with a student's object, and nothing else.
+"""A student's object, and everything that a check can do with it.
 
-A probe works on a `Candidate`. Each thing that it does is one plain `Request` to the `Backend` of the object,
-and one plain `Reply` back. So the object can live in this process (`LocalBackend`) or in another, and a check
-can't tell.
+A probe works on a `Candidate`. Each operation is one plain `Request` to the object's `Backend`, answered by one
+plain `Reply`. So the object can live in this process (`LocalBackend`) or in another one, and a check can't
+tell the difference.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ Action = Literal["call", "gradients", "build", "make", "copy", "load", "weights"
 class Fixture:
     """Something that a probe hands to the student's object: a callable, a model, an optimiser.
 
-    It is data, not code: the holder of the student's object makes the real thing from it, by its name among
-    the fixtures. A setting may be another object that the probe has made.
+    It is data, not code: the backend builds the object from it, by its name in the registry of fixtures. A
+    setting can be another object that the probe has built.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Fixture:
 
 @dataclass(frozen=True)
 class Request:
-    """One thing to do with one object."""
+    """One operation on one object."""
 
     action: Action
     of: Handle
@@ -46,13 +46,13 @@ class Request:
 
 @runtime_checkable
 class Backend(Protocol):
-    """Whoever holds the student's objects and does with them what a check asks."""
+    """What holds the student's objects and performs a check's requests on them."""
 
     def ask(self, request: Request) -> Reply:
-        """Do it. What the student's code raises comes back as `Raised`; nothing is raised here.
+        """Perform a request. An exception of the student's code is returned as `Raised`; nothing is raised here.
 
-        "build", "make" and "copy" come back with the `Handle` of a new object, also where it could not be
-        made: such an object answers every request with the reason. Random numbers start anew each time.
+        "build", "make" and "copy" return the `Handle` of a new object, even if it could not be made: such an
+        object answers every request with the reason. The random seed is reset for each request.
         """
         ...
 

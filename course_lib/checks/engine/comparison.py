@@ -191,7 +191,7 @@ def _structural(facts: str) -> Difference:
 
 
 def _expected(name: str, expected: Value, found: Value) -> str:
-    """Say that something is of another kind, and why that may be."""
+    """Describe a result of the wrong kind, and its likely cause."""
     facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
     if found is None and " of gradients" in name:
         return f"{facts} The gradient is cut, as by `.detach()`, `.data`, `.item()`, NumPy or `torch.tensor`."
@@ -212,7 +212,7 @@ def returned_exception(value: Value) -> Difference | None:
 
 
 def _axes(expected: Tensor, found: Tensor) -> str:
-    """Say how the axes of two shapes differ."""
+    """Describe how the axes of two shapes differ."""
     left, right = tuple(expected.shape), tuple(found.shape)
     if len(left) == len(right):
         if sorted(left) == sorted(right):
@@ -236,7 +236,7 @@ def _axes(expected: Tensor, found: Tensor) -> str:
 
 
 def _advice(raised: Raised) -> str:
-    """Say what usually causes an exception, if its message tells."""
+    """Return the usual cause of an exception, if its message shows it."""
     message = raised.message
     if "before Module.__init__() call" in message:
         return " Call `super().__init__()` first in `__init__`."

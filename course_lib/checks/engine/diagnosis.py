@@ -149,7 +149,7 @@ def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber 
 
 
 def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconception]]:
-    """Give the pairs of an exercise's misconceptions that can be made at the same time."""
+    """Yield the pairs of an exercise's misconceptions that can be combined."""
     for pair in combinations(exercise.misconceptions, 2):
         try:
             exercise.with_mistakes(*pair)

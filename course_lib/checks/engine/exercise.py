@@ -82,7 +82,7 @@ class Exercise:
         return source
 
     def with_mistakes(self, *misconceptions: Misconception) -> Any:
-        """Give the function or class with these mistakes in it. Raises PatchError where they don't fit."""
+        """Return the reference with these mistakes. Raises PatchError if the patches don't fit."""
         if not misconceptions:
             return self.reference
         key = tuple(misconception.name for misconception in misconceptions)

@@ -114,15 +114,15 @@ def _plain(value: object, known: Sequence[object], number: Iterator[int], depth:
 
 
 def value_of(reply: Reply) -> Value | Raised:
-    """Give what a call came back with; an exception stays one."""
+    """Return the value of a reply; an exception stays a `Raised`."""
     return reply.value if isinstance(reply, Returned) else reply
 
 
 def after(reply: Reply, ask: Callable[[], Any]) -> Any:
-    """Go on only where this succeeded, such as putting weights in: else that is what is to be said."""
+    """Call `ask` if this request succeeded, such as loading weights; otherwise return its failure."""
     return reply if isinstance(reply, Raised) else ask()
 
 
 def first_failure(*replies: Reply) -> Reply:
-    """Give the first reply that is an exception, such as that of weights that do not fit; else the last."""
+    """Return the first reply that is an exception, or the last reply if none is."""
     return next((reply for reply in replies if isinstance(reply, Raised)), replies[-1])

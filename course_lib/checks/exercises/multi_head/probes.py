@@ -22,7 +22,7 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 def _error(candidate: Candidate, called: Candidate, *arguments: Any) -> Any:
-    """Give the kind of error that a call ends in; its words are free."""
+    """Return the kind of error that a call raises; the contract leaves its message open."""
     reply = candidate.make(error_of()).call(called, *arguments)
     return {"the error that is raised": reply.value} if isinstance(reply, Returned) else reply
 
