@@ -1,8 +1,8 @@
 """A student's object, and everything that a check can do with it.
 
-A probe works on a `Candidate`. Each operation is one plain `Request` to the object's `Backend`, answered by one
-plain `Reply`. So the object can live in this process (`LocalBackend`) or in another one, and a check can't
-tell the difference.
+A probe works on a `Candidate`. Each operation is one plain `Request` to the object's `Backend`, which answers
+with one plain `Reply`. So the object can live in this process (`LocalBackend`) or in another, and a check
+can't tell the difference.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class Backend(Protocol):
     """What holds the student's objects and performs a check's requests on them."""
 
     def ask(self, request: Request) -> Reply:
-        """Perform a request. An exception of the student's code is returned as `Raised`; nothing is raised here.
+        """Perform a request. Exceptions of the student's code are returned as `Raised`, never raised.
 
         "build", "make" and "copy" return the `Handle` of a new object, even if it could not be made: such an
         object answers every request with the reason. The random seed is reset for each request.

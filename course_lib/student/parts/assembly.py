@@ -43,7 +43,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """All parts of some lessons, in order. Each uses the parts before it, the student's or the reference's."""
+    """All parts of some lessons, in order. Each uses the parts that come before it."""
 
     parts: tuple[Part, ...]
     sources: tuple[PartSource, ...]
