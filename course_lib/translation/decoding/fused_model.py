@@ -141,7 +141,12 @@ class FusedLinear:
 
 
 def _can_pack(weight: Tensor) -> bool:
-    """Return whether this PyTorch has the operators that keep a weight in oneDNN's blocks."""
+    """Return whether this PyTorch has the operators that keep a weight in oneDNN's blocks.
+
+    These operators are private: PyTorch's own compiler uses them, and there is no public interface with the
+    same effect. `FusedLinear` is the only user, and falls back to `F.linear` if they are missing. Without
+    them, decoding takes 1.4 to 2 times as long on a CPU (d_model of 192 to 512, 16 to 64 sentences).
+    """
     return (
         weight.device.type == "cpu"
         and weight.dtype in (torch.float32, torch.bfloat16)
