@@ -1,6 +1,6 @@
-"""Play a class and train a translator, with the ordinary commands: `python -m autograder.demo`.
+"""Grade an example class and train a translator with the usual commands: `python -m autograder.demo`.
 
-All of it happens in `runs/demo`: the instructor's own gradebook and submissions are not touched.
+Everything is written to `runs/demo`; the instructor's own gradebook and submissions are not touched.
 """
 
 import os
@@ -22,12 +22,12 @@ from autograder.reports.feedback import CHECK_ERROR
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import SOURCES, CourseError, load_curriculum
 
-#: What a check prints in front of a verdict that is not "right".
+#: The signs with which a check starts a verdict other than "right".
 NOT_RIGHT = ("✗", "○")
 
 
 def main() -> int:
-    """Run all steps; the first that fails ends the demo with its exit code."""
+    """Run all steps, and return the exit code of the first one that fails, or 0."""
     console = Console()
     folder = COURSE / "runs" / "demo"
     try:
@@ -36,10 +36,10 @@ def main() -> int:
         _train(console, folder / "translation")
         _say_where_to_look(console, folder)
     except StepFailedError as failed:
-        console.print(f"\n[bold red]The demo stops here:[/] {failed}")
+        console.print(f"\n[bold red]The demo failed:[/] {failed}")
         return failed.code
     except CourseError as error:
-        console.print(f"\n[bold red]The lessons' sources are not in order:[/]\n{error}", highlight=False)
+        console.print(f"\n[bold red]The lessons' sources have problems:[/]\n{error}", highlight=False)
         return 1
     return 0
 
@@ -53,7 +53,7 @@ class StepFailedError(Exception):
 
 
 def copy_course(course: Path, into: Path) -> None:
-    """Copy what an instructor needs to grade: the sources and nbgrader's configuration."""
+    """Copy the files needed for grading: the sources and nbgrader's configuration."""
     shutil.copytree(
         course / SOURCES, into / SOURCES, ignore=shutil.ignore_patterns("*.ipynb", ".ipynb_checkpoints")
     )
@@ -62,9 +62,9 @@ def copy_course(course: Path, into: Path) -> None:
 
 
 def play_class(console: Console, course: Path, into: Path) -> None:
-    """Release, hand in, grade, give feedback and export, in a copy of a course, with nbgrader's commands.
+    """Release, hand in, grade, generate feedback and export with nbgrader's commands, in a copy of a course.
 
-    Raises StepFailedError where one of them fails.
+    Raises StepFailedError if a command fails.
     """
     copy_course(course, into)
     lesson = example_lesson(load_curriculum(into))
@@ -74,13 +74,13 @@ def play_class(console: Console, course: Path, into: Path) -> None:
     console.print("The instructor works in the folder of nbgrader_config.py, and releases the lesson:")
     _step(console, desk, "nbgrader", "generate_assignment", lesson.name)
     submissions = hand_in(into, lesson)
-    console.print(f"{len(submissions)} students hand something in. It is graded:")
+    console.print(f"{len(submissions)} students hand in their notebooks, which are graded:")
     _step(console, desk, "nbgrader", "autograde", lesson.name)
     console.print("Each student gets a page with points, verdicts and pictures, but no hidden tests:")
     _step(console, desk, "nbgrader", "generate_feedback", lesson.name)
-    console.print("And the scores leave for the examinations office:")
+    console.print("The scores are exported for the examinations office:")
     _step(console, desk, "nbgrader", "export", "--to", "grades.csv")
-    console.print("How the class did, and which mistakes it made:")
+    console.print("The class report shows the scores and the most common mistakes:")
     _step(
         console,
         desk,
@@ -90,10 +90,10 @@ def play_class(console: Console, course: Path, into: Path) -> None:
         "--to",
         "report.html",
     )
-    console.print("\nWhat each student did, and the first thing that the checks found:")
+    console.print("\nWhat each student did, and the first problem that the checks found:")
     _say_verdicts(console, desk, lesson, submissions)
     console.print(score_table(desk, lesson, submissions))
-    console.print("A dot waits for a person, who opens Formgrader in JupyterLab.\n")
+    console.print("A dot marks an answer that must be graded by hand, with Formgrader in JupyterLab.\n")
 
 
 def _train(console: Console, folder: Path) -> None:
@@ -122,18 +122,18 @@ def _say_where_to_look(console: Console, folder: Path) -> None:
     )
     console.print(f"Translations:        {shown}/translation/translations.txt", highlight=False)
     console.print(f"Losses and speed:    {shown}/translation/metrics.jsonl", highlight=False)
-    console.print("Next: `make lab` opens the lessons. README.md says what else there is.")
+    console.print("Next: `make lab` opens the lessons. README.md describes everything else.")
 
 
 def _step(console: Console, folder: Path, *command: str, speaks: bool = False) -> None:
-    """Run a command in a folder. What it says is shown where it fails, or where it speaks for itself."""
+    """Run a command in a folder. Its output is shown only if it fails or if `speaks` is true."""
     line = " ".join(command)
     console.print(f"  [bold cyan]$ {line}[/]", highlight=False, soft_wrap=True)
     program = Path(sys.executable).with_name(command[0])
     own_gradebook = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
     start = time.perf_counter()
     if speaks:
-        # What torchrun would set by itself, with a warning.
+        # torchrun would set the same value itself, but with a warning.
         threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
         done = subprocess.run([program, *command[1:]], cwd=folder, check=False, env=os.environ | threads)
         code, said = done.returncode, ""
@@ -156,7 +156,7 @@ def _step(console: Console, folder: Path, *command: str, speaks: bool = False) -
 
 
 def score_table(desk: Path, lesson: Lesson, submissions: Sequence[Submission]) -> Table:
-    """Read the gradebook: a column for each student, a row for each thing that gives points."""
+    """Return the scores from the gradebook: one column per student, one row per graded cell."""
     table = Table(title=f"\n{lesson.title}: points", title_justify="left")
     table.add_column("")
     table.add_column("of", justify="right")
@@ -183,7 +183,7 @@ def _say_verdicts(console: Console, desk: Path, lesson: Lesson, submissions: Seq
 
 
 def first_verdict(notebook: Path) -> str:
-    """Find the first line that a check said about something that is not right."""
+    """Return the first line of the first check that did not pass."""
     for cell in nbformat.read(notebook, as_version=4).cells:
         if not cell.id.startswith("check_"):
             continue

@@ -1,4 +1,4 @@
-"""What students may see of their graded notebook."""
+"""Feedback: the parts of a graded notebook that students may see."""
 
 import os
 import re
@@ -18,15 +18,15 @@ from autograder.nbgrader.mark_scheme import TAG
 from autograder.reports.points import STYLE, Points, points_line, summary
 from autograder.reports.verdicts import is_check, notes_on, verdicts_in
 
-#: What `course_lib.checks` raises. The class would bring torch along, and nbgrader_config.py needs none.
+#: The name of the exception of `course_lib.checks`. Importing the class would import torch.
 CHECK_ERROR = "CheckError"
 
-#: Of a student's own traceback, so many lines from its begin and its end are shown.
+#: The number of lines shown from the start and the end of a student's traceback.
 FIRST_LINES, LAST_LINES = 5, 20
 
-#: The folders of a path to a Python file, behind which its name follows; before it, perhaps, a colour begins.
+#: The folders in the path of a Python file, possibly after an escape sequence for a colour.
 _FOLDERS = re.compile(
-    # So many letters and folders and no more: else a long line of slashes takes the square of its length.
+    # The lengths are limited because a long line of slashes would otherwise take quadratic time.
     r"(\x1b\[[\d;]{0,20}m|(?<![\w./~]))(?:~|[A-Za-z]:)?[/\\]"
     r"(?:[^\s/\\:'\"\x1b<>]{1,255}[/\\]){1,40}(?=[^\s/\\:'\"\x1b<>]{1,255}\.pyx?\b)"
 )
@@ -34,8 +34,8 @@ _FOLDERS = re.compile(
 _SVG = "image/svg+xml"
 _DESCRIPTION = re.compile(r'aria-label="([^"]*)"')
 
-#: What the page may load and run: its own styles and pictures, and the library that sets formulas, by which
-#: nbgrader's template shows them. No script that stands in the page itself.
+#: The Content-Security-Policy of the page: inline styles, embedded pictures and MathJax, which nbgrader's
+#: template uses for formulas. Inline scripts are blocked.
 _MATHJAX = "https://cdnjs.cloudflare.com/ajax/libs/mathjax/"
 POLICY = (
     f"default-src 'none'; script-src {_MATHJAX} 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -44,12 +44,12 @@ POLICY = (
 
 
 class FeedbackExporter(HTMLExporter):
-    """nbgrader's page of feedback, with a policy by which the browser runs no script of a submission."""
+    """nbgrader's feedback page with a Content-Security-Policy that blocks scripts from submissions."""
 
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **more: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Make the page."""
+        """Render the page."""
         page, resources = super().from_notebook_node(nb, resources, **more)
         policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"/>'
         return page.replace("<html>", '<html lang="en">', 1).replace(
@@ -58,17 +58,17 @@ class FeedbackExporter(HTMLExporter):
 
 
 class ForStudents(ClearHiddenTests):
-    """nbgrader's ClearHiddenTests, for feedback, which also says how many points there are and why.
+    """nbgrader's ClearHiddenTests for feedback, which also adds the points and the reasons for them.
 
-    Plain nbgrader shows hidden tests there twice: in the cell, and in the traceback of an error that the cell
-    raised. The mark schemes, which were put in for graders, go too, and so do the grading machine's paths.
+    Plain nbgrader shows hidden tests twice in feedback: in the cell and in the traceback of its error. This
+    also removes the mark schemes for graders and the paths of the grading machine.
     """
 
-    # nbconvert hands this to every preprocessor, and nbgrader warns where it isn't known.
+    # nbconvert passes this to every preprocessor, and nbgrader warns if it is unknown.
     display_data_priority = List([]).tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Clear a notebook, and say at the top and at each check what it gave."""
+        """Clear a notebook and insert the points at the top and at each check."""
         nb.cells = [cell for cell in nb.cells if TAG not in cell.metadata.get("tags", [])]
         self._points = _points(nb, resources["nbgrader"])
         nb, resources = super().preprocess(nb, resources)
@@ -88,12 +88,12 @@ class ForStudents(ClearHiddenTests):
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        """Clear one cell. Only checks have hidden tests: in other cells their markers mean nothing."""
+        """Clear one cell. Only check cells have hidden tests; markers in other cells are ignored."""
         if not is_check(cell):
             for output in cell.get("outputs", []):
                 _shorten(output)
             return cell, resources
-        # The value of a check is its points, which the line says.
+        # The value of a check is its points, which the inserted line shows.
         cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
         for output in cell.outputs:
             if output.output_type == "error":
@@ -104,20 +104,20 @@ class ForStudents(ClearHiddenTests):
         points = self._points.get(cell.metadata.nbgrader.grade_id)
         if points is not None:
             if points.verdict is not None and points.verdict.verdict == "error":
-                cell.outputs = []  # ours to mend, and nothing that a student could
+                cell.outputs = []  # a failure of the grading system, which a student cannot correct
             cell.outputs.insert(0, new_output("display_data", data={"text/html": points_line(points)}))
         return super().preprocess_cell(cell, resources, cell_index)
 
 
 def _picture(svg: str) -> str:
-    """Write a check's picture as an image, in which nothing runs, with its description."""
+    """Convert a check's SVG to an `<img>`, in which no script runs, with its description as alt text."""
     described = _DESCRIPTION.search(svg)
     content = b64encode(svg.encode()).decode()
     return f'<img src="data:{_SVG};base64,{content}" alt="{described[1] if described else ""}">'
 
 
 def _points(nb: NotebookNode, names: dict[str, str]) -> dict[str, Points]:
-    """Read from the gradebook what each graded cell was given, in the order of the notebook."""
+    """Read the points of each graded cell from the gradebook, in notebook order."""
     verdicts = verdicts_in(nb)
     with Gradebook(names["db_url"]) as gradebook:
         graded = gradebook.find_submission_notebook(names["notebook"], names["assignment"], names["student"])
@@ -132,7 +132,7 @@ def _points(nb: NotebookNode, names: dict[str, str]) -> dict[str, Points]:
 
 
 def _shorten(output: NotebookNode) -> None:
-    """Cut what a student's own code said to a length that is read, and take the machine's paths out."""
+    """Shorten the output of a student's code and remove the machine's paths."""
     if output.output_type == "error":
         lines = without_paths("\n".join(output.traceback)).split("\n")
         left_out = len(lines) - FIRST_LINES - LAST_LINES
@@ -147,7 +147,7 @@ def _shorten(output: NotebookNode) -> None:
 
 
 def without_paths(text: str) -> str:
-    """Take folders out of a text: of Python files all, and those of the course, of Python and of the user."""
+    """Remove the folders of Python files, and those of the course, of Python and of the user, from a text."""
     text = _FOLDERS.sub(r"\1", text)
     for place in sorted({os.getcwd(), sys.prefix, sys.base_prefix, str(Path.home())}, key=len, reverse=True):
         if len(place) > 1:

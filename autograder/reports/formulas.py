@@ -1,4 +1,4 @@
-"""Formulas in Markdown, set as MathML when a page is made: it needs no script, and no internet."""
+"""Render formulas in Markdown as MathML, so that a page needs neither scripts nor internet access."""
 
 import secrets
 from html import escape
@@ -19,32 +19,32 @@ _ATTRIBUTES = [
 
 
 class FormulaRenderer(IPythonRenderer):
-    """nbconvert's renderer, which leaves a name in each formula's place until the page is cleaned."""
+    """nbconvert's renderer, with a placeholder for each formula until the page has been sanitized."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._formulas: dict[str, str] = {}
 
     def inline_math(self, body: str) -> str:
-        """Set a formula within a line."""
+        """Render an inline formula."""
         return self._keep(body, "inline")
 
     def block_math(self, body: str) -> str:
-        """Set a formula on a line of its own."""
+        """Render a display formula."""
         return self._keep(body, "block")
 
     def put_in(self, page: str) -> str:
-        """Put the formulas where their names are, in a page that is clean."""
+        """Replace the placeholders in a sanitized page by the formulas."""
         for name, formula in self._formulas.items():
             page = page.replace(name, formula)
         return page
 
     def _keep(self, body: str, display: str) -> str:
         try:
-            # The converter leaves HTML that stands in \text as it is.
+            # The converter does not escape HTML in \text.
             formula = str(bleach.clean(convert(body, display=display), tags=_TAGS, attributes=_ATTRIBUTES))
-        except Exception:  # of many kinds: it may be any text between two dollars
+        except Exception:  # any text between dollar signs can fail in many ways
             formula = f"<code>{escape(body)}</code>"
-        name = f"formula-{secrets.token_hex(8)}"  # no student can write it
+        name = f"formula-{secrets.token_hex(8)}"  # a student cannot guess it
         self._formulas[name] = formula
         return name

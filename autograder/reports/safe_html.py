@@ -1,4 +1,4 @@
-"""What comes from a submission, made harmless before a browser shows it, in feedback and in formgrader."""
+"""Sanitize submissions before a browser shows them, in feedback and in Formgrader."""
 
 import re
 from collections import Counter
@@ -21,11 +21,11 @@ _TAGS = [
     *("details", "summary", "table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td"),
 ]
 
-#: The classes that code in Markdown, tables of pandas and our own feedback have. Formgrader finds the fields
-#: of its form by their classes and ids, so a submission may bring no others, and no id.
+#: The classes of code in Markdown, pandas tables and our feedback. Formgrader finds its form fields by class
+#: and id, so no other classes and no ids are allowed in a submission.
 _CLASS = re.compile(r"highlight|hl-\w+|[a-z]{1,2}[a-z0-9]?|dataframe|course-[a-z-]+")
 
-#: A picture that was pasted into an answer. One that lies elsewhere would tell its owner who looks at it.
+#: A picture embedded in an answer. A remote picture would reveal to its server who views the page.
 _PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml)[;,]", re.IGNORECASE)
 
 
@@ -43,18 +43,18 @@ def _attribute(tag: str, name: str, value: str) -> bool:
             return False
 
 
-#: Elements in elements, more than which no page of a library's has; to put them in order takes the square.
+#: The maximum nesting depth of elements. Parsing takes quadratic time, and no library nests deeper.
 _DEEPEST = 300
-#: Not those that hold nothing, or that the next of their kind ends.
+#: Excludes void elements and those that the next element of their kind closes.
 _OPENS_OR_CLOSES = re.compile(
     r"<(/?)(?!(?:br|hr|img|wbr|col|input|meta|link|p|li|tr|td|th|dt|dd)\b)([a-z][a-z0-9]*)", re.IGNORECASE
 )
 
 
 def clean(html: str | bytes) -> str:
-    """Keep what forms text, tables and pictures; turn other tags into text, and drop scripts' addresses.
+    """Keep tags for text, tables and pictures, escape all others, and remove script URLs.
 
-    Where elements stand in elements too deep, all of it becomes text.
+    If elements are nested too deeply, everything is escaped.
     """
     text = html.decode() if isinstance(html, bytes) else str(html)
     if _is_too_deep(text):
@@ -67,7 +67,7 @@ def _is_too_deep(text: str) -> bool:
     there: Counter[str] = Counter()
     deep = 0
     for closes, name in _OPENS_OR_CLOSES.findall(text):
-        step = 1 if not closes else -1 if there[name.lower()] else 0  # what was never opened closes nothing
+        step = 1 if not closes else -1 if there[name.lower()] else 0  # ignore an end tag without a start tag
         there[name.lower()] += step
         deep += step
         if deep > _DEEPEST:
@@ -75,19 +75,19 @@ def _is_too_deep(text: str) -> bool:
     return False
 
 
-#: Of an output, what would only be text on the page once its tags are gone.
+#: Elements of an output whose content would show as text without their tags.
 _NOT_TEXT = re.compile(r"<(style|script)\b", re.IGNORECASE)
 _ENDS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("style", "script")}
 
 
 def clean_output(html: str | bytes) -> str:
-    """Clean an output; styles and scripts, which libraries put beside their tables, leave no text behind."""
+    """Sanitize an output and remove the styles and scripts that libraries add to their tables."""
     text = html.decode() if isinstance(html, bytes) else str(html)
     kept, place, unclosed = [], 0, set[str]()
     for opened in _NOT_TEXT.finditer(text):
         name = opened[1].lower()
         if opened.start() < place or name in unclosed:
-            continue  # inside of what is left out, or nothing of its kind ends any more
+            continue  # inside a removed element, or without an end tag
         closed = _ENDS[name].search(text, opened.end())
         if closed is None:
             unclosed.add(name)
@@ -99,16 +99,16 @@ def clean_output(html: str | bytes) -> str:
 
 @pass_context
 def clean_markdown(context: Context, source: str) -> str:
-    """Turn Markdown into HTML as nbconvert does, and clean what comes out."""
+    """Convert Markdown to HTML as nbconvert does, and sanitize the result."""
     attachments = context.get("cell", {}).get("attachments", {})
-    # Without links to headings: they lead to ids, which are taken out.
+    # No links to headings: their ids are removed.
     renderer = FormulaRenderer(
         escape=False, attachments=attachments, embed_images=False, path="", exclude_anchor_links=True
     )
     return renderer.put_in(clean(MarkdownWithMath(renderer=renderer).render(source)))
 
 
-#: What an output may be shown as, and no more.
+#: The only MIME types in which an output may be shown.
 _SHOWN_AS = {
     "text/html",
     "text/markdown",
@@ -119,25 +119,25 @@ _SHOWN_AS = {
     "text/plain",
 }
 
-#: A live chart or another widget. Beside it stands its address in memory, as text.
+#: A live chart or another widget. Its text fallback is only an address in memory.
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _NOT_SHOWN = {"text/plain": "(something that only the notebook itself can show)"}
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
-#: What formgrader's page says of a student, which its template takes as it is.
+#: Fields about a student that Formgrader's template does not escape.
 _SHOWN_NAMES = ("student", "first_name", "last_name", "notebook_path")
 
 
 class Harmless(Preprocessor):
-    """Takes out of a notebook what a page of it has no use for, before the page is made.
+    """Removes everything from a notebook that its page does not need, before the page is rendered.
 
-    nbconvert refuses what is no valid notebook. But of a valid one its templates trust the metadata: they
-    write a picture's width or address into the page as they find it, even where HTML is to be cleaned.
+    nbconvert rejects invalid notebooks, but its templates trust the metadata of valid ones: they write a
+    picture's width or URL into the page without escaping, even if HTML should be sanitized.
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Take it out."""
+        """Sanitize a notebook."""
         nb.metadata = _only(nb.metadata, "kernelspec", "course", GRADING)
         for name in _SHOWN_NAMES:
             if isinstance(resources.get(name), str):
@@ -147,7 +147,7 @@ class Harmless(Preprocessor):
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict[str, Any], index: int
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        """Clear one cell of its metadata, and its outputs of what is not shown."""
+        """Remove the metadata of one cell, and the outputs that are not shown."""
         cell.metadata = _only(cell.metadata, "nbgrader", "tags")
         if not _NAME.fullmatch(str(cell.metadata.get("nbgrader", {}).get("grade_id", ""))):
             cell.metadata.pop("nbgrader", None)
@@ -161,7 +161,7 @@ class Harmless(Preprocessor):
 
 
 def _sizes(metadata: NotebookNode) -> NotebookNode:
-    """Keep the sizes of pictures where they are numbers, and the judge's notes."""
+    """Keep the judge's notes, and the sizes of pictures if they are numbers."""
     kept = _only(metadata, "course")
     for kind in ("image/png", "image/jpeg"):
         sizes = _only(metadata.get(kind, {}), "width", "height")
@@ -170,7 +170,7 @@ def _sizes(metadata: NotebookNode) -> NotebookNode:
 
 
 def _only(found: Any, *names: str) -> NotebookNode:
-    """Keep the entries with these names, where there are any entries at all."""
+    """Keep the entries with these names; return an empty mapping if `found` is not one."""
     return NotebookNode(
         {name: found[name] for name in names if name in found} if isinstance(found, dict) else {}
     )

@@ -1,4 +1,4 @@
-"""What the judge wrote into an autograded notebook: a verdict at each check, and notes on the whole."""
+"""Read the judge's results from an autograded notebook: verdicts on checks, and notes on the submission."""
 
 from typing import Any, TypeVar
 
@@ -6,10 +6,10 @@ from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_locked, is_solution
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-#: Where a notebook's metadata say how it was graded.
+#: The key in a notebook's metadata for the details of its grading.
 GRADING = "course_grading"
 
-#: How a page calls each verdict.
+#: The words for each verdict on a page.
 IN_WORDS = {
     "right": "right",
     "wrong": "not right",
@@ -23,7 +23,7 @@ IN_WORDS = {
 
 
 class _Note(BaseModel):
-    """Something in a notebook's metadata. What it does not know, it passes over."""
+    """An entry in a notebook's metadata. Unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -32,17 +32,17 @@ class CheckVerdict(_Note):
     """The verdict on one check cell."""
 
     name: str
-    """The exercise's or prediction's."""
+    """The name of the exercise or prediction."""
     verdict: str
     """One of `IN_WORDS`."""
     misconceptions: list[str] = []
-    """The names of the mistakes that were found, which `course_lib.checks` knows."""
+    """The names, in `course_lib.checks`, of the mistakes that were found."""
     says: list[str] = []
-    """The same in words, as clauses."""
+    """The descriptions of these mistakes, as clauses."""
     forbidden: list[str] = []
-    """What was called, and may not be."""
+    """The forbidden functions that were called."""
     points: float | None = None
-    """Those that the check gave; the gradebook knows whether a person gave others."""
+    """The points from the check; a person may have changed them in the gradebook."""
     most: float | None = None
 
     @property
@@ -56,25 +56,25 @@ class GradingNotes(_Note):
 
     repairs: list[str] = []
     violations: list[str] = []
-    """What the sandbox refused."""
+    """The actions that the sandbox denied."""
     tampering: list[str] = []
     complete: bool = True
-    """Whether the grading came to its end."""
+    """Whether grading has finished."""
 
 
 Note = TypeVar("Note", bound=_Note)
 
 
 def is_check(cell: NotebookNode) -> bool:
-    """Say whether a cell is one of ours that checks an answer: graded, and locked against students."""
+    """Return whether a cell is a check of this course: graded code that is locked for students."""
     return bool(cell.cell_type == "code" and is_grade(cell) and is_locked(cell) and not is_solution(cell))
 
 
 def verdicts_in(notebook: NotebookNode) -> dict[str, CheckVerdict]:
-    """Read the verdicts of a notebook's checks, by the names of their cells.
+    """Return the verdicts of a notebook's checks by cell name.
 
-    A check without one is left out, as all are in a notebook that plain nbgrader graded. Outputs of other
-    cells come from students, and are never asked.
+    Checks without a verdict are omitted, such as all checks of a notebook that plain nbgrader graded. Outputs
+    of other cells come from students and are never read.
     """
     findings = notebook.metadata.get(GRADING, {}).get("findings", {})
     found: dict[str, CheckVerdict] = {}
@@ -88,7 +88,7 @@ def verdicts_in(notebook: NotebookNode) -> dict[str, CheckVerdict]:
 
 
 def notes_on(notebook: NotebookNode) -> GradingNotes | None:
-    """Read the notes on a whole notebook; None where there are none."""
+    """Return the notes on a whole notebook, or None if there are none."""
     return _read(GradingNotes, notebook.metadata.get(GRADING))
 
 

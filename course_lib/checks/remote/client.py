@@ -1,4 +1,4 @@
-"""A student's objects in another process, as a check sees them."""
+"""Proxies through which a check uses a student's objects in another process."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -24,20 +24,20 @@ __all__ = [
     "student_objects",
 ]
 
-#: How long to wait for an answer. The other side stops the student's code by itself, a little earlier.
+#: The timeout for a reply. The server stops the student's code a little earlier.
 PATIENCE = SECONDS + 5.0
 
 _check_numbers = itertools.count(1)
 
 
 class StudentError(Exception):
-    """A student's code raised something; the message is its kind and what it said."""
+    """An exception in a student's code; the message has its class and its text."""
 
 
 class RemoteObject:
-    """Implements `Backend` for the object of one name, for one check.
+    """A `Backend` for one named object, for one check.
 
-    Where the channel dies, every answer is a `Raised` from then on, and `channel.dead` says why.
+    If the channel fails, every later reply is a `Raised`, and `channel.dead` has the reason.
     """
 
     def __init__(
@@ -49,27 +49,27 @@ class RemoteObject:
         self._patience = patience
         self._check = next(_check_numbers)
         self._count = 1
-        """How many objects the other side holds for this check."""
+        """The number of objects that the server holds for this check."""
         self._stopped: Raised | None = None
 
     def ask(self, request: Request) -> Reply:
-        """Have it done over there. An answer that cannot be one ends the channel."""
+        """Send a request and return the reply. An invalid reply closes the channel."""
         making = request.action in MAKING
         if self._stopped is None:
             reply = self._reply(request, making)
             if not isinstance(reply, Raised) or not (making or reply.kind == OUT_OF_TIME):
                 return reply
-            # Nor is what did not come back in time waited for again.
+            # Do not wait again for code that has exceeded its time limit.
             self._stopped = reply
-        # No probe works on what is not there: any handle will do, since all of them give the reason.
+        # The object is missing, so any handle will do: every reply has the reason.
         return Returned(STUDENT_OBJECT) if making else self._stopped
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Call it, and give what comes back. Raises StudentError for what it raises."""
+        """Call the object and return its result. Raises StudentError if the call raises."""
         return self._value(Request("call", STUDENT_OBJECT, arguments, keywords))
 
     def value(self) -> Any:
-        """Give the object itself, where it is a plain value. Numbers of all kinds become floats."""
+        """Return the object itself, which must be a plain value. Numbers are converted to floats."""
         return self._value(Request("number", STUDENT_OBJECT))
 
     def _value(self, request: Request) -> Any:
@@ -104,9 +104,9 @@ class RemoteObject:
 def student_objects(
     channel: Channel, may_not_call: Mapping[str, Sequence[str]] | None = None, patience: float = PATIENCE
 ) -> dict[str, RemoteObject]:
-    """Give a holder for each name that the student's code defined; none where the channel is dead.
+    """Return a backend for each name in the student's code, or none if the channel is dead.
 
-    `may_not_call` says for the name of an exercise which functions it rules out.
+    `may_not_call` maps the name of an exercise to the functions that it forbids.
     """
     forbidden = may_not_call or {}
     data = exchange(channel, pack({"do": "names"}), patience)
@@ -123,7 +123,7 @@ def student_objects(
 
 
 def exchange(channel: Channel, message: bytes, patience: float = PATIENCE) -> bytes | Raised:
-    """Send a message and wait for the answer; where none comes, the channel is dead, and this is why."""
+    """Send a message and return the reply, or a `Raised` with the reason if the channel fails."""
     try:
         channel.send(message, patience)
         return channel.receive(patience)
@@ -143,7 +143,7 @@ def _is_name(name: object) -> bool:
 
 
 def _refuse_unfitting(request: Request, reply: Returned, made: Handle) -> None:
-    """Refuse what a holder never answers to this, so that no probe stumbles over it."""
+    """Raise SerializationError if no backend would send this reply, so that no probe has to handle it."""
     value, action = reply.value, request.action
     expected: dict[Action, bool] = {
         "weights": isinstance(value, dict),

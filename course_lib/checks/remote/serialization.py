@@ -1,9 +1,9 @@
-"""What crosses between a check and a student's object in another process: JSON and plain tensor bytes.
+"""The message format between a check and a student's object in another process: JSON and tensor bytes.
 
-A message is the length of its header (4 bytes, the highest first), the header, and the bytes of its tensors
-one after the other. The header is JSON: plain values stand for themselves, all others are lists whose first
-item says what they are, such as `["tuple", 1, 2]` or `["tensor", "float32", 2, 3]`. Nothing is pickled, so
-reading runs no code. What a student's process sends is read with `unpack_reply`, which trusts no claim in it.
+A message is the length of its header (4 bytes, big-endian), the header, and the concatenated bytes of its
+tensors. The header is JSON: plain values represent themselves, and all others are lists whose first item is
+their type, such as `["tuple", 1, 2]` or `["tensor", "float32", 2, 3]`. Nothing is pickled, so reading runs no
+code. Replies of a student's process are read with `unpack_reply`, which validates everything in them.
 """
 
 import json
@@ -20,27 +20,27 @@ from course_lib.checks.engine.reply import MOST_BYTES, Handle, Opaque, Raised, R
 
 
 class SerializationError(ValueError):
-    """A message is too large, or is not what it has to be."""
+    """An invalid message, or one that exceeds the limits."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a message may be. Right answers stay far below all of these."""
+    """The limits on a message. Correct answers stay far below all of them."""
 
     total: int = MOST_BYTES
-    """Bytes of the whole message."""
+    """The maximum size of the whole message, in bytes."""
     header: int = 2 * 2**20
-    """Bytes of the header."""
+    """The maximum size of the header, in bytes."""
     entries: int = 100_000
-    """Values of any kind, those inside others counted."""
+    """The maximum number of values, including nested ones."""
     depth: int = 40
-    """Values inside each other."""
+    """The maximum nesting depth."""
     letters: int = 100_000
-    """The longest string."""
+    """The maximum length of a string."""
     digits: int = 300
-    """The longest whole number. So each of them can also become a float."""
+    """The maximum number of digits of an integer, so that each can be converted to a float."""
     axes: int = 32
-    """Of a tensor."""
+    """The maximum number of axes of a tensor."""
 
 
 USUAL = Limits()
@@ -71,7 +71,7 @@ _LENGTH_BYTES = 4
 
 
 def pack(message: object, limits: Limits = USUAL) -> bytes:
-    """Write a request, a reply, or any plain value, such as a dict that says what is wanted.
+    """Serialize a request, a reply or any plain value.
 
     Tensors are detached and contiguous. A tensor on another device than the CPU, or of an unusual dtype, is
     sent as `Opaque`. Raises SerializationError for a value that is not plain, or too large.
@@ -85,28 +85,28 @@ def pack(message: object, limits: Limits = USUAL) -> bytes:
 
 
 def unpack(data: bytes, limits: Limits = USUAL) -> Any:
-    """Read what `pack` wrote. Raises SerializationError where it is not of that form or too large."""
+    """Deserialize a message from `pack`. Raises SerializationError if it is invalid or too large."""
     return _Reader(data, limits, requests=True).message()
 
 
 def unpack_reply(data: bytes, handles: int, limits: Limits = USUAL) -> Reply:
-    """Read a reply of a process that is not trusted, which holds objects with the numbers below `handles`.
+    """Deserialize a reply from an untrusted process, in which only handles below `handles` are valid.
 
-    Raises SerializationError for anything else than a reply of plain values within the limits.
+    Raises SerializationError for anything but a reply of plain values within the limits.
     """
     reply = unpack_value(data, handles, limits)
     if not isinstance(reply, Returned | Raised):
-        raise SerializationError(f"a reply was expected, and a {type(reply).__name__} came")
+        raise SerializationError(f"expected a reply, got {type(reply).__name__}")
     return reply
 
 
 def unpack_value(data: bytes, handles: int, limits: Limits = USUAL) -> Any:
-    """Read a reply, or a plain value, of a process that is not trusted; see `unpack_reply`."""
+    """Deserialize a reply or a plain value from an untrusted process; see `unpack_reply`."""
     return _Reader(data, limits, handles=handles).message()
 
 
 class _Writer:
-    """Turns a message into JSON, and collects the bytes of its tensors."""
+    """Converts a message to JSON and collects the bytes of its tensors."""
 
     def __init__(self, limits: Limits) -> None:
         self.tensors: list[bytes] = []
@@ -175,14 +175,14 @@ class _Writer:
         if self._room < 0:
             raise SerializationError(f"tensors have more than {self._limits.total} bytes")
         plain = tensor.detach().as_subclass(Tensor).resolve_conj().resolve_neg()
-        # A copy, since a single number may keep a stride of its own, and could not be seen as bytes then.
+        # Copied because a single element may have an unusual stride, which prevents a view as bytes.
         row = plain.reshape(-1).clone(memory_format=torch.contiguous_format)
         self.tensors.append(row.view(torch.uint8).numpy().tobytes())
         return ["tensor", _NAMES[tensor.dtype], *tensor.shape]
 
 
 class _Reader:
-    """Turns a message back into values. Each claim of the sender is checked before it is acted on."""
+    """Converts a message back to values. Every size in it is validated before it is used."""
 
     def __init__(
         self, data: bytes, limits: Limits, *, handles: int | None = None, requests: bool = False
@@ -256,12 +256,12 @@ class _Reader:
     def _text(self, content: Any) -> str:
         if not isinstance(content, str) or len(content) > self._limits.letters:
             raise SerializationError(f"a string of at most {self._limits.letters} letters was expected")
-        # Half of a surrogate pair could not be printed.
+        # A lone surrogate could not be printed.
         return content.encode("utf-8", "replace").decode()
 
     def _only_text(self, items: list[Any]) -> str:
         if len(items) != 1:
-            raise SerializationError(f"one string was expected, and {len(items)} items came")
+            raise SerializationError(f"expected one string, got {len(items)} items")
         return self._text(items[0])
 
     def _texts(self, content: Any) -> tuple[str, ...]:
@@ -311,7 +311,7 @@ class _Reader:
         shape = items[1:]
         if len(shape) > self._limits.axes or not all(type(size) is int and size >= 0 for size in shape):
             raise SerializationError(f"a shape is at most {self._limits.axes} whole numbers from 0")
-        # An axis of length 0 hides how large the others claim to be.
+        # With an axis of length 0 the total size is 0, however long the other axes are.
         if any(size > self._limits.total for size in shape):
             raise SerializationError("a tensor claims an axis that is longer than a message may be")
         end = self._at + math.prod(shape) * dtype.itemsize

@@ -1,7 +1,7 @@
-"""Serve a student's objects to a check in another process: what runs in the kernel that holds them.
+"""Serve a student's objects to a check in another process. Runs in the kernel that holds the objects.
 
-Each message is a dict: what to `"do"`, and what that needs. The other side is
-`course_lib.checks.remote.client`.
+Each message is a dict: `"do"` names the operation, and the other entries are its arguments. The
+counterpart is `course_lib.checks.remote.client`.
 """
 
 import socket
@@ -13,14 +13,14 @@ from course_lib.checks.engine.reply import Raised, Reply
 from course_lib.checks.remote.serialization import SerializationError, pack, unpack
 from course_lib.checks.remote.transport import Channel, ChannelClosed
 
-#: Names that are told at most, and letters of each.
+#: The maximum number of names that are reported, and the maximum length of each.
 MOST_NAMES, LONGEST_NAME = 10_000, 100
 
 
 def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
-    """Answer requests about these objects, until the other side is done or gone.
+    """Answer requests about these objects until the client disconnects.
 
-    Whatever a student's code raises comes back as `Raised`, also KeyboardInterrupt and SystemExit.
+    Every exception in the student's code is returned as `Raised`, even KeyboardInterrupt and SystemExit.
     """
     channel = Channel(connection)
     holders: dict[str, tuple[int, LocalBackend]] = {}
@@ -32,7 +32,7 @@ def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
             answer = _packed(_names(names) if message["do"] == "names" else _asked(message, names, holders))
         except ChannelClosed:
             return
-        except BaseException as error:  # An interrupt, say, that came late.
+        except BaseException as error:  # for example, a late interrupt
             answer = pack(Raised(type(error).__name__, "it came in the middle of a check"))
         try:
             channel.send(answer)
@@ -48,7 +48,7 @@ def _packed(answer: object) -> bytes:
 
 
 def _names(names: Mapping[str, object]) -> tuple[str, ...]:
-    """Name what a student defined."""
+    """Return the names that the student's code defined."""
     own = [
         name
         for name in list(names)
@@ -63,7 +63,7 @@ def _asked(
     name, check = message["name"], message["check"]
     if name not in names:
         return Raised("NameError", f"name {name!r} is not defined")
-    # Each check begins with a holder of its own, which knows nothing of what was made before.
+    # Each check starts with a new backend, without the objects of earlier checks.
     if name not in holders or holders[name][0] != check:
         holders[name] = check, LocalBackend(names[name], message["may_not_call"], catches=BaseException)
     return holders[name][1].ask(message["request"])

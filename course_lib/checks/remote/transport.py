@@ -1,39 +1,39 @@
-"""Messages over a socket: each is its length in 8 bytes, the highest first, and then so many bytes."""
+"""Messages over a socket, each prefixed with its length as 8 bytes, big-endian."""
 
 import socket
 import time
 
-#: The longest message that is accepted, in bytes: a little more than `serialization` writes.
+#: The maximum size of a message in bytes, slightly more than `serialization` writes.
 LONGEST = 80 * 2**20
 
 _LENGTH_BYTES = 8
 
 
 class ChannelClosed(ConnectionError):  # noqa: N818
-    """The other side is gone."""
+    """The peer has closed the connection."""
 
 
 class ChannelTimeout(TimeoutError):  # noqa: N818
-    """The other side did not answer in time."""
+    """The peer did not answer in time."""
 
 
 class ChannelOverrun(ValueError):  # noqa: N818
-    """The other side claims a message that is too long."""
+    """The peer announced a message that is too long."""
 
 
 class Channel:
-    """Sends and receives over a connected socket. The first thing that goes wrong ends it."""
+    """Sends and receives messages over a connected socket. The first error closes it."""
 
     def __init__(self, connection: socket.socket, longest: int = LONGEST) -> None:
         self._connection = connection
         self._longest = longest
         self.dead = ""
-        """Why nothing more can be sent or received; empty while all is well."""
+        """The reason why the channel is closed; empty while it is open."""
 
     def send(self, message: bytes, seconds: float | None = None) -> None:
-        """Send a message, within some seconds if they are given.
+        """Send a message, with an optional timeout.
 
-        Raises ChannelClosed where the other side is gone, ChannelTimeout where it does not take the message.
+        Raises ChannelClosed if the peer is gone, or ChannelTimeout if it doesn't accept the message in time.
         """
         self._refuse_dead()
         try:
@@ -45,7 +45,7 @@ class Channel:
             raise self._end(ChannelClosed(f"the other side is gone: {error}")) from None
 
     def receive(self, seconds: float | None = None) -> bytes:
-        """Wait for a message, for so many seconds at most if they are given.
+        """Wait for a message, with an optional timeout.
 
         Raises ChannelClosed, ChannelTimeout, and ChannelOverrun for a message that is too long.
         """
@@ -59,7 +59,7 @@ class Channel:
         return self._exactly(length, until)
 
     def close(self, why: str = "it was closed") -> None:
-        """Close it, and say why in `dead`, where nothing is said there yet."""
+        """Close the channel and record the reason in `dead`, unless there already is one."""
         self.dead = self.dead or why
         self._connection.close()
 
@@ -71,7 +71,7 @@ class Channel:
                 if left is not None and left <= 0:
                     raise TimeoutError
                 self._connection.settimeout(left)
-                # What is not there yet gets no memory: the length is only a claim.
+                # Don't allocate the announced length in advance: the peer may never send that much.
                 piece = self._connection.recv(min(count - len(received), 2**20))
             except TimeoutError:
                 raise self._end(ChannelTimeout("the other side did not answer in time")) from None
