@@ -157,8 +157,8 @@ class _Writer:
                 return ["request", *each((action, of, tuple(arguments), dict(keywords), method, toward))]
             case Returned(inside, changed, warnings, forbidden):
                 return ["returned", *each((inside, changed, warnings, forbidden))]
-            case Raised(kind, message, line):
-                return ["raised", *each((kind, message, line))]
+            case Raised(kind, message, line, note):
+                return ["raised", *each((kind, message, line, note))]
         raise SerializationError(f"only plain values can cross, and this is of type {type(value).__name__}")
 
     def _text(self, text: str) -> str:
