@@ -25,7 +25,7 @@ class TranslationsError(ValueError):
 
 @cache
 def references(corpus: str) -> list[str] | str:
-    """Give the references of a corpus's test set, or say why they are not there."""
+    """Return the references of a corpus's test set, or the reason why they are unavailable."""
     # What reads configs and downloads takes a while to import, and all lessons' checks import this file.
     from course_lib.translation.configs.schema import DataConfig
     from course_lib.translation.data.corpora import load_corpus
