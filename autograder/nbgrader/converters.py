@@ -35,7 +35,7 @@ _IDLE_SECONDS = 120.0
 
 
 def install() -> None:
-    """Have nbgrader's commands and Formgrader use the converters of this module."""
+    """Make nbgrader's commands and Formgrader use the converters of this module."""
     autogradeapp.Autograde = CourseAutograde
     generateassignmentapp.GenerateAssignment = api.GenerateAssignment = CourseGenerateAssignment
     generatefeedbackapp.GenerateFeedback = api.GenerateFeedback = CourseGenerateFeedback

@@ -88,7 +88,7 @@ def _predict(cell: SourceCell) -> str:
     question = cell.text.splitlines()
     if not question or not all(line.startswith("#") for line in question):
         raise CourseError(
-            "its body must be the question, as lines of comment; the answer stands in the checks"
+            "its body must be the question, as lines of comment; its answer is in the checks"
         )
     entry = catalogue().get(cell.name)
     if not isinstance(entry, checks.Prediction):
