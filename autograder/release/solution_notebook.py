@@ -87,9 +87,7 @@ def _build(cell: SourceCell, exercise: Exercise) -> str:
 def _predict(cell: SourceCell) -> str:
     question = cell.text.splitlines()
     if not question or not all(line.startswith("#") for line in question):
-        raise CourseError(
-            "its body must be the question, as lines of comment; its answer is in the checks"
-        )
+        raise CourseError("its body must be the question, as lines of comment; its answer is in the checks")
     entry = catalogue().get(cell.name)
     if not isinstance(entry, checks.Prediction):
         raise CourseError(f"course_lib.checks has no prediction {cell.name!r}; its answer is needed")
