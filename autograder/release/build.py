@@ -14,7 +14,7 @@ COURSE = Path(__file__).resolve().parents[2]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m autograder.release.build", description=__doc__)
+    parser = argparse.ArgumentParser(prog="course build", description=__doc__)
     parser.add_argument("--check", action="store_true", help="validate the course; write nothing to lessons/")
     parser.add_argument("--course", type=Path, default=COURSE, help="the course (default: this one)")
     options = parser.parse_args(arguments)

@@ -263,7 +263,7 @@ def test_a_run_does_not_go_on_with_another_corpus(
 ) -> None:
     train(tiny_config("training.epochs=1", *QUICK), SINGLE_PROCESS)
     write_split(corpus_folder, "train", phrase_pairs(240, seed=9))
-    with pytest.raises(BadInputError, match="the corpus is no longer what that run has learnt from"):
+    with pytest.raises(BadInputError, match="the corpus has changed since this run was started"):
         train(tiny_config("training.epochs=2", *QUICK), SINGLE_PROCESS)
 
 
