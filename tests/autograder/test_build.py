@@ -69,7 +69,7 @@ def test_each_method_of_a_class_gets_its_own_stub(small: SmallCourse) -> None:
     assert '"MultiHeadAttention.forward is yours to write: lesson 01, exercise 2 of 2"' in source
     assert source.count("raise NotImplementedError") == 2
     assert "nn.Linear(" not in source
-    assert '"""Project, split, attend in every head, merge, project.' in source
+    assert '"""Project, split into heads, attend, merge the heads, and project again.' in source
     compile(source, "cell", "exec")
 
 
