@@ -5,7 +5,7 @@ Each exercise or prediction has an array of tables. A misconception of an exerci
     [[attention_scores]]
     name = "not_scaled"
     statement = "the dot products are not divided by the root of d"
-    hint = "Why that is wrong, for a student who has to fix it."
+    hint = "An explanation for students."
     source = "section 3.2.1, equation 1"
     patch = [{ find = " / math.sqrt(query.shape[-1])", replace = "" }]
 
@@ -50,7 +50,7 @@ class Misconception:
     statement: str
     """What is wrong, as a clause that follows the exercise's name: "the scores are not divided"."""
     hint: str
-    """Why it is wrong, for a student who has to fix it."""
+    """An explanation for students: why the result is wrong, and where to look."""
     source: str
     """The section of the paper, or another text, to read."""
     patch: tuple[Replacement, ...]

@@ -65,7 +65,7 @@ class RunFiles:
         self._try(f"The {kind} model", lambda _: save_model(self.folder.model(kind), model()))
 
     def save_snapshot(self, model: Callable[[], TrainedModel]) -> None:
-        """Save a snapshot of the weights, if they are to be averaged."""
+        """Save a snapshot of the weights, if the run averages them."""
         if self._snapshots.enabled:
             self._try("The snapshot", lambda _: self._snapshots.save(model()))
 

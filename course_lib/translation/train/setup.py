@@ -181,7 +181,7 @@ def _load(
 
 
 def load_starting_run(config: RunConfig) -> TrainedRun | None:
-    """Load the run that `training.init_from` names; None if the weights are to be random.
+    """Load the run that `training.init_from` names, or None if training starts from random weights.
 
     Raises BadInputError if that run has no model, or one whose weights don't fit this run's model.
     """

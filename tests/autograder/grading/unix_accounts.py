@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+#: Debian keeps these commands in a folder that is not on the path of every shell, and not of every CI either.
+_SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin{os.pathsep}/sbin"
+
 
 @dataclass(frozen=True)
 class Account:
@@ -58,9 +61,14 @@ def why_unavailable() -> str | None:
     """Return why accounts cannot be created here, or None if they can."""
     if os.geteuid() != 0:
         return "only root can create Unix accounts"
-    if not shutil.which("useradd"):
+    if not shutil.which("useradd", path=_SYSTEM_PATH):
         return "there is no useradd on this machine"
     return None
+
+
+def _run(*command: str, check: bool = True) -> None:
+    program = shutil.which(command[0], path=_SYSTEM_PATH) or command[0]
+    subprocess.run([program, *command[1:]], check=check, capture_output=not check)
 
 
 @contextmanager
@@ -68,12 +76,12 @@ def accounts(*roles: str) -> Iterator[list[Account]]:
     """Create one account per role, all in one group, and remove them afterwards."""
     group = f"course{os.getpid()}"
     names = [f"{role}{os.getpid()}" for role in roles]
-    subprocess.run(["groupadd", group], check=True)
+    _run("groupadd", group)
     try:
         for name in names:
-            subprocess.run(["useradd", "--no-create-home", "--no-log-init", "--gid", group, name], check=True)
+            _run("useradd", "--no-create-home", "--no-log-init", "--gid", group, name)
         yield [Account(name, pwd.getpwnam(name).pw_uid, grp.getgrnam(group).gr_gid) for name in names]
     finally:
         for name in names:
-            subprocess.run(["userdel", name], check=False, capture_output=True)
-        subprocess.run(["groupdel", group], check=False, capture_output=True)
+            _run("userdel", name, check=False)
+        _run("groupdel", group, check=False)
