@@ -7,6 +7,7 @@ and know nothing of lessons or checks. There is one module for each lesson, besi
 
 from course_lib.charts.architecture import architecture_map
 from course_lib.charts.attention import attention_heatmap, attention_over_sentence, mask_effect
+from course_lib.charts.attention_steps import attention_steps
 from course_lib.charts.comparison import found_beside_expected
 from course_lib.charts.decoding import beam_tree
 from course_lib.charts.final_lab import layers_and_heads, run_progress
@@ -14,7 +15,7 @@ from course_lib.charts.label_smoothing import calibration_curves, loss_by_confid
 from course_lib.charts.lines import named_lines
 from course_lib.charts.live import live_progress, watch_live
 from course_lib.charts.masks import leak_probe, mask_panels
-from course_lib.charts.multi_head import cost_of_heads, features_in_heads
+from course_lib.charts.multi_head import cost_of_heads, features_in_heads, heads_overview
 from course_lib.charts.orientation import aligned_shapes, broadcast_tables
 from course_lib.charts.positional_encoding import clock_hands, number_field, position_waves
 from course_lib.charts.schedule import schedule_curves
@@ -39,6 +40,7 @@ __all__ = [
     "as_svg",
     "attention_heatmap",
     "attention_over_sentence",
+    "attention_steps",
     "batch_tables",
     "beam_tree",
     "broadcast_tables",
@@ -49,6 +51,7 @@ __all__ = [
     "exercises_through",
     "features_in_heads",
     "found_beside_expected",
+    "heads_overview",
     "layer_costs",
     "layers_and_heads",
     "leak_probe",

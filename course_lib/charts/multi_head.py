@@ -1,4 +1,4 @@
-"""The charts of lesson 02: which features each head gets, and what more heads cost."""
+"""The charts of heads: which features each head gets, what more heads cost, and where all of them attend."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,9 +6,29 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Floats, Numbers, as_words, check_column, check_table, from_tensor
-from course_lib.charts.marks import Cell, Grid, cell_size, panel_title, side_by_side, tips
-from course_lib.charts.theme import CATEGORIES, WIDTH, Picture, on_ramp
+from course_lib.charts.inputs import (
+    Floats,
+    Numbers,
+    as_words,
+    check_column,
+    check_count,
+    check_table,
+    from_tensor,
+    weights_from_tensor,
+)
+from course_lib.charts.marks import (
+    WEIGHT_SHADES,
+    Cell,
+    Grid,
+    cell_size,
+    fixed_x,
+    fixed_y,
+    panel_title,
+    side_by_side,
+    texts,
+    tips,
+)
+from course_lib.charts.theme import CATEGORIES, INK, QUIET_INK, WIDTH, Picture, on_ramp
 
 TINTS = [on_ramp(("#ffffff", colour), 0.45) for colour in CATEGORIES[:6]]
 """A colour for each word, pale enough to write on."""
@@ -128,3 +148,78 @@ def _count(number: float) -> str:
         if number >= size:
             return f"{number / size:.3g}{letter}"
     return f"{number:.3g}"
+
+
+def heads_overview(
+    weights: Numbers,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    title: str = "All layers and heads at a glance",
+) -> Picture:
+    """Draw the attention weights of all layers (rows) and heads (columns) of a model as small heat maps.
+
+    `weights` is (N, H, Q, K), for N layers and at most 16 heads H. A tooltip says which weight a cell
+    is. Raises ValueError if shapes or words do not fit, or a weight isn't between 0 and 1.
+    """
+    maps = weights_from_tensor(weights, (4,))
+    layers, heads, query_count, key_count = maps.shape
+    check_count(heads, 16, "weights", "heads")
+    rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
+    margin, legend, gap, head_line = 60, 30, 10, 18
+    size = max(2.0, min(16.0, ((WIDTH - margin - legend) / heads - gap) / key_count))
+    wide, high = key_count * size + gap, query_count * size + gap
+    table = pd.DataFrame(
+        {
+            "layer": layer + 1,
+            "head": head + 1,
+            "query": rows[q],
+            "key": columns[k],
+            "weight": round(float(weight), 4),
+            "left": margin + head * wide + k * size,
+            "top": head_line + layer * high + q * size,
+        }
+        for (layer, head, q, k), weight in np.ndenumerate(maps)
+    )
+    table["right"], table["bottom"] = table["left"] + size, table["top"] + size
+    width, height = margin + heads * wide, head_line + layers * high
+    boxes = (
+        alt.Chart(table)
+        .mark_rect(stroke="white", strokeWidth=0.5 if size >= 6 else 0, aria=False)
+        .encode(
+            x=fixed_x("left", 0, width),
+            x2="right:Q",
+            y=fixed_y("top", height, 0),
+            y2="bottom:Q",
+            fill=alt.Fill("weight:Q", scale=WEIGHT_SHADES.scale(), legend=WEIGHT_SHADES.legend()),
+            tooltip=tips(
+                ("layer:O", "layer"),
+                ("head:O", "head"),
+                ("query:N", "query"),
+                ("key:N", "key"),
+                ("weight:Q", "weight", ".3f"),
+            ),
+        )
+    )
+    above = [(margin + (head + 0.5) * wide - gap / 2, 8.0, f"head {head + 1}") for head in range(heads)]
+    beside = [
+        (4.0, head_line + (layer + 0.5) * high - gap / 2, f"layer {layer + 1}") for layer in range(layers)
+    ]
+    told = [
+        f"layer {layer + 1}, head {head + 1}: {maps[layer, head].max(axis=-1).mean():.2f}"
+        for layer in range(layers)
+        for head in range(heads)
+    ]
+    return alt.LayerChart(
+        layer=[
+            boxes,
+            texts(above, width, height, colour=QUIET_INK),
+            texts(beside, width, height, size=12, colour=INK, align="left"),
+        ],
+        width=width,
+        height=height,
+        title=alt.Title(
+            title, subtitle="In each square, a row is a query and a column is a key. Hover to read a weight."
+        ),
+        description=f"{title}. The mean of the largest weight of each query: {'; '.join(told)}.",
+    )

@@ -64,6 +64,9 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     "architecture_map": lambda: charts.architecture_map(["attention_scores"], current="attention_weights"),
     "attention_heatmap": lambda: charts.attention_heatmap(_weights(5, 5), WORDS, WORDS),
     "attention_over_sentence": lambda: charts.attention_over_sentence(_weights(5, 5), WORDS, WORDS),
+    "attention_steps": lambda: charts.attention_steps(
+        torch.eye(2), torch.eye(2), torch.ones(2, 3), WORDS[:2], WORDS[:2]
+    ),
     "aligned_shapes": lambda: charts.aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)}),
     "broadcast_tables": lambda: charts.broadcast_tables([[1], [2]], [3, 4], [[3, 4], [6, 8]]),
     "batch_tables": lambda: charts.batch_tables({"source": [WORDS, [*WORDS[:3], "<pad>", "<pad>"]]}),
@@ -79,6 +82,7 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
         pd.DataFrame({"heads": [1, 2], "parameters": [80, 80], "multiplications": [9, 9], "weights": [4, 8]})
     ),
     "features_in_heads": lambda: charts.features_in_heads({"cut": torch.arange(12).view(2, 3, 2)}, WORDS[:3]),
+    "heads_overview": lambda: charts.heads_overview(_weights(2, 3, 4, 5), WORDS[:4], WORDS),
     "found_beside_expected": lambda: charts.found_beside_expected(_weights(16, 16), _weights(16, 16).T),
     "decoding_steps": lambda: charts.decoding_steps(_weights(4, 5), WORDS, [1, 0, 2, 4]),
     "learning_curve": lambda: charts.learning_curve([2.5, 1.5, 1.0], 20, levels={"lowest": 0.5}),

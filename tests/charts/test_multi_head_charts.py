@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
-from course_lib.charts import Picture, cost_of_heads, features_in_heads
+from course_lib.charts import Picture, cost_of_heads, features_in_heads, heads_overview
 from course_lib.transformer import split_heads
 
 TextsOf = Callable[[Picture], list[str]]
@@ -88,3 +88,14 @@ def test_costs_are_told_in_full() -> None:
 def test_costs_that_cannot_be_drawn(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cost_of_heads(change(_counts()))
+
+
+def test_the_overview_has_every_weight_of_every_head() -> None:
+    weights = torch.softmax(torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0)), dim=-1)
+    chart = heads_overview(weights, ["a", "b", "c", "d"], ["v", "w", "x", "y", "z"])
+    rows = next(iter(chart.layer[0].to_dict()["datasets"].values()))
+    assert len(rows) == weights.numel()
+    last = rows[-1]
+    assert (last["layer"], last["head"], last["query"], last["key"]) == (2, 3, "d", "z")
+    assert last["weight"] == pytest.approx(weights[-1, -1, -1, -1].item(), abs=1e-4)
+    assert "layer 2, head 3" in str(chart.description)

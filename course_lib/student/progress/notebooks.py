@@ -9,6 +9,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
+from course_lib.curriculum import public_curriculum
 from course_lib.student.stubs import UNWRITTEN
 
 _CHECK = "check_"
@@ -75,6 +76,20 @@ def read_lessons(folder: Path) -> list[Lesson]:
     if not notebooks:
         raise ProgressError(f"{folder}: contains no lessons, such as 01-attention/01-attention.ipynb")
     return [_read_lesson(path) for path in notebooks]
+
+
+def finished_exercises(folder: str | Path = "..") -> list[str]:
+    """Return the exercises of the architecture map whose checks pass in the saved notebooks of a folder.
+
+    The default is the folder above a lesson, where a notebook's own kernel runs. A folder without lessons has
+    none, because a lesson must also run on its own.
+    """
+    try:
+        lessons = read_lessons(Path(folder))
+    except (ProgressError, OSError):
+        return []
+    passing = {check.name for lesson in lessons for check in lesson.checks if check.state is State.PASSES}
+    return [name for name in public_curriculum().blocks if name in passing]
 
 
 def _read_lesson(path: Path) -> Lesson:

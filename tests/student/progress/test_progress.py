@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from course_lib.student.progress import ProgressError, State, read_lessons
+from course_lib.student.progress import ProgressError, State, finished_exercises, read_lessons
 from course_lib.student.progress.start_page import PAGE, after_saving, describe, start_page, write_page
 
 LESSONS = Path(__file__).parents[3] / "lessons"
@@ -72,6 +72,23 @@ def test_started(tmp_path: Path, saved: dict[str, Any], says: str) -> None:
     save(tmp_path, **saved)
     (lesson,) = read_lessons(tmp_path)
     assert describe(lesson) == says
+
+
+@pytest.mark.parametrize(("said", "finished"), [("✓", ["attention_scores"]), ("✗", [])])
+def test_the_map_shows_what_passes(tmp_path: Path, said: str, finished: list[str]) -> None:
+    save(tmp_path)
+    path = tmp_path / "01-attention" / "01-attention.ipynb"
+    text = path.read_text(encoding="utf-8").replace("scores", "attention_scores")
+    path.write_text(text, encoding="utf-8")
+    assert finished_exercises(tmp_path) == []
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[3].outputs = [new_output("stream", name="stdout", text=f"{said} attention_scores: ...")]
+    nbformat.write(notebook, path)
+    assert finished_exercises(tmp_path) == finished
+
+
+def test_no_lessons_are_no_finished_exercises(tmp_path: Path) -> None:
+    assert finished_exercises(tmp_path) == finished_exercises(tmp_path / "absent") == []
 
 
 def test_released_lessons_are_not_started() -> None:

@@ -1,0 +1,147 @@
+"""Attention worked out step by step for a few words: a table that grows line by line."""
+
+import math
+from collections.abc import Sequence
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from course_lib.charts.inputs import Floats, Numbers, as_words, from_tensor
+from course_lib.charts.marks import WEIGHT_SHADES, index_x, index_y, short, tips, word_axis
+from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, WIDTH, Picture, ink_on
+
+STEPS = ("key", "query · key", "divided by √d", "e to the power of it", "weight", "value", "weight × value")
+LARGEST, ROW, LABELS = 8, 34, 170
+"""The largest number of keys, the height of a row in pixels, and the room for the names of the steps."""
+
+
+def attention_steps(
+    query: Numbers,
+    key: Numbers,
+    value: Numbers,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    start: int = 0,
+    shown: int = len(STEPS),
+    title: str = "Attention, one step at a time",
+) -> Picture:
+    """Draw the calculation of attention for one query as a table: a column for each key, a row for each step.
+
+    `query` is (Q, d), `key` (K, d) and `value` (K, v), with at most 8 keys. A list chooses the query, a
+    slider the number of steps that are shown; `start` and `shown` are their initial values. Raises
+    ValueError if shapes do not fit, there are more keys, or `start` or `shown` is out of range.
+    """
+    q, k, v = (
+        from_tensor(values, name, (2,), finite=True)
+        for values, name in ((query, "query"), (key, "key"), (value, "value"))
+    )
+    if q.shape[1] != k.shape[1] or len(k) != len(v) or len(k) > LARGEST:
+        raise ValueError(
+            f"query, key, value: expected (Q, d), (K, d) and (K, v) with K up to {LARGEST}, "
+            f"got {q.shape}, {k.shape} and {v.shape}."
+        )
+    rows, columns = as_words(queries, len(q), "queries"), as_words(keys, len(k), "keys")
+    if not 0 <= start < len(rows):
+        raise ValueError(f"start: expected a query from 0 to {len(rows) - 1}, got {start}.")
+    if not 1 <= shown <= len(STEPS):
+        raise ValueError(f"shown: expected 1 to {len(STEPS)} steps, got {shown}.")
+    table = pd.DataFrame(
+        cell for number, vector in enumerate(q) for cell in _calculation(number, vector, k, v, columns)
+    )
+    numbered = [f"{number + 1}. {word} {_vector(q[number])}" for number, word in enumerate(rows)]
+    chosen = alt.param(
+        name="step_query",
+        value=start,
+        bind=alt.binding_select(options=list(range(len(rows))), labels=numbered, name="Query: "),
+    )
+    steps = alt.param(
+        name="steps_shown",
+        value=shown,
+        bind=alt.binding_range(min=1, max=len(STEPS), step=1, name="Steps shown: "),
+    )
+    cell = min(110, (WIDTH - LABELS) // (len(columns) + 1))
+    base = (
+        alt.Chart(table)
+        .transform_filter("datum.query === step_query && datum.step < steps_shown")
+        .encode(
+            x=index_x(
+                "column", len(columns) + 1, "key", word_axis([*columns, "all keys"], cell, orient="top")
+            ),
+            y=index_y("step", len(STEPS), axis=word_axis(STEPS, ROW, orient="left")),
+            tooltip=tips(("step name:N", "step"), ("column name:N", "key"), ("text:N", "result")),
+        )
+    )
+    boxes = base.mark_rect(stroke="white").encode(color=alt.Color("fill:N", scale=None))
+    texts = base.mark_text(fontSize=12, aria=False).encode(
+        text="text:N", color=alt.Color("ink:N", scale=None)
+    )
+    told = [
+        f"{row}: {', '.join(f'{word} {text}' for word, text in _column_texts(table, number, 4))}, "
+        f"output {_column_texts(table, number, 6)[-1][1]}"
+        for number, row in enumerate(rows)
+    ]
+    return alt.LayerChart(
+        layer=[boxes, texts],
+        width=cell * (len(columns) + 1),
+        height=ROW * len(STEPS),
+        title=alt.Title(title, subtitle="Choose a query and the number of steps with the controls below."),
+        description=f"{title}. Weights of each query: {'; '.join(told)}.",
+    ).add_params(chosen, steps)
+
+
+def _calculation(
+    number: int, query: Floats, keys: Floats, values: Floats, words: Sequence[str]
+) -> list[dict[str, object]]:
+    """Return the cells of one query's table."""
+    products = keys @ query
+    divided = products / math.sqrt(len(query))
+    powers = np.exp(divided - max(divided.max() - 20, 0))  # at most e to the power of 20
+    weights = powers / powers.sum()
+    parts = weights[:, None] * values
+    lines: list[list[str]] = [
+        [_vector(key) for key in keys],
+        [short(product) for product in products],
+        [short(score) for score in divided],
+        [short(power) for power in powers],
+        [f"{weight:.3f}" for weight in weights],
+        [_vector(value) for value in values],
+        [_vector(part) for part in parts],
+    ]
+    totals = {
+        3: f"sum {short(float(powers.sum()))}",
+        4: "sum 1",
+        6: f"sum {_vector(parts.sum(axis=0))}",
+    }
+    cells = []
+    for step, line in enumerate(lines):
+        texts = [*line, *([totals[step]] if step in totals else [])]
+        for column, text in enumerate(texts):
+            is_total = column == len(words)
+            if step == 4 and not is_total:
+                fill = WEIGHT_SHADES.colour(float(weights[column]))
+            else:
+                fill = AMOUNTS[1] if step == 6 and is_total else EQUAL_FILL
+            cells.append(
+                {
+                    "query": number,
+                    "step": step,
+                    "column": column,
+                    "step name": STEPS[step],
+                    "column name": "all keys" if is_total else words[column],
+                    "text": text,
+                    "fill": fill,
+                    "ink": ink_on(fill),
+                }
+            )
+    return cells
+
+
+def _vector(values: Floats) -> str:
+    return f"({', '.join(short(round(float(value), 2)) for value in values)})"
+
+
+def _column_texts(table: pd.DataFrame, query: int, step: int) -> list[tuple[str, str]]:
+    rows = table[(table["query"] == query) & (table["step"] == step)]
+    return [(str(name), str(text)) for name, text in zip(rows["column name"], rows["text"], strict=True)]
