@@ -373,7 +373,7 @@ beam_tree(
 # If two beams are better than one, are eight better than four? We let two models translate 60 captions: one that
 # has learned for 120 updates, and one that has learned for 360. For each width the table says how likely the
 # translations are that the search finds, how long they are, and how good they are by **BLEU**, which compares
-# them with the right ones (100 is the most; lesson 12 says more; here all is in small letters and in our own
+# them with the right ones (100 is the most; lesson 13 says more; here all is in small letters and in our own
 # tokens, so these numbers compare with each other only).
 #
 # Guess first: which columns go up, and which go down?
@@ -674,4 +674,4 @@ architecture_map(built=exercises_through(11))
 # From the root of $d_k$ to a translator that searches: all but two boxes are filled in. Before you hand the lesson in,
 # press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
 #
-# Next: **lesson 12, the final lab**. Many processors, one model, real sentences, and your own code in it, if you like.
+# Next: **lesson 12, data parallelism by hand**: many processors, one model.

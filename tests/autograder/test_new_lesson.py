@@ -10,7 +10,7 @@ import pytest
 
 from autograder.release.build import COURSE
 
-LESSON = "13-doubling"
+LESSON = "14-doubling"
 
 REFERENCE = '''"""Doubling."""
 
@@ -107,7 +107,7 @@ for code, points in ((lambda x: x + x, 2), (lambda x: 3 * x, 1), (lambda x: x - 
     [finding] = judge(grading, {{"double": LocalBackend(code)}}, {{"check": check}}).findings
     assert finding.points == points, (finding, points)
 
-assert exercises_through(13)[-1] == "double"
+assert exercises_through(14)[-1] == "double"
 assert "double" in str(architecture_map(current="double").to_dict())
 print("built, validated, graded and drawn")
 '''
@@ -120,7 +120,7 @@ def test_a_new_lesson_needs_no_other_change(tmp_path: Path) -> None:
         shutil.copytree(COURSE / folder, tmp_path / folder, ignore=ignore)
     files = {
         "course_lib/transformer/doubling.py": REFERENCE,
-        "course_lib/checks/exercises/doubling/__init__.py": '"""Lesson 13."""\n',
+        "course_lib/checks/exercises/doubling/__init__.py": '"""Lesson 14."""\n',
         "course_lib/checks/exercises/doubling/probes.py": PROBES,
         "course_lib/checks/exercises/doubling/misconceptions.toml": MISCONCEPTION,
         f"solutions/{LESSON}/{LESSON}.py": SOURCE,

@@ -26,7 +26,7 @@ EXERCISES = {
     "09-training": {"train_step"},
     "10-translation-data": {"build_vocabulary", "learn_merges", "token_batches", "collate"},
     "11-decoding": {"length_penalty", "beam_search", "average_checkpoints"},
-    "12-final-lab": {"shard", "global_token_mean"},
+    "12-data-parallel": {"shard", "global_token_mean"},
 }
 ALL_BOXES = (*BOXES, *WAVES)
 BLOCKS = public_curriculum().blocks
@@ -132,7 +132,7 @@ def test_one_current_block_may_be_a_plain_name() -> None:
     assert _states(architecture_map(current="train_step"))["train_step"] == "now"
 
 
-@pytest.mark.parametrize("through", [0, 5, 12])
+@pytest.mark.parametrize("through", [0, 5, 13])
 def test_says_how_far_the_student_is(through: int, texts_of: Callable[[Picture], list[str]]) -> None:
     built = exercises_through(through)
     chart = architecture_map(built)
@@ -155,13 +155,13 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
         architecture_map(["x"], current="y")
 
 
-@pytest.mark.parametrize("lesson", [-1, 13])
+@pytest.mark.parametrize("lesson", [-1, 14])
 def test_bad_lesson(lesson: int) -> None:
-    with pytest.raises(ValueError, match=f"expected a number from 0 to 12, got {lesson}"):
+    with pytest.raises(ValueError, match=f"expected a number from 0 to 13, got {lesson}"):
         exercises_through(lesson)
 
 
 def test_exercises_through() -> None:
     assert exercises_through(0) == []
     assert set(exercises_through(1)) == EXERCISES["01-attention"]
-    assert len(exercises_through(12)) == len(BLOCKS)
+    assert len(exercises_through(13)) == len(BLOCKS)

@@ -417,7 +417,7 @@ def test_lesson_12_is_compared_among_the_processes(
     else:
         said = in_processes(processes, refusals, config, folder)
     for line in said:
-        assert f"{exercise} (12-final-lab): {told}" in line
+        assert f"{exercise} (12-data-parallel): {told}" in line
 
 
 def test_every_lesson_of_a_run_is_in_the_table(

@@ -11,7 +11,7 @@ from real_processes import SECONDS, start_command
 from real_slurm import Slurm, real_slurm, why_not
 from same_run import assert_same_run
 
-SCRIPTS = Path(__file__).parents[2] / "solutions" / "12-final-lab"
+SCRIPTS = Path(__file__).parents[2] / "solutions" / "13-final-lab"
 
 pytestmark = [pytest.mark.skipif(bool(why_not()), reason=str(why_not())), pytest.mark.slurm]
 

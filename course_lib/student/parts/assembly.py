@@ -14,7 +14,7 @@ from typing import Any, Literal
 from torch import nn
 
 from course_lib.student.parts.cell import UnwrittenError, describe, run_cell, setup_namespace
-from course_lib.student.parts.lessons import THROUGH_TRAINING, lessons_through, reference
+from course_lib.student.parts.lessons import lessons_through, reference
 from course_lib.student.parts.notebook import (
     PartsError,
     PartSource,
@@ -136,18 +136,18 @@ class Parts:
 def load_parts(
     folder: str | Path,
     *,
-    through: int = THROUGH_TRAINING,
+    through: int | None = None,
     timeout: float = 10.0,
     names: Mapping[str, Any] | None = None,
 ) -> Parts:
-    """Load a student's parts of lessons 1 to `through` from the notebooks in a folder.
+    """Load a student's parts from the notebooks in a folder.
 
     Solution cells are executed, and the imports of setup cells; nothing else is. The reference's part is used
     for an exercise that is missing, unwritten or broken, and `Parts.table()` says why.
 
     Args:
         folder: the folder that contains the lessons, or a file written by `Parts.keep`.
-        through: the number of the last lesson.
+        through: the number of the last lesson to load; by default, all of them.
         timeout: how many seconds each cell may run.
         names: additional names in the namespace of every cell.
 

@@ -9,13 +9,12 @@ from course_lib.student.parts.notebook import PartsError
 #: All parts that a run of the lab can use. A part has the name of its exercise and of its solution cell.
 LESSONS = public_curriculum().parts
 
-#: The last lesson with parts of the model and its training. Later ones decode and distribute batches.
-THROUGH_TRAINING = 8
 
-
-def lessons_through(number: int) -> dict[str, tuple[str, ...]]:
-    """Return the lessons up to this one. Raises PartsError if there is no such lesson."""
+def lessons_through(number: int | None) -> dict[str, tuple[str, ...]]:
+    """Return the lessons up to this one, or all. Raises PartsError if there is no such lesson."""
     last = public_curriculum().lessons[-1].number
+    if number is None:
+        return LESSONS
     if not 1 <= number <= last:
         raise PartsError(f"lesson {number} has no parts; choose a lesson from 1 to {last}")
     return {lesson: parts for lesson, parts in LESSONS.items() if int(lesson[:2]) <= number}

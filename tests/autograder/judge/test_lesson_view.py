@@ -98,7 +98,7 @@ def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Le
 
 def starts_the_lab(cell: nbformat.NotebookNode) -> bool:
     """The last lesson's pictures are of runs, which no grade needs: their cells are left out."""
-    return cell.id.startswith("12-final-lab-see-")
+    return cell.id.startswith("13-final-lab-see-")
 
 
 @by_lesson
@@ -131,7 +131,7 @@ def test_what_the_lesson_imports_is_there(lesson: Lesson) -> None:
 
 
 def test_of_the_lab_only_what_lessons_need_is_there() -> None:
-    view = view_of("12-final-lab")
+    view = view_of("13-final-lab")
     shown = {path for path in view if path.startswith("course_lib/translation/")}
     assert "course_lib/translation/data/epoch_plan.py" in shown
     assert not {Path(path).stem for path in shown} & {"distributed", "training", "evaluation", "decoding"}

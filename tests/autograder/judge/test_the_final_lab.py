@@ -1,4 +1,4 @@
-"""Lesson 12 in a real sandbox: processes that talk, and files that were handed in.
+"""Lessons 12 and 13 in a real sandbox: ranks that communicate, and files that were handed in.
 
 Where bubblewrap does not work, there is no network of one's own. `test_every_lesson` has the other sandbox.
 """
@@ -22,7 +22,7 @@ from course_lib.transformer.data_parallel import global_token_mean, shard
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
 
-LESSON = load_curriculum(COURSE).lessons[-1]
+PARALLEL, LESSON = load_curriculum(COURSE).lessons[-2:]
 FILES = example_files(LESSON)
 SETUP = """
 from collections.abc import Sequence
@@ -65,12 +65,12 @@ class Desk:
     def __init__(self, without: tuple[str, ...]) -> None:
         self.executor = LocalExecutor(1, initialize, (os.getpid(), probe(without)))
 
-    def run(self, *sources: str, files: dict[str, bytes]) -> Result:
+    def run(self, *sources: str, files: dict[str, bytes], lesson: str = LESSON.name) -> Result:
         cells = tuple(
             Cell(f"cell-{place}", source, source.startswith("# judged"), False)
             for place, source in enumerate(sources)
         )
-        job = Job(LESSON.name, cells, tuple(sorted(files.items())), Limits())
+        job = Job(lesson, cells, tuple(sorted(files.items())), Limits())
         return self.executor.submit(grade, COURSE, job).result()
 
 
@@ -88,7 +88,7 @@ def verdicts(result: Result) -> list[tuple[str, float | None]]:
     return [(finding["verdict"], finding["points"]) for finding in result.findings.values()]
 
 
-def test_right_answers_and_a_good_run_get_all_points(desk: Desk) -> None:
+def test_right_answers_get_all_points(desk: Desk) -> None:
     result = desk.run(
         SETUP,
         LOOKS,
@@ -96,13 +96,22 @@ def test_right_answers_and_a_good_run_get_all_points(desk: Desk) -> None:
         judged("shard", 3),
         inspect.getsource(global_token_mean),
         judged("global_token_mean", 5),
+        files={},
+        lesson=PARALLEL.name,
+    )
+    assert result.outputs[1][0]["text"] == "NotImplementedError\n"
+    assert verdicts(result) == [("right", 3), ("right", 5)]
+    assert result.violations == []
+
+
+def test_a_good_run_gets_all_points(desk: Desk) -> None:
+    result = desk.run(
         REWRITES,
         judged("hand_in_metrics", 2),
         judged("hand_in_translations", 8, levels=LESSON.hand_ins[1].levels),
         files=FILES,
     )
-    assert result.outputs[1][0]["text"] == "NotImplementedError\n"
-    assert verdicts(result) == [("right", 3), ("right", 5), ("right", 2), ("right", 8)]
+    assert verdicts(result) == [("right", 2), ("right", 8)]
     assert result.violations == []
 
 
@@ -112,12 +121,21 @@ def test_what_the_code_writes_is_no_hand_in(desk: Desk) -> None:
         SETUP,
         forges,
         judged("hand_in_translations", 8, levels=LESSON.hand_ins[1].levels),
+        files={},
+    )
+    assert verdicts(result) == [("missing", 0)]
+
+
+def test_a_known_mistake_is_named(desk: Desk) -> None:
+    result = desk.run(
+        SETUP,
         "def shard(batches, rank, world_size):\n    return batches[rank:]",
         judged("shard", 3),
         files={},
+        lesson=PARALLEL.name,
     )
-    assert verdicts(result) == [("missing", 0), ("wrong", 0)]
-    assert result.findings["cell-4"]["misconceptions"] == ("from_rank_on",)
+    assert verdicts(result) == [("wrong", 0)]
+    assert result.findings["cell-2"]["misconceptions"] == ("from_rank_on",)
 
 
 def test_copied_references_are_for_a_person_to_look_at(desk: Desk) -> None:

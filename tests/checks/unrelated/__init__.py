@@ -6,6 +6,7 @@ from typing import Any
 from tests.checks.unrelated import (
     attention,
     broadcasting,
+    data_parallel,
     decoding,
     label_smoothing,
     masks,
@@ -13,7 +14,6 @@ from tests.checks.unrelated import (
     positions,
     schedule,
     sublayers,
-    the_final_lab,
     the_transformer,
     training,
     translation_data,
@@ -32,5 +32,5 @@ UNRELATED: dict[str, tuple[Callable[..., Any], ...]] = {
     **training.UNRELATED,
     **translation_data.UNRELATED,
     **decoding.UNRELATED,
-    **the_final_lab.UNRELATED,
+    **data_parallel.UNRELATED,
 }

@@ -48,7 +48,7 @@ def test_the_parts_are_the_blocks_that_a_run_uses() -> None:
 
 
 def test_every_written_part_is_the_students(student: Student) -> None:
-    parts = load_parts(student.write(), through=12)
+    parts = load_parts(student.write())
     assert parts.yours == [name for names in LESSONS.values() for name in names]
     assert parts.problems == []
     assert all(part.value is not reference(part.exercise) for part in parts)
@@ -59,9 +59,9 @@ def test_only_the_lessons_asked_for_are_read(student: Student) -> None:
     parts = load_parts(student.write(), through=6)
     assert "greedy_decode" in parts
     assert "learning_rate" not in parts
-    assert load_parts(student.folder, through=9).yours == load_parts(student.folder).yours
-    with pytest.raises(PartsError, match="lesson 13 has no parts"):
-        load_parts(student.folder, through=13)
+    assert load_parts(student.folder, through=9).yours == load_parts(student.folder, through=8).yours
+    with pytest.raises(PartsError, match="lesson 14 has no parts"):
+        load_parts(student.folder, through=14)
     with pytest.raises(PartsError, match="there is no part 'learning_rate'"):
         parts["learning_rate"]
 
@@ -102,7 +102,7 @@ def test_without_student_code_the_reference_is_used_unchanged(tmp_path: Path) ->
 def test_stubs_are_not_written_yet(student: Student) -> None:
     for name in student.code:
         student.code[name] = stub(name)
-    parts = load_parts(student.write(), through=12)
+    parts = load_parts(student.write())
     assert parts.yours == []
     assert parts.problems == []
     assert all(part.unwritten for part in parts)
@@ -422,14 +422,14 @@ print(len(list(parts)) - len(parts.yours), unequal_parts(parts))
 def test_a_kept_copy_gives_the_same_parts(student: Student) -> None:
     student.swap("LayerNorm", "correction=0", "unbiased=False")
     student.code["FeedForward"] = stub("FeedForward")
-    parts = load_parts(student.write(), through=12)
+    parts = load_parts(student.write())
     copy = student.folder / "parts.json"
     parts.keep(copy)
     student.swap("LayerNorm", "unbiased=False", "correction=1")  # The notebook goes on changing.
-    kept = load_parts(copy, through=12)
+    kept = load_parts(copy)
     assert kept.yours == parts.yours
     assert kept.fingerprints == parts.fingerprints
-    assert load_parts(student.write(), through=12).fingerprints != parts.fingerprints
+    assert load_parts(student.write()).fingerprints != parts.fingerprints
     model = build_transformer(kept, 9, 9, SMALL)
     build_transformer(parts, 9, 9, SMALL).load_state_dict(model.state_dict())
 
@@ -479,6 +479,6 @@ def test_the_built_lessons_give_each_part_what_it_needs(tmp_path: Path) -> None:
                 one["source"] = reference_code(name)
         (tmp_path / lesson).mkdir()
         (tmp_path / lesson / f"{lesson}.ipynb").write_text(json.dumps(built), encoding="utf-8")
-    parts = load_parts(tmp_path, through=12)
+    parts = load_parts(tmp_path)
     assert parts.problems == []
     assert len(parts.yours) == len(list(parts))

@@ -1,1 +1,1 @@
-"""Lesson 12: its probes and misconceptions."""
+"""Lesson 13: its probes, misconceptions and files to hand in."""

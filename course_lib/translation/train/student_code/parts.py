@@ -39,7 +39,6 @@ from course_lib.translation.train.student_code.cells import SuppressedPrint
 UnequalParts = Literal["refuse", "reference"]
 UNEQUAL_PARTS: tuple[UnequalParts, ...] = ("refuse", "reference")
 
-_LAST_LESSON = 12
 #: Exercises whose code does not affect the weights.
 _AFTER_TRAINING = ("greedy_decode", *LESSONS["11-decoding"])
 _NOT_USED = "not used: "
@@ -174,7 +173,7 @@ def require_same_code(
             "another run_folder to train your own."
         )
     try:
-        saved = StudentCode(load_parts(saved_code, through=_LAST_LESSON), student.notes).used
+        saved = StudentCode(load_parts(saved_code), student.notes).used
         changed = [name for name in saved | student.used if saved.get(name) != student.used.get(name)]
     except PartsError:
         changed = []
@@ -188,7 +187,7 @@ def require_same_code(
 def _read(folder: str, distributed: DistributedInfo, suppressed_print: SuppressedPrint) -> Parts:
     parts, problem = None, ""
     try:
-        parts = load_parts(folder, through=_LAST_LESSON, names={"print": suppressed_print})
+        parts = load_parts(folder, names={"print": suppressed_print})
         if not parts.yours:
             first = next((part.problem for part in parts if part.problem), "")
             problem = f"{folder}: none of the parts there can be used. The first: {first}"
@@ -206,7 +205,8 @@ def _unequal(
     parts: Parts, unused: dict[str, str], distributed: DistributedInfo, device: torch.device
 ) -> dict[str, str]:
     """Return the student's parts that differ from the reference, and how, on all ranks."""
-    model_parts = [name for name in parts.yours if name not in unused and name not in LESSONS["12-final-lab"]]
+    skipped = {*unused, *LESSONS["12-data-parallel"]}
+    model_parts = [name for name in parts.yours if name not in skipped]
     found = broadcast_from_rank_zero(distributed, lambda: unequal_parts(parts.only(model_parts), device))
     differences: dict[str, str] = {}
     compare: Callable[[Any, DistributedInfo], str]

@@ -1,4 +1,4 @@
-"""What lesson 12 tells students to type: the configs, keys, options and scripts that it names are there."""
+"""What lesson 13 tells students to type: the configs, keys, options and scripts that it names are there."""
 
 import re
 from pathlib import Path
@@ -10,8 +10,8 @@ from course_lib.translation.configs.loader import load_config, provided_configs
 from course_lib.translation.train.__main__ import main as train
 from course_lib.translation.translate import main as translate
 
-LESSON = Path(__file__).parents[2] / "lessons" / "12-final-lab"
-CELLS = nbformat.read(LESSON / "12-final-lab.ipynb", as_version=4).cells
+LESSON = Path(__file__).parents[2] / "lessons" / "13-final-lab"
+CELLS = nbformat.read(LESSON / "13-final-lab.ipynb", as_version=4).cells
 TEXT = "\n".join(cell.source for cell in CELLS)
 TYPED = re.findall(r"^(?:python|torchrun|sbatch) .+$", TEXT, re.MULTILINE)
 TRANSLATING = [command for command in TYPED if "course_lib.translation.translate" in command]

@@ -1,0 +1,1 @@
+"""Lesson 12: its probes and misconceptions."""
