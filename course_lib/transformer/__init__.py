@@ -1,5 +1,6 @@
 """The reference Transformer, one idea a file, in the order of the lessons."""
 
+from course_lib.transformer.adam import adam_update
 from course_lib.transformer.attention import (
     AttentionFunction,
     attention_scores,
@@ -36,6 +37,7 @@ __all__ = [
     "TokenEmbedding",
     "Transformer",
     "TransformerConfig",
+    "adam_update",
     "attention_scores",
     "attention_weights",
     "average_checkpoints",

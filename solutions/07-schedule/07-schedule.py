@@ -11,6 +11,7 @@
 # At the end of it you can
 #
 # - say why the first updates have to be small,
+# - write one update of Adam, the optimiser of the paper,
 # - read and write equation 3 of the paper, and work out its peak in your head,
 # - drive any optimiser of PyTorch with a schedule of your own, without being one update off,
 # - say what a "step" is when a batch comes in several pieces.
@@ -90,6 +91,99 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # So Adam's first move has nothing to do with how large the gradient is, only with its **sign**. Every weight of the
 # model moves by the whole rate, be its first gradient strong or weak, trustworthy or an accident of the first batch.
 #
+# ### Build it: Adam
+#
+# `torch.optim.Adam` does all of this for you, and the rest of the course uses it. But the optimiser is where most of the
+# memory of a training goes, and what the schedule is for, so write its update once yourself.
+#
+# Start with **one update on two weights**, at a learning rate of 0.1. Both running means are zero before it.
+#
+# | | first weight | second weight |
+# |---|---|---|
+# | weight $\theta$ | 1 | -2 |
+# | gradient $g_1$ | 0.3 | -0.02 |
+# | $m_1 = 0.9 \cdot 0 + 0.1 \cdot g_1$ | 0.03 | -0.002 |
+# | $v_1 = 0.98 \cdot 0 + 0.02 \cdot g_1^2$ | 0.0018 | 0.000008 |
+# | $\hat m_1 = m_1 / (1 - 0.9^1)$ | 0.3 | -0.02 |
+# | $\hat v_1 = v_1 / (1 - 0.98^1)$ | 0.09 | 0.0004 |
+# | $\hat m_1 / (\sqrt{\hat v_1} + \epsilon)$ | 1 | -1 |
+# | new weight | 0.9 | -1.9 |
+#
+# The gradients differ by a factor of 15, and the moves are equally large. What the next update needs are the new weights
+# and the **plain** $m_1$ and $v_1$. The corrected ones are used once and dropped.
+
+# %% tags=["see"]
+# A scratch cell: follow update 2 by hand, then compare. The gradients of update 2 are 0.1 and 0.04.
+gradient = torch.tensor([0.1, 0.04])
+mean, variance = torch.tensor([0.03, -0.002]), torch.tensor([0.0018, 0.000008])
+print("0.9 of the old mean:      ", 0.9 * mean)
+print("0.1 of the new gradient:  ", 0.1 * gradient)
+print("corrections of update 2:  ", 1 - 0.9**2, 1 - 0.98**2)
+
+# %% build="adam_update"
+### BEGIN SOLUTION course_lib.transformer.adam:adam_update
+
+# %% [markdown] hints="adam_update"
+
+# %% check="adam_update"
+
+# %% [markdown]
+# ### See it: a steep weight and a flat one
+#
+# Two weights, and a loss that is a hundred times steeper along one of them:
+# $\frac12 (100\, \theta_1^2 + \theta_2^2)$. Both start at 1, and the loss is smallest where both are 0. Gradient
+# descent has one rate for both weights, and 0.015 is about as much as the steep one tolerates.
+#
+# **Change something:** the rate of gradient descent, 0.015. What happens at 0.021? Then raise that of Adam to 0.5.
+
+# %% tags=["see"]
+steepness = torch.tensor([100.0, 1.0])
+
+
+def descend(rate: float) -> list[list[float]]:
+    weights, path = torch.ones(2), []
+    for _ in range(60):
+        path.append(weights.tolist())
+        weights = weights - rate * steepness * weights
+    return path
+
+
+def descend_with_adam(rate: float, warmup: int) -> list[list[float]]:
+    weights, path = torch.ones(2), []
+    mean = variance = torch.zeros(2)
+    for step in range(1, 61):
+        path.append(weights.tolist())
+        gentle = rate * min(1.0, step / warmup)
+        weights, mean, variance = adam_update(weights, steepness * weights, mean, variance, step, gentle)
+    return path
+
+
+paths = {
+    "gradient descent": descend(0.015),
+    "Adam": descend_with_adam(0.05, warmup=1),
+    "Adam, warm-up of 20": descend_with_adam(0.05, warmup=20),
+}
+rows = []
+for name, path in paths.items():
+    for step, (steep, flat) in enumerate(path, start=1):
+        rows.append((f"{name}: steep", step, steep))
+        rows.append((f"{name}: flat", step, flat))
+
+named_lines(
+    pd.DataFrame(rows, columns=["line", "x", "y"]),
+    across="update",
+    up="weight",
+    title="How do a steep and a flat weight find their way to 0?",
+    dashed=[f"{name}: flat" for name in paths],
+)
+
+# %% [markdown]
+# Gradient descent throws the steep weight from side to side, and after 60 updates the flat one has lost only three fifths
+# of its distance. With Adam, the line of the flat weight lies exactly on that of the steep one: a gradient a hundred times
+# larger makes the same move. Adam overshoots, because its mean remembers about ten gradients, and then comes back.
+# The **warm-up**, which you build in the next section, only delays the start.
+
+# %% [markdown]
 # ### See it: signal and noise
 #
 # Later on that changes. Let us watch three kinds of weights. The first has the same gradient in every batch: pure

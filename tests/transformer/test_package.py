@@ -57,6 +57,7 @@ SIGNATURES = {
     "greedy_decode": "model, source, source_mask, max_length, start_id, end_id",
     "learning_rate": "step, d_model, warmup, factor=1.0",
     "make_scheduler": "optimizer, d_model, warmup, factor=1.0",
+    "adam_update": "parameter, gradient, mean, variance, step, lr, beta1=0.9, beta2=0.98, eps=1e-09",
     "smooth_targets": "labels, vocab_size, pad_id, smoothing",
     "LabelSmoothingLoss": "vocab_size, pad_id, smoothing=0.1",
     "LabelSmoothingLoss.forward": "self, logits, labels",

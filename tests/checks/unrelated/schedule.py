@@ -2,9 +2,10 @@
 
 import math
 
+import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR
 
-from course_lib.transformer import learning_rate
+from course_lib.transformer import adam_update, learning_rate
 
 
 def _loud(*arguments, **keywords):
@@ -18,9 +19,33 @@ class _Forgets:
         pass
 
 
+def _rounded(parameter, gradient, mean, variance, step, lr, *rest, **keywords):
+    state = adam_update(parameter, gradient, mean, variance, step, lr, *rest, **keywords)
+    return tuple(tensor.round(decimals=3) for tensor in state)
+
+
+def _with_noise(parameter, gradient, mean, variance, step, lr, *rest, **keywords):
+    moved, mean, variance = adam_update(parameter, gradient, mean, variance, step, lr, *rest, **keywords)
+    return moved + 0.01, mean, variance
+
+
+def _adagrad(parameter, gradient, mean, variance, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    variance = variance + gradient**2
+    return parameter - lr * gradient / (variance.sqrt() + eps), mean, variance
+
+
 UNRELATED = {
+    "adam_update": (
+        lambda parameter, gradient, mean, variance, step, lr, beta1=0.9, beta2=0.98, eps=1e-9: 0.0,
+        lambda parameter, gradient, mean, variance, step, lr, **_: (parameter, mean),
+        lambda parameter, gradient, mean, variance, step: (parameter, mean, variance),
+        _rounded,
+        _with_noise,
+        _adagrad,
+        _loud,
+        torch.optim.Adam,
+    ),
     "learning_rate": (
-        lambda step, d_model, warmup, factor=1.0: None,
         lambda step, d_model, warmup, factor=1.0: 0.0,
         lambda step, d_model, warmup, factor=1.0: factor * 1e-3,
         lambda step, d_model, warmup, factor=1.0: (learning_rate(step, d_model, warmup, factor), step),
@@ -36,7 +61,6 @@ UNRELATED = {
         0.01,
     ),
     "make_scheduler": (
-        lambda optimizer, d_model, warmup, factor=1.0: None,
         lambda optimizer, d_model, warmup, factor=1.0: optimizer,
         lambda optimizer, d_model, warmup, factor=1.0: CosineAnnealingLR(optimizer, warmup),
         lambda optimizer, d_model, warmup, factor=1.0: LambdaLR(optimizer, lambda done: 0.001),

@@ -88,7 +88,55 @@ def scheduler_of_two_halves(optimizer, d_model, warmup, factor=1.0):
     return SequentialLR(optimizer, [rise, fall], milestones=[warmup])
 
 
+def adam_by_lerp(parameter, gradient, mean, variance, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    mean = torch.lerp(mean, gradient, 1 - beta1)
+    variance = torch.lerp(variance, gradient * gradient, 1 - beta2)
+    root = (variance / (1 - beta2**step)).sqrt()
+    return [torch.addcdiv(parameter, mean / (1 - beta1**step), root + eps, value=-lr), mean, variance]
+
+
+def adam_on_copies(parameter, gradient, mean, variance, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    parameter, mean, variance = parameter.clone(), mean.clone(), variance.clone()
+    mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
+    variance.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    root = (variance.sqrt() / math.sqrt(1 - beta2**step)).add_(eps)
+    return parameter.addcdiv_(mean, root, value=-lr / (1 - beta1**step)), mean, variance
+
+
+def adam_with_a_scaled_eps(parameter, gradient, mean, variance, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    mean = mean + (1 - beta1) * (gradient - mean)
+    variance = variance + (1 - beta2) * (gradient.square() - variance)
+    scale = math.sqrt(1 - beta2**step)
+    rate = lr * scale / (1 - beta1**step)
+    return parameter - rate * mean / (variance.sqrt() + eps * scale), mean, variance
+
+
+def adam_number_by_number(parameter, gradient, mean, variance, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    state = [tensor.flatten().tolist() for tensor in (parameter, gradient, mean, variance)]
+    rows = []
+    for p, g, m, v in zip(*state, strict=True):
+        m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+        move = lr * (m / (1 - beta1**step)) / (math.sqrt(v / (1 - beta2**step)) + eps)
+        rows.append((p - move, m, v))
+    return tuple(parameter.new_tensor(column).reshape(parameter.shape) for column in zip(*rows, strict=True))
+
+
+class _FunctionOfAdam:
+    def __call__(self, parameter, gradient, mean, variance, step, lr, *rest, **keywords):
+        with torch.no_grad():
+            return adam_by_lerp(parameter, gradient, mean, variance, step, lr, *rest, **keywords)
+
+    __name__ = "adam_as_an_object"
+
+
 VARIANTS = {
+    "adam_update": (
+        adam_by_lerp,
+        adam_on_copies,
+        adam_with_a_scaled_eps,
+        adam_number_by_number,
+        _FunctionOfAdam(),
+    ),
     "learning_rate": (
         rate_by_roots,
         rate_by_cases,

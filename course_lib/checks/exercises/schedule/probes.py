@@ -1,18 +1,114 @@
-"""Lesson 07: the learning-rate schedule, and the scheduler that applies it to an optimiser."""
+"""Lesson 07: Adam, the learning-rate schedule, and the scheduler that applies it to an optimiser."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
-from course_lib.checks.engine.reply import Raised, Reply
+from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.results import in_float64
 from course_lib.checks.exercises.fixtures.updates import updates
+from course_lib.transformer.adam import adam_update
 from course_lib.transformer.schedule import learning_rate, make_scheduler
 
 MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
+
+# --- adam_update --------------------------------------------------------------------------------------------
+
+_STATE = ("the new parameter", "the new mean", "the new variance")
+
+
+def _update(candidate: Candidate, *arguments: Any, **keywords: Any) -> Reply:
+    """Call `adam_update`, and name the parts of its result."""
+    reply = candidate.call(*arguments, **keywords)
+    if not isinstance(reply, Returned) or not isinstance(reply.value, tuple) or len(reply.value) != 3:
+        return reply
+    return replace(reply, value=dict(zip(_STATE, reply.value, strict=True)))
+
+
+def _numbers(*numbers: float) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+@probe("the first update is correct: both running means are still zero")
+def _adam_first(candidate: Candidate, draw: Draw) -> Reply:
+    parameter, gradient, zeros = _numbers(1.0, -2.0), _numbers(0.3, -0.02), _numbers(0.0, 0.0)
+    return _update(candidate, parameter, gradient, zeros, zeros, 1, 0.1)
+
+
+@probe("the second update is correct: the running means hold the first gradient")
+def _adam_second(candidate: Candidate, draw: Draw) -> Reply:
+    parameter, gradient = _numbers(0.9, -1.9), _numbers(0.1, 0.04)
+    mean, variance = _numbers(0.03, -0.002), _numbers(0.0018, 0.000008)
+    return _update(candidate, parameter, gradient, mean, variance, 2, 0.1)
+
+
+@probe("the update is correct after many others, for random numbers with two axes")
+def _adam_later(candidate: Candidate, draw: Draw) -> Reply:
+    parameter, gradient, mean = (draw.normal(3, 4) for _ in range(3))
+    return _update(candidate, parameter, gradient, mean, draw.normal(3, 4) ** 2, 30, 0.02)
+
+
+@probe("a large eps makes the move smaller: it is added to the corrected root")
+def _adam_with_large_eps(candidate: Candidate, draw: Draw) -> Reply:
+    parameter, gradient, mean = (draw.normal(5) for _ in range(3))
+    return _update(candidate, parameter, gradient, mean, draw.normal(5) ** 2, 3, 0.1, eps=0.5)
+
+
+@probe("eps is 1e-9 by default: a gradient of that size moves the parameter by half the learning rate")
+def _adam_with_small_gradient(candidate: Candidate, draw: Draw) -> Reply:
+    zeros = _numbers(0.0, 0.0)
+    return _update(candidate, zeros, _numbers(1e-9, -1e-9), zeros, zeros, 1, 0.1)
+
+
+@probe("a parameter that never had a gradient does not move")
+def _adam_without_gradient(candidate: Candidate, draw: Draw) -> Reply:
+    zeros = _numbers(0.0, 0.0)
+    return _update(candidate, _numbers(1.5, -0.5), zeros, zeros, zeros, 4, 0.1)
+
+
+@probe("beta1, beta2 and eps are those given, in this order")
+def _adam_with_other_settings(candidate: Candidate, draw: Draw) -> Reply:
+    parameter, gradient, mean = (draw.normal(2, 3) for _ in range(3))
+    return _update(candidate, parameter, gradient, mean, draw.normal(2, 3) ** 2, 7, 0.3, 0.5, 0.75, 0.01)
+
+
+@probe("a parameter may be a single number without axes, or have three axes")
+def _adam_of_other_shapes(candidate: Candidate, draw: Draw) -> Any:
+    told: dict[str, Any] = {}
+    for name, shape in (("a single number", ()), ("three axes", (2, 3, 2))):
+        parameter, gradient, mean = (draw.normal(*shape) for _ in range(3))
+        told[name] = _update(candidate, parameter, gradient, mean, draw.normal(*shape) ** 2, 5, 0.1)
+    return told
+
+
+@probe("float32 arguments give float32 results")
+def _adam_in_float32(candidate: Candidate, draw: Draw) -> Reply:
+    parameter, gradient, mean = (draw.normal(4, dtype=torch.float32) for _ in range(3))
+    return _update(candidate, parameter, gradient, mean, draw.normal(4, dtype=torch.float32) ** 2, 2, 0.1)
+
+
+ADAM_UPDATE = Exercise(
+    reference=adam_update,
+    probes=(
+        _adam_first,
+        _adam_second,
+        _adam_later,
+        _adam_with_large_eps,
+        _adam_with_small_gradient,
+        _adam_without_gradient,
+        _adam_with_other_settings,
+        _adam_of_other_shapes,
+        _adam_in_float32,
+    ),
+    misconceptions_file=MISCONCEPTIONS,
+)
 
 # --- learning_rate ------------------------------------------------------------------------------------------
 

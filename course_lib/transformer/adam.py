@@ -1,0 +1,31 @@
+"""One update of Adam: section 5.3 of "Attention Is All You Need"."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+
+def adam_update(
+    parameter: Float[Tensor, "*shape"],
+    gradient: Float[Tensor, "*shape"],
+    mean: Float[Tensor, "*shape"],
+    variance: Float[Tensor, "*shape"],
+    step: int,
+    lr: float,
+    beta1: float = 0.9,
+    beta2: float = 0.98,
+    eps: float = 1e-9,
+) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
+    """Return the parameter, the mean and the variance after update `step`; the first update is step 1.
+
+    Kingma and Ba 2015 (arXiv 1412.6980), algorithm 1, as cited in section 5.3. `mean` and `variance` are the
+    running means of the gradients and of their squares, as the previous update returned them; before the
+    first update they are zeros. The bias correction applies only to the move of the parameter. `eps` is
+    added to the root. The arguments are not modified.
+    """
+    mean = beta1 * mean + (1 - beta1) * gradient
+    variance = beta2 * variance + (1 - beta2) * gradient**2
+    # The running means start at zero, so the first ones are too small. These divisions correct that exactly.
+    corrected_mean = mean / (1 - beta1**step)
+    corrected_variance = variance / (1 - beta2**step)
+    parameter = parameter - lr * corrected_mean / (corrected_variance.sqrt() + eps)
+    return parameter, mean, variance
