@@ -1,13 +1,15 @@
 """The kill matrix: which probes reject which misconception, and what the student is told.
 
-`kill_matrix.toml` summarizes it for reviewers. `make kill-matrix` rewrites that file, and
-`test_kill_matrix.py` compares it with the checks.
+`kill_matrix.toml` summarizes it for reviewers. `make kill-matrix` rewrites that file, and `python -m
+tests.checks.kill_matrix NAME...` only the part of the named exercises. `test_kill_matrix.py` compares it with
+the checks.
 """
 
 import json
+import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -109,5 +111,15 @@ def _string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def main(names: Sequence[str]) -> None:
+    """Rewrite the file, recomputing only the exercises with these names if there are any."""
+    known = kept() if names else {}
+    found = {
+        exercise.name: summary(exercise) if not names or exercise.name in names else known[exercise.name]
+        for exercise in exercises()
+    }
+    FILE.write_text(written(found), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    FILE.write_text(written({exercise.name: summary(exercise) for exercise in exercises()}), encoding="utf-8")
+    main(sys.argv[1:])

@@ -128,7 +128,11 @@ def test_weights_that_do_not_fit_are_said_by_name() -> None:
     layer = candidate(Scale).build(2)
     unknown = layer.load({"gain": torch.ones(2)})
     assert isinstance(unknown, Raised)
-    assert "no parameter is called 'gain'; there are: scale" in unknown.message
+    assert (unknown.kind, unknown.message) == (
+        "MissingParameter",
+        "The module has no parameter called 'gain'",
+    )
+    assert unknown.note == "Its parameters are: scale"
     wrong = layer.load({"scale": torch.ones(3)})
     assert isinstance(wrong, Raised)
     assert "(2,), not (3,)" in wrong.message

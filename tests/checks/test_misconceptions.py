@@ -1,12 +1,14 @@
 """Misconceptions are data: every file is valid, and an invalid one is refused with all its problems."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autograder.judge.lesson_view import lesson_view
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import (
+    Misconception,
     MisconceptionError,
     PatchError,
     misconceptions_of,
@@ -74,6 +76,15 @@ def test_an_invalid_misconception_is_refused(tmp_path: Path, before: str, after:
     found = problems(tmp_path, VALID.replace(before, after))
     assert any(expected in problem for problem in found), found
     assert all(problem.startswith(f"{tmp_path.name}/misconceptions.toml: ") for problem in found)
+
+
+def test_a_common_misconception_replaces_the_result_of_functions_and_modules() -> None:
+    doubled = Misconception("doubled", "", "", "", patch=(), result="2 * result")
+    for source in (SOURCE, "class Double:\n    def forward(self, x):\n        return 2 * x\n"):
+        names: dict[str, Any] = {}
+        exec(doubled.apply(doubled.apply(source)), names)
+        double = names["double"] if "double" in names else names["Double"]().forward
+        assert double(3) == 24
 
 
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:

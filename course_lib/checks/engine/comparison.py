@@ -10,6 +10,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.reply import (
     LEFTOVER_STUB,
+    MISSING_PARAMETER,
     OUT_OF_TIME,
     Opaque,
     Raised,
@@ -98,6 +99,8 @@ class Comparison:
             return _structural(
                 "The stub's line `raise NotImplementedError(...)` is still in your code. Delete it."
             )
+        if found.kind == MISSING_PARAMETER:
+            return _structural(f"{found.message}. {found.note}.")
         return _structural(f"It raised {_error(found)}.{where}{_advice(found)}")
 
     def _of_numbers(self, expected: float, found: float, name: str) -> Difference | None:

@@ -284,6 +284,8 @@ class _Search:
 
 def _weight(observed: Value) -> int:
     """Count the numbers in a value that one would not get by chance."""
+    if isinstance(observed, Raised):
+        return 3  # The messages of exceptions are compared too, and most contain sizes or names.
     if isinstance(observed, Returned):
         return _weight(observed.value)
     if isinstance(observed, Tensor):

@@ -51,6 +51,14 @@ class CallRecorder(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+class MissingParameter(Exception):  # noqa: N818 - students read the name
+    """A module has no parameter of the name that the contract gives it."""
+
+    def __init__(self, name: str, others: Iterable[str]) -> None:
+        super().__init__(f"The module has no parameter called {name!r}")
+        self.others = f"Its parameters are: {', '.join(others) or 'none'}"
+
+
 class LocalBackend:
     """Implements `Backend`. The replies say which of the functions in `may_not_call` were called.
 
@@ -209,7 +217,7 @@ def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> Non
     with torch.no_grad():
         for name, weight in given[0].items():
             if name not in entries:
-                raise AttributeError(f"no parameter is called {name!r}; there are: {', '.join(entries)}")
+                raise MissingParameter(name, entries)
             if entries[name].shape != weight.shape:
                 shapes = f"{tuple(entries[name].shape)}, not {tuple(weight.shape)}"
                 raise ValueError(f"the parameter {name} has shape {shapes}")
@@ -284,7 +292,9 @@ def _raised(error: BaseException) -> Raised:
 
 
 def _note(error: BaseException) -> str:
-    """Recognise the stub's `raise NotImplementedError` in a function that has been written as well."""
+    """Return the parameters that there are, or LEFTOVER_STUB for a stub's `raise` in a written function."""
+    if isinstance(error, MissingParameter):
+        return error.others
     if type(error) is not NotImplementedError or error.__traceback__ is None:
         return ""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)

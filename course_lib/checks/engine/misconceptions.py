@@ -12,8 +12,12 @@ Each exercise or prediction has an array of tables. A misconception of an exerci
 `exclusive = true` keeps a misconception from being combined with others. A wrong answer to a prediction has a
 `name`, a `value` and a `hint`. If a reference is hard to patch, the table `equivalents` holds the source of a
 plainer version that does the same; the patches of that exercise then apply to it.
+
+`common.toml` beside this module has the misconceptions of every exercise whose result is a tensor. Instead of
+a patch they have `result`: a Python expression of the reference's `result`, which replaces it.
 """
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,6 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 _EQUIVALENTS = "equivalents"
+_COMMON = Path(__file__).with_name("common.toml")
 
 
 class MisconceptionError(ValueError):
@@ -56,6 +61,8 @@ class Misconception:
     patch: tuple[Replacement, ...]
     exclusive: bool = False
     """Whether it is never combined with other misconceptions."""
+    result: str = ""
+    """An expression that replaces the `result` of the function, or of the module's `forward`."""
 
     def apply(self, source: str) -> str:
         """Return the patched source. Raises PatchError if a piece does not occur exactly once."""
@@ -63,7 +70,25 @@ class Misconception:
             if (count := source.count(piece.find)) != 1:
                 raise PatchError(f"the patch looks for {piece.find!r}, which occurs {count} times, not once")
             source = source.replace(piece.find, piece.replace)
-        return source
+        return source + (
+            _REPLACED_RESULT.format(name=_callable_in(source), result=self.result) if self.result else ""
+        )
+
+
+_REPLACED_RESULT = """
+
+def _replaced(*arguments, _original={name}, **keywords):
+    result = _original(*arguments, **keywords)
+    return {result}
+{name} = _replaced
+"""
+
+
+def _callable_in(source: str) -> str:
+    """Return the name of a defined function, or `Name.forward` for a module."""
+    definition = re.search(r"^(class|def) (\w+)", source, re.MULTILINE)
+    assert definition is not None
+    return definition[2] + (".forward" if definition[1] == "class" else "")
 
 
 @dataclass(frozen=True)
@@ -84,6 +109,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "source": (str,),
     "patch": (list,),
     "exclusive": (bool,),
+    "result": (str,),
     "find": (str,),
     "replace": (str,),
     "value": (int, float),
@@ -115,6 +141,16 @@ def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconcep
         except PatchError as error:
             problems.append(f"{where}: {error}")
     return _valid(file, exercise, known, problems)
+
+
+@cache
+def common_misconceptions() -> tuple[Misconception, ...]:
+    """Return the misconceptions of every exercise whose result is a tensor. They are never combined."""
+    tables = _tables(_COMMON, "tensor")
+    keys = ("name", "statement", "hint", "source", "result")
+    problems = [problem for table in tables for problem in _problems(table, _label(_COMMON), keys)]
+    known = [Misconception(**table, patch=(), exclusive=True) for table in tables] if not problems else []
+    return _valid(_COMMON, "tensor", known, problems)
 
 
 def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:

@@ -49,11 +49,15 @@ class Raised:
     line: str = ""
     """The student's line that raised it, where it is known."""
     note: str = ""
-    """LEFTOVER_STUB if the student's function has code besides the stub that raised."""
+    """LEFTOVER_STUB if the student's function has code besides the stub that raised; for MISSING_PARAMETER,
+    the parameters that there are. Notes are not compared."""
 
 
 #: The note of a stub's NotImplementedError in a function that has other code as well.
 LEFTOVER_STUB = "leftover stub"
+
+#: The kind of what "was raised" where a module lacks a parameter that the contract names.
+MISSING_PARAMETER = "MissingParameter"
 
 #: The kind of what "was raised" where the student's code had to be stopped.
 OUT_OF_TIME = "OutOfTime"
