@@ -9,7 +9,7 @@ from course_lib.charts.architecture import architecture_map
 from course_lib.charts.attention import attention_heatmap, attention_over_sentence, mask_effect
 from course_lib.charts.attention_steps import attention_steps
 from course_lib.charts.comparison import found_beside_expected
-from course_lib.charts.decoding import beam_tree
+from course_lib.charts.decoding import beam_tree, word_by_word
 from course_lib.charts.final_lab import layers_and_heads, run_progress
 from course_lib.charts.label_smoothing import calibration_curves, loss_by_confidence, target_distributions
 from course_lib.charts.lines import named_lines
@@ -79,4 +79,5 @@ __all__ = [
     "target_distributions",
     "token_counts",
     "watch_live",
+    "word_by_word",
 ]

@@ -1,4 +1,4 @@
-"""The chart of lesson 11: beam search as a tree."""
+"""The charts of lesson 11: a translation word by word, and beam search as a tree."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.marks import fixed_x, fixed_y, tips
+from course_lib.charts.inputs import as_words, check_count
+from course_lib.charts.marks import Cell, Grid, beside_rows, fixed_x, fixed_y, tips
 from course_lib.charts.theme import (
     ALARM_FILL,
     ALARM_INK,
+    AMOUNTS,
     CATEGORIES,
     EQUAL_FILL,
     INK,
@@ -17,6 +19,7 @@ from course_lib.charts.theme import (
     QUIET_INK,
     WIDTH,
     Picture,
+    on_ramp,
 )
 
 ROOM, ROW, BOX = 60, 40, 24
@@ -29,8 +32,58 @@ FATES = {
     "winner": "part of the returned sentence",
     "continued": "was extended",
     "ended": "ends here",
+    "waiting": "ended earlier, and is still in the beam",
     "dropped": "was dropped",
 }
+
+
+def word_by_word(
+    candidates: Sequence[Mapping[str, float]],
+    written: Sequence[str],
+    attended: Sequence[tuple[str, float]],
+    *,
+    title: str = "Word by word: what does the model consider, and where does it look?",
+) -> Picture:
+    """Draw a row for each step of a translation: the likeliest next words, and the source word that the
+    decoder attends to most.
+
+    `candidates` holds, for each step, at most five words with their probabilities, the likeliest first;
+    `written` is the word chosen at each step, which is framed; `attended` holds a source word and its weight.
+    Raises ValueError if the numbers of steps differ, a step has no or too many candidates, or a probability
+    or a weight isn't between 0 and 1.
+    """
+    words = as_words(written, len(candidates), "written")
+    if len(attended) != len(words):
+        raise ValueError(f"attended: expected {len(words)}, one for each step, got {len(attended)}.")
+    for step, ranked in enumerate(candidates, start=1):
+        check_count(len(ranked), 5, f"candidates of step {step}", "words")
+    numbers = [number for ranked in candidates for number in ranked.values()]
+    for number in (*numbers, *(weight for _, weight in attended)):
+        if not 0 <= number <= 1:
+            raise ValueError(f"candidates, attended: expected numbers from 0 to 1, got {number}.")
+    count = max(map(len, candidates))
+    columns = ["likeliest", "second", "third", "fourth", "fifth"][:count]
+    rows = [f"{step}. {word}" for step, word in enumerate(words, start=1)]
+    names = ("step", "rank", "candidate")
+    grid = Grid(rows, columns, min(120, (WIDTH - 260) // count), names, row_height=26, frame=ALARM_INK)
+    cells = []
+    for word, ranked in zip(words, candidates, strict=True):
+        for candidate, number in ranked.items():
+            shown = f"{candidate} {number:.2f}"
+            # Only light shades, on which black text is easy to read.
+            fill = on_ramp(AMOUNTS[:3], number)
+            cells.append(Cell(fill, shown, f"{candidate}, {number:.4f}", framed=candidate == word))
+        cells += [Cell("#ffffff")] * (count - len(ranked))
+    looks = [f"{word} ({weight:.2f})" for word, weight in attended]
+    beside = beside_rows(looks, 26, title="attends most to", width=130)
+    told = [
+        f"step {step}: {word} at {ranked.get(word, 0.0):.2f}, attending most to {look}"
+        for step, (word, ranked, look) in enumerate(zip(words, candidates, looks, strict=True), start=1)
+    ]
+    subtitle = "A row is a step. Darker: more probable. A frame marks the word that is written."
+    return alt.hconcat(grid.draw(cells), beside, spacing=14).properties(
+        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(told)}."
+    )
 
 
 def beam_tree(
@@ -45,7 +98,8 @@ def beam_tree(
     left.
 
     `prefixes` maps each prefix, written as its words, to its log-probability; lines lead from a prefix to its
-    extensions. `winner` is the sentence that the search returned, `end` the word that ends a sentence, and
+    extensions. A prefix in which `end` is repeated is a hypothesis that has ended and stayed in the beam for
+    as many steps. `winner` is the sentence that the search returned, `end` the word that ends a sentence, and
     `greedy` the sentence of greedy decoding, whose prefixes are framed with dashes as far as the beam kept
     them. Raises ValueError if the prefix of a prefix is missing, a log-probability is not a finite number up
     to 0, a step has more than 8 prefixes, or the winner is none of them.
@@ -62,7 +116,7 @@ def beam_tree(
     nodes["top"], nodes["bottom"] = nodes["step"] - BOX / ROW / 2, nodes["step"] + BOX / ROW / 2
     lines = [
         "Each box: the newest word of a prefix, and the log-probability of the whole prefix.",
-        "Orange: the returned sentence. ×: dropped. ■: ended; the search keeps it aside as a result.",
+        "Orange: the returned sentence. ×: dropped. ■: ended, at no further cost while it stays in the beam.",
     ]
     shared = int(nodes["greedy"].sum())
     told = ""
@@ -105,20 +159,23 @@ def _nodes(
 ) -> pd.DataFrame:
     """Return one table row for each prefix, sorted by step and log-probability."""
     extended = {words[:-1] for words in totals}
-    signs = {"dropped": " ×", "ended": " ■"}
     rows, step, place = [], 0, 0
     for words in sorted(totals, key=lambda words: (len(words), -totals[words])):
         place = place + 1 if len(words) == step else 0
         step = len(words)
-        fate = "ended" if words[-1] == end else "continued" if words in extended else "dropped"
-        if best[:step] == words:
+        has_ended, waits = words[-1] == end, words[-2:] == (end, end)
+        fate = "ended" if has_ended else "continued" if words in extended else "dropped"
+        if waits:
+            fate = "waiting"
+        if (words[: len(best)] if waits else words) == best[:step]:
             fate = "winner"
+        sign = " ■" if has_ended else " ×" if fate == "dropped" else ""
         rows.append(
             {
                 "words": words,
                 "step": step,
                 "place": place,
-                "shown": f"{words[-1]}  {totals[words]:.2f}{signs.get(fate, '')}".replace("-", "−"),
+                "shown": f"{'' if waits else words[-1]}  {totals[words]:.2f}{sign}".replace("-", "−"),
                 "total": totals[words],
                 "prefix": " ".join(words),
                 "fate": fate,

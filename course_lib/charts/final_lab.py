@@ -165,7 +165,7 @@ def layers_and_heads(
         _weights(table, rows, columns, choice), _overview(table, ["mean", *names[1:]], choice), spacing=14
     ).properties(
         title=alt.Title(title, subtitle=subtitle),
-        description=f"{title} {layers} layers with {heads} heads each, in lists below. Largest weights of "
+        description=f"{title} Layers: {layers}, with {heads} heads each, in lists below. Largest weights of "
         f"layer {layer}, {which}: {', '.join(strongest(shown, rows, columns))}.",
     )
 

@@ -1,20 +1,19 @@
 # %% [markdown]
 # # Lesson 08: label smoothing
 #
-# The size of the updates is settled. Now: what is the model told is *right*? The corpus says "the next word is **dog**",
-# and nothing else. Taken literally, that asks the model to be infinitely sure, of every word, also where another
-# word would have done as well.
+# What should the model be told is *correct*? The corpus says "the next word is **dog**", and nothing else. Taken
+# literally, that asks the model to be infinitely sure of every word, even where another word would have done just as
+# well.
 #
-# The paper tells its models a little less than it knows: 90% for the word of the corpus, and the other 10% spread over the
-# whole vocabulary. The model's own measure of surprise gets *worse* by that, and its translations get better.
+# The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole vocabulary.
+# The model's own measure of surprise gets *worse* as a result, and its translations get better.
 #
 # At the end of this lesson you can
 #
-# - make smoothed targets, and say exactly what stands where (three versions go around, and two of them are not the one
-#   that the paper cites),
-# - write the loss against them, right for padding and safe for very large and very small numbers,
-# - say how low this loss can get, so that you don't wait for zero,
-# - read a picture of calibration: is a model that says 80% right in 80% of the cases?
+# - compute smoothed targets, and say exactly which probability each word gets (three versions are in circulation),
+# - write the loss that goes with them: correct with padding, and stable for very large and very small numbers,
+# - work out the lowest value that a loss can reach, and judge a training curve by it,
+# - read a calibration plot: is a model that says 80% right in 80% of the cases?
 #
 # **Time:** about an hour and a half. **In the paper:** section 5.4 of
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762), which cites section 7 of
@@ -34,7 +33,7 @@ show_offline()
 architecture_map(built=exercises_through(7), current=["smooth_targets", "LabelSmoothingLoss"])
 
 # %% [markdown]
-# Run the next cell once. The parts of lessons 01 to 07 are there, as the course's own versions.
+# Run the next cell once. It imports the parts of lessons 01 to 07, as the course's own versions.
 
 # %% given="setup"
 import math
@@ -56,25 +55,28 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. What a hard target asks for
 #
-# At each position the model hands out one **logit** $z_k$ for each word $k$ of the vocabulary, any numbers. The softmax
-# makes probabilities $p_k$ of them. The usual loss looks only at the word $y$ that really came, the **label**:
+# At each position the model produces one **logit** $z_k$ for each word $k$ of the vocabulary: an unbounded score. The
+# softmax turns the logits into probabilities $p_k$. The usual loss looks only at the word $y$ that really came, the
+# **label**:
 #
 # $$-\ln p_y$$
 #
-# The surer the model is of the label, the lower. It is never low enough: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 = 0.0001$
-# is lower still. Zero is reached only where $p_y = 1$, and a softmax never gives 1 with finite logits. So as long as
-# you train, the label's logit is pushed up and the others down, even when the model is right already. Two things
-# follow:
+# The surer the model is of the label, the lower the loss, without end: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 = 0.0001$
+# is lower still. It is zero only if $p_y = 1$, and a softmax of finite logits never gives 1. So training keeps pushing
+# the label's logit up and the others down, even when the model is already right. Two things follow:
 #
-# - The model becomes **too sure**. On sentences that it has seen it is right to be. On new ones it is just as sure,
-#   and less often right.
-# - One sentence says nothing about **words that would have done as well**. "A dog *runs*" or "a dog *is running*": the
-#   corpus has one of them here, and the target says that at this place the other is impossible. A model that believes it
+# - The model becomes **overconfident**. On sentences that it was trained on, its confidence is justified. On new ones it
+#   is just as confident, and less often right.
+# - A single sentence says nothing about **words that would have done as well**. "A dog *runs*" or "a dog *is running*":
+#   the corpus has one of them, and the target says that the other one is impossible. A model that believes this
 #   learns the sentence by heart.
+#
+# The remedy comes from image recognition. Szegedy et al. smoothed the labels of their Inception network, and gained
+# about 0.2 percentage points on ImageNet. The Transformer uses the same amount, 0.1.
 #
 # ## 2. Smoothed targets
 #
-# So give the model a whole distribution $q$ to aim at, not a single word. Take a small part $\varepsilon$ of the
+# Give the model a whole distribution $q$ as its target instead of a single word. Take a small share $\varepsilon$ of the
 # probability away from the label, and spread it evenly over **all** $V$ words:
 #
 # $$q_k = \begin{cases}
@@ -86,10 +88,33 @@ from course_lib.transformer import (
 # |---|---|---|
 # | $\varepsilon$ | `smoothing` | how much is spread; 0.1 in the paper |
 # | $V$ | `vocab_size` | the number of words in the vocabulary |
-# | $q_k$ | `targets[..., k]` | the probability of word $k$ that the model is to aim at |
-# | $y$ | `labels` | the number of the word that really came |
+# | $q_k$ | `targets[..., k]` | the target probability of word $k$ |
+# | $y$ | `labels` | the id of the word that really came |
 #
-# Look at the label's line again. "All words" includes the label itself, so it gets its own share back.
+# Look at the first line again: "all words" includes the label itself, so it gets its own share back.
+#
+# ### A worked example
+#
+# Five words, a smoothing of 0.25, and two positions: the label of the first is word 3, and the second is padding.
+
+# %% tags=["see"]
+everybody = 0.25 / 5
+print("share of each word:      ", everybody)
+row = [everybody] * 5
+print("everybody gets it:       ", row)
+row[3] += 0.75
+print("word 3 also gets 1 - 0.25:", row)
+print("sum of the row:          ", sum(row))
+print("the row of padding:      ", [0.0] * 5)
+
+# %% [markdown]
+# Play: use a smoothing of 1, or a vocabulary of two words. Does the row still sum to 1?
+
+# %% tags=["see"]
+smoothing, words = 1.0, 2
+row = [smoothing / words] * words
+row[0] += 1 - smoothing
+print(row, sum(row))
 
 # %% predict="predict_target"
 # A vocabulary of 10 words, and a smoothing of 0.1. Which probability does the target give the label?
@@ -97,17 +122,17 @@ from course_lib.transformer import (
 # %% check="predict_target"
 
 # %% [markdown]
-# **Other versions go around.** Some spread $\varepsilon$ over the $V - 1$ *other* words. A widely copied program spreads
-# it over $V - 2$ words, without the label and without padding. With 37,000 words nobody can tell the results apart.
-# With ten words you can, and with two words the last version divides by zero. Here you build the one that the paper
-# cites, which is PyTorch's too.
+# **Other versions exist.** Some spread $\varepsilon$ over the $V - 1$ *other* words. A widely copied program spreads it
+# over $V - 2$ words, leaving out the label and padding. With 37,000 words nobody can tell the results apart. With ten
+# words you can, and with two words the last version divides by zero. Here you build the version that the paper cites,
+# which is also PyTorch's.
 #
-# **Padding.** Where the label is `pad_id` there is no word, and nothing to aim at: that whole **row** is zeros. (The
-# *column* of padding is not: padding is one of the $V$ words, and gets its share in the rows of real words.)
+# **Padding.** Where the label is `pad_id` there is no word to predict, so that whole **row** is zeros. (The *column* of
+# padding isn't: padding is one of the $V$ words, and gets its share in the rows of real words.)
 #
 # ### Build it
 #
-# Labels come in any shape, mostly (sentences, positions). The targets have the same shape and one more axis at the end,
+# Labels may have any shape, usually (sentences, positions). The targets have the same shape plus one axis at the end,
 # for the words.
 
 # %% build="smooth_targets"
@@ -118,11 +143,11 @@ from course_lib.transformer import (
 # %% check="smooth_targets"
 
 # %% [markdown]
-# ### See it: what the model is told
+# ### See it: the targets of a sentence
 #
-# A sentence of five words and two positions of padding, with a vocabulary of ten.
+# A sentence of five words and two positions of padding, with a vocabulary of ten words.
 #
-# **Change something:** a smoothing of 0, of 0.5, of 1. Which word can the model still learn at 1?
+# **Change something:** a smoothing of 0, of 0.5, of 1. Which word can the model still learn if it is 1?
 
 # %% tags=["see"]
 vocabulary = ["<pad>", "<end>", "a", "the", "dog", "cat", "runs", "sleeps", "fast", "."]
@@ -134,27 +159,52 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 # %% [markdown]
 # ## 3. The loss against a distribution
 #
-# How far is the model's distribution $p$ from the targets $q$? The **cross-entropy** sums up over all words what each
-# costs, by the weight it has in the targets:
+# How far is the model's distribution $p$ from the targets $q$? The **cross-entropy** weighs the cost $-\ln p_k$ of each
+# word by its target probability, and adds them up:
 #
 # $$H(q, p) = -\sum_{k=1}^{V} q_k \ln p_k$$
 #
-# With a hard target all terms but one are zero, and $-\ln p_y$ is left: the usual loss. For a whole batch you take the
-# mean over its **real words**, and leave padding out of the sum *and out of the count*:
+# With a hard target only one term isn't zero, $-\ln p_y$: the usual loss. For a whole batch you take the mean over its
+# **real words**, and leave padding out of the sum *and out of the count*:
 #
 # $$\mathrm{loss} = \frac{1}{N} \sum_{i \,\text{not padding}} H(q_i, p_i)$$
 #
 # where $i$ runs over all positions of all sentences, and $N$ is the number of those that aren't padding.
 #
-# **Mean over what?** Over words, not over sentences: take one sum over the whole batch, and divide it once. If you
-# take the mean of each sentence first, then a word of a short sentence counts for more than one of a long sentence.
+# ### A worked example
 #
-# **Why not `softmax` and then `log`?** A logit that lies 1,000 below the largest has the probability $e^{-1000}$. A
-# computer rounds that to 0, and the logarithm of 0 is minus infinity. `log_softmax` does both in one step: it subtracts
-# the logarithm of the sum and never leaves the logarithms, so it says $-1000$, as it should.
+# Three words, two positions, the second of them padding. The targets have a smoothing of 0.3.
+
+# %% tags=["see"]
+z = torch.tensor([[2.0, 1.0, -1.0], [0.5, 0.5, 0.5]])  # two positions, three logits each
+q = torch.tensor([[0.8, 0.1, 0.1], [0.0, 0.0, 0.0]])
+p = torch.softmax(z, dim=1)
+print("probabilities:", p, sep="\n")
+print("their logs:", p.log(), sep="\n")
+terms = -(q * p.log())
+print("weighed by the targets:", terms, sep="\n")
+print("cost of each position:", terms.sum(dim=1))
+real_words = 1
+print("the loss, a mean over 1 real word and not over 2 positions:", terms.sum() / real_words)
+
+# %% [markdown]
+# **Mean over what?** Over words, not over sentences: add everything up over the whole batch, and divide once. If you
+# took the mean of each sentence first, a word of a short sentence would count more than a word of a long one.
 #
-# **How low can it get?** With hard targets, as near to zero as you like. And with smoothed ones? At its best the model
-# gives exactly the targets, $p = q$.
+# **Why not `softmax` and then `log`, as in this example?** It breaks when logits are far apart:
+
+# %% tags=["see"]
+far_apart = torch.tensor([0.0, -1000.0])
+print("softmax:          ", far_apart.softmax(dim=0))
+print("and its logarithm:", far_apart.softmax(dim=0).log())
+print("log_softmax:      ", far_apart.log_softmax(dim=0))
+
+# %% [markdown]
+# The probability $e^{-1000}$ is rounded to 0, and the logarithm of 0 is minus infinity. `log_softmax` subtracts the
+# logarithm of the sum instead, and never leaves the logarithms.
+#
+# **How low can the loss get?** With hard targets, as close to zero as you like. With smoothed ones, the best that a
+# model can do is to give exactly the targets: $p = q$.
 
 # %% predict="predict_lowest"
 # Again 10 words and a smoothing of 0.1. What is the lowest loss that any model can reach, per word?
@@ -164,22 +214,29 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 # %% check="predict_lowest"
 
 # %% [markdown]
-# That is the **entropy** of the targets. No model gets below it, so a smoothed loss that levels off well above zero
-# is no sign of trouble. For 37,000 words and a smoothing of 0.1 the floor lies at about 1.4.
-#
-# Some programs report the **Kullback-Leibler divergence** instead: cross-entropy minus that floor, which does go to
-# zero. Both have the same gradients, since the floor doesn't depend on the model. But never compare a number of one
-# kind with one of the other. And when you want to know how surprised the model really is by the words that came, take the
-# loss with a smoothing of 0: its exponential is the **perplexity**.
+# That is the **entropy** of the targets. No model gets below it, so a smoothed loss that levels off well above zero is
+# no cause for alarm. For larger vocabularies the floor is higher:
+
+# %% tags=["see"]
+for words in [1_000, 8_000, 37_000]:
+    q_label, q_other = 0.9 + 0.1 / words, 0.1 / words
+    floor = -q_label * math.log(q_label) - (words - 1) * q_other * math.log(q_other)
+    print(f"{words:>6,} words, smoothing 0.1: floor {floor:.2f}")
+
+# %% [markdown]
+# Some programs report the **Kullback-Leibler divergence** instead: the cross-entropy minus that floor, which does go to
+# zero. Both have the same gradients, because the floor doesn't depend on the model. But never compare a number of one
+# kind with a number of the other. To measure how surprised the model is by the real words, compute the loss with a
+# smoothing of 0. Its exponential is the **perplexity**.
 #
 # ### Build it
 #
-# The loss is a small module that remembers its settings. `__init__` is given; you write `forward`. Of
-# `torch.nn.functional.cross_entropy` the argument `label_smoothing` would be the whole exercise: leave that one alone,
-# and let your own targets meet the log-probabilities.
+# The loss is a small module that stores its settings. `__init__` is given; you write `forward`. The argument
+# `label_smoothing` of `torch.nn.functional.cross_entropy` would solve the whole exercise. Don't use it: combine your own
+# targets with the log-probabilities.
 #
-# As always in this course, the result has the dtype of what came in, here of the logits. Your targets may be float32, so
-# bring them to it: `.to(logits.dtype)`.
+# As always in this course, the result has the dtype of the input, here of the logits. Your targets may be float32, so
+# convert them: `.to(logits.dtype)`. And if every label is padding, the loss is zero, not NaN.
 
 # %% build="LabelSmoothingLoss"
 ### BEGIN SOLUTION course_lib.transformer.label_smoothing:LabelSmoothingLoss
@@ -189,7 +246,7 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 # %% check="LabelSmoothingLoss"
 
 # %% [markdown]
-# Now you may look: PyTorch's own, on the same numbers.
+# Now compare with PyTorch's own, on the same numbers.
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -199,20 +256,20 @@ theirs = nn.CrossEntropyLoss(ignore_index=0, label_smoothing=0.1)
 print("PyTorch's:", theirs(logits.flatten(0, 1), labels.flatten()).item())
 
 # %% [markdown]
-# ### See it: how sure should a model be?
+# ### See it: how confident should a model be?
 #
 # Imagine a model that gives the label some probability and shares the rest evenly among the other nine words. How does
-# your loss change as it becomes surer? To the right it gets ever surer: the scale stretches out the nines, so
-# that you can see what happens between 99% and 99.999%.
+# your loss change as the model becomes more confident? The axis is stretched near 100%, so that you can see what happens
+# between 99% and 99.999%.
 #
-# **Change something:** the number of words. Where does the lowest point lie with 1,000 words? With two?
+# **Change something:** the number of words. Where is the lowest point with 1,000 words? With two?
 
 # %% tags=["see"]
 words = 10
 rows = []
 for smoothing in [0.0, 0.1, 0.3]:
     loss = LabelSmoothingLoss(words, pad_id=0, smoothing=smoothing)
-    for gap in torch.linspace(-0.5, 14, 146):  # how far the label's logit lies above the others
+    for gap in torch.linspace(-0.5, 14, 146):  # how far the label's logit is above the others
         logits = torch.zeros(1, 1, words)
         logits[0, 0, 1] = gap
         confidence = logits.softmax(dim=-1)[0, 0, 1].item()
@@ -221,12 +278,11 @@ for smoothing in [0.0, 0.1, 0.3]:
 loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"]))
 
 # %% [markdown]
-# Without smoothing the line falls for ever: however sure the model is, surer is better. With smoothing there is a lowest
-# point, and it lies just where the targets are. Whoever is **surer than that pays for it**.
+# Without smoothing the line falls for ever: more confidence is always better. With smoothing it has a lowest point,
+# which is exactly at the targets. A model that is **more confident than that is penalised**.
 #
-# So the logits stop growing. How far above the others does the label's logit stand when the model gives exactly the
-# targets? The softmax gives $p_k = e^{z_k} / \sum_l e^{z_l}$, so dividing one probability by another leaves
-# $e^{z_y - z_k} = p_y / p_k$.
+# So the logits stop growing. How far is the label's logit above the others when the model gives exactly the targets?
+# The softmax is $p_k = e^{z_k} / \sum_l e^{z_l}$, so the quotient of two probabilities is $p_y / p_k = e^{z_y - z_k}$.
 
 # %% predict="predict_gap"
 # 10 words, smoothing 0.1, targets of 0.91 and 0.01. How far does the label's logit lie above each
@@ -235,52 +291,66 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # %% check="predict_gap"
 
 # %% [markdown]
+# ### What it did for the paper
+#
+# Table 3 of the paper varies the base model, and measures it on the development set of 2013 (English to German). These
+# are its rows about smoothing:
+#
+# | smoothing | perplexity (lower is better) | BLEU (higher is better) |
+# |---|---|---|
+# | 0.0 | 4.67 | 25.3 |
+# | 0.1 | 4.92 | 25.8 |
+# | 0.2 | 5.47 | 25.7 |
+#
+# The two columns disagree, as announced at the top of this lesson.
+#
 # ### Explain it
 #
-# A fellow student trains a translator with 8,000 words and a smoothing of 0.1, and is worried: "The loss has not gone
-# below 1.3 for hours, and the perplexity of the model *with* smoothing is worse than that of the one without. But BLEU
+# A fellow student trains a translator with 8,000 words and a smoothing of 0.1, and is worried: "The loss has stayed
+# above 2.4 for hours, and the perplexity of the model *with* smoothing is worse than that of the one without. But BLEU
 # is better. Something must be broken." What do you answer?
 
 # %% [markdown] explain="explain_floor"
-# Nothing is broken. The lowest value of the smoothed loss is not zero but the entropy of the targets, which for 8,000
-# words and 0.1 is about 1.2: even a perfect model pays that, and 1.3 is close to it. The perplexity is worse since the
-# model has been taught to keep some probability for other words, so it gives the right word less than it could. BLEU
-# doesn't look at probabilities, only at the words that are chosen, and those choices may well be better, since the
-# model has not become too sure of its training sentences.
+# Nothing needs to be broken. The lowest value of the smoothed loss isn't zero but the entropy of the targets, which is
+# about 1.2 for 8,000 words and 0.1: even a perfect model pays that. The rest is real uncertainty, because often several
+# words could come next, so 2.4 is no bad sign. The perplexity is worse because the model was taught to keep some
+# probability for other words, so it gives the correct word less than it could. BLEU doesn't look at probabilities, only
+# at the words that are chosen. Those choices may well be better, because the model isn't overconfident about its
+# training sentences.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: the smoothed loss has a floor above zero, the entropy of the targets (about 1.2 here; the number isn't asked for).
-# - 1 point: the model is taught to be less sure, so it gives right words less probability: perplexity gets worse.
-# - 1 point: BLEU judges the chosen words, not the probabilities; less overconfidence may choose better.
+# - 1 point: the smoothed loss has a floor above zero, the entropy of the targets (about 1.2 here; the number isn't required).
+# - 1 point: the model is taught to be less confident, so it gives correct words less probability: perplexity gets worse.
+# - 1 point: BLEU judges the chosen words, not the probabilities; less overconfidence may lead to better choices.
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
-# ## 4. Calibration: is the confidence earned?
+# ## 4. Calibration: is the confidence justified?
 #
-# A model is **calibrated** if, of all its guesses with 80% confidence, 80% are right. You can use such a model: you know
-# when to trust it. Beam search (lesson 11) uses it, too: it compares sums of log-probabilities, and a model that is
-# blindly sure of its first guess never lets another one live.
+# A model is **calibrated** if 80% of all its predictions with 80% confidence are correct. Then you know when to trust
+# it. Beam search (lesson 11) relies on this, too: it compares sums of log-probabilities, and a model that is blindly
+# sure of its first guess leaves no room for another one.
 #
-# The task is copying again, but with mistakes: in each sentence a fifth of the target's symbols have been replaced by
-# random ones. So nobody can be sure. The source tells the symbol that is *probably* right: even a perfect model is right in
-# about 82% of the cases, and should say so. (A fifth is random, and one in ten of those is right by accident.)
+# The task is copying again, but with errors: in each sentence, a fifth of the target's symbols have been replaced by
+# random ones. So nobody can be sure. The source shows the symbol that is *probably* correct: even a perfect model is right
+# in only about 82% of the cases, and should say so. (A fifth is random, and one in ten of those is right by chance.)
 #
-# To make it harder, there are only 200 sentences to learn from. A model may **memorise** their mistakes. Three small
-# Transformers learn from the same sentences, with a smoothing of 0, 0.1 and 0.3. Then all of them guess the
-# symbols of 500 new sentences. It takes some seconds to run.
+# To make it harder, there are only 200 sentences for training. A model may **memorise** their errors. Three small
+# Transformers are trained on the same sentences, with a smoothing of 0, 0.1 and 0.3. Then all of them predict the
+# symbols of 500 new sentences. It takes a few seconds.
 #
-# **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No mistakes at all (`mistakes=0.0`): is the
-# smoothed model still calibrated then?
+# **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No errors at all (`errors = 0.0`): is the
+# smoothed model still calibrated?
 
 # %% tags=["see"]
 SYMBOLS, LENGTH, PAD, START = 12, 6, 0, 1
 
 
-def noisy_copies(count: int, mistakes: float) -> tuple[Tensor, Tensor]:
+def noisy_copies(count: int, errors: float) -> tuple[Tensor, Tensor]:
     source = torch.randint(2, SYMBOLS, (count, LENGTH))
-    replaced = torch.rand(count, LENGTH) < mistakes
+    replaced = torch.rand(count, LENGTH) < errors
     copy = torch.where(replaced, torch.randint(2, SYMBOLS, (count, LENGTH)), source)
     return source, torch.cat([torch.full((count, 1), START), copy], dim=1)
 
@@ -310,9 +380,9 @@ def trained(smoothing: float, source: Tensor, target: Tensor, updates: int = 250
 
 
 torch.manual_seed(0)
-mistakes = 0.2
-source, target = noisy_copies(200, mistakes)
-new_source, new_target = noisy_copies(500, mistakes)
+errors = 0.2
+source, target = noisy_copies(200, errors)
+new_source, new_target = noisy_copies(500, errors)
 decoder_input, labels = shift_target(new_target)
 tables = []
 for smoothing in [0.0, 0.1, 0.3]:
@@ -336,77 +406,80 @@ for smoothing in [0.0, 0.1, 0.3]:
 calibration_curves(pd.concat(tables))
 
 # %% [markdown]
-# Without smoothing the points lie **below** the dashed line: the model is surer than it is right. It has memorised
-# mistakes, and expects new sentences to be as clear as those it knows by heart. A little smoothing moves the points up
-# towards the line, and more of the guesses are right as well. With too much of it they lie **above** the line: the model is
-# right more often than it says.
+# Without smoothing the points are **below** the dashed line: the model is more confident than it is right. It has
+# memorised errors, and treats new sentences as if it knew them by heart. A little smoothing moves the points up towards
+# the line, and in this experiment a few more predictions are right as well. With too much smoothing they are **above** the
+# line: the model is right more often than it says.
 #
-# So smoothing isn't good in itself. It is a remedy against too much confidence, and the dose matters. A model that has
-# far more sentences than it can memorise needs less of it, and where the labels are certain it makes a model say 91%
-# that could rightly say 100%.
+# So smoothing isn't good in itself. It is a remedy for overconfidence, and the dose matters. A model that has far more
+# sentences than it can memorise needs less of it. And where the labels are certain, smoothing makes a model say 91% when
+# it could rightly say 100%.
 #
 # ### Explain it
 #
-# In three or four sentences: what does label smoothing change about how sure a model becomes, and why? Why did it help
-# in the experiment, and in which case would it make calibration *worse*?
+# In three or four sentences: how does label smoothing change a model's confidence, and why? Why did it help in the
+# experiment, and in which case would it make calibration *worse*?
 
 # %% [markdown] explain="explain_calibration"
-# With hard targets the loss falls for as long as the model becomes surer, so the logits are pushed apart without end,
-# and the model ends up sure of everything it has seen. With smoothed targets there is a best confidence, that of the
-# targets, and more is punished. In the experiment the labels were noisy and the sentences few, so that the unsmoothed
-# model memorised mistakes and was surer than right on new sentences; smoothing held that back. Where labels are certain
-# and there is plenty of data, a model could rightly be nearly sure, and smoothing makes it less sure than it is right.
+# With hard targets the loss falls as long as the model becomes more confident, so the logits are pushed apart without
+# end, and the model ends up sure of everything it was trained on. With smoothed targets there is an optimal confidence,
+# that of the targets, and going beyond it is penalised. In the experiment the labels were noisy and the sentences few, so
+# the unsmoothed model memorised errors and was overconfident on new sentences; smoothing held that back. Where labels
+# are certain and there is plenty of data, a model could rightly be almost sure, and smoothing makes it less confident
+# than it should be.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: hard targets always reward more confidence; smoothed ones have a best confidence and punish going beyond.
-# - 1 point: in the experiment the unsmoothed model was overconfident (noise, few sentences, memorising) and smoothing lowered that.
-# - 1 point: it makes things worse where high confidence is right (clean labels, plenty of data), or if there is too much of it.
+# - 1 point: hard targets always reward more confidence; smoothed ones have an optimum and penalise going beyond it.
+# - 1 point: in the experiment the unsmoothed model was overconfident (noise, few sentences, memorising) and smoothing reduced that.
+# - 1 point: it makes things worse where high confidence is justified (clean labels, plenty of data), or if there is too much of it.
 # ### END MARK SCHEME
 
 # %% [markdown]
 # ## Common questions
 #
-# <details><summary>Why spread evenly? "Cat" is surely likelier than "refrigerator".</summary>
+# <details><summary>Why spread evenly? "Cat" is surely more likely than "refrigerator".</summary>
 #
-# It is. Even spreading is the simplest choice, and needs no other model. Better targets can come from a trained model
-# that tells another one its whole distributions; that is called distillation. Even smoothing mostly says one thing:
-# *don't be so sure*.
+# It is. Spreading evenly is the simplest choice, and needs no second model. Better targets can come from a trained model
+# that passes its whole distributions on to another one; this is called distillation. Even smoothing mostly says one
+# thing: *don't be so sure*.
 #
 # </details>
 #
 # <details><summary>Should I use the smoothed loss for validation, too?</summary>
 #
-# For a curve beside that of training, yes: then both mean the same. For perplexity, or to compare with models that were
-# trained with another smoothing, take a smoothing of 0.
+# You can do either, but know which one you are looking at. The final lab reports the validation loss *without* smoothing,
+# because its exponential is the perplexity, which compares across settings. The training loss next to it is smoothed. So
+# the two curves differ by about the floor, even if the model does equally well on both. To see overfitting, watch whether
+# the validation loss rises, not the gap between the two.
 #
 # </details>
 #
 # <details><summary>The model now gives padding some probability. Will it write padding?</summary>
 #
-# It learns to give it $\varepsilon / V$, the least that it gives to anything. It is never the likeliest word, so it is
-# never chosen.
+# It learns to give it about $\varepsilon / V$, the least that it gives to any word. Padding is never the most probable
+# word, so it is never chosen.
 #
 # </details>
 #
 # <details><summary>A table of (batch, length, vocabulary) just for the targets: isn't that a waste?</summary>
 #
-# Yes. All rows are alike but for one number, so one can do without it: the sum is
-# $(1 - \varepsilon)$ times the label's $-\ln p_y$, plus $\varepsilon$ times the mean of $-\ln p_k$ over all words.
-# That gives the same loss, and is what fast programs do. The table shows more plainly what is going on.
+# Yes. All rows are alike except for one number, so you can do without it: the cost is $(1 - \varepsilon)$ times the
+# label's $-\ln p_y$, plus $\varepsilon$ times the mean of $-\ln p_k$ over all words. That is the same loss, and it is what
+# fast programs compute. The table shows more plainly what happens.
 #
 # </details>
 #
-# <details><summary>Why does a row of padding get zeros, and not simply a target of "padding"?</summary>
+# <details><summary>Why does a row of padding get zeros, and not a target of "padding"?</summary>
 #
-# Then the model would spend its effort on learning to write padding after the end, a hundred times a batch, and the mean
-# loss would look wonderful. Nobody reads what stands there.
+# Otherwise the model would spend its effort on learning to write padding after the end, and the mean loss would look
+# wonderful. Nobody reads what comes after the end.
 #
 # </details>
 #
 # <details><summary>Does smoothing help against wrong labels?</summary>
 #
-# Some. A wrong label stops pulling as soon as the model gives it the probability that the target has; a hard target
-# never stops. But the model doesn't find out which labels are wrong.
+# Somewhat. A wrong label stops pulling as soon as the model gives it the probability of the target; a hard target never
+# stops. But the model doesn't find out which labels are wrong.
 #
 # </details>
 #
@@ -416,7 +489,21 @@ calibration_curves(pd.concat(tables))
 architecture_map(built=exercises_through(8))
 
 # %% [markdown]
-# You have the model, the size of the steps, and what to aim at. Before you hand the lesson in, press **Validate** in the
-# toolbar: it runs the notebook from top to bottom, as the grader will.
+# You have the model, the schedule and the loss. Before you hand the lesson in, press **Validate** in the toolbar: it
+# runs the notebook from top to bottom, as the grader will.
 #
-# Next: **lesson 09, training**. One function that puts the three together, and then your own Transformer learns.
+# Next: **lesson 09, training**. One function combines the three, and then your own Transformer learns.
+#
+# **Read on**
+#
+# - Section 5.4 and table 3 of the paper; section 7 of Szegedy et al. 2016
+#   ([arXiv 1512.00567](https://arxiv.org/abs/1512.00567)), where the method comes from.
+# - Guo et al. 2017, *On Calibration of Modern Neural Networks* ([arXiv 1706.04599](https://arxiv.org/abs/1706.04599)):
+#   the plot that you have just read, for large networks.
+# - Pereyra et al. 2017, *Regularizing Neural Networks by Penalizing Confident Output Distributions*
+#   ([arXiv 1701.06548](https://arxiv.org/abs/1701.06548)): a relative of label smoothing.
+# - Müller, Kornblith and Hinton 2019, *When Does Label Smoothing Help?*
+#   ([arXiv 1906.02629](https://arxiv.org/abs/1906.02629)). One finding: a smoothed model is a worse teacher for
+#   distillation.
+# - What people do today: most translators still smooth by 0.1. Large language models mostly don't: they see each sentence
+#   about once, so there is little to memorise.

@@ -1,20 +1,19 @@
 # %% [markdown]
 # # Lesson 11: decoding
 #
-# A trained model does not translate. It answers one question: *given this source and this beginning, how likely is each
-# word to come next?* To make a translation of such answers is a search, and greedy decoding, which you built in lesson
-# 06, is the shortest-sighted of all searches.
+# A trained model doesn't translate. It answers one question: *given this source and this prefix, how likely is
+# each word to come next?* Turning these answers into a translation is a **search**. Greedy decoding, which you
+# built in lesson 06, is the simplest one.
 #
-# The paper's numbers come from a better one, **beam search**, and from one more trick that costs nothing: not the last
-# model, but the **average of the last few**. In this lesson you build both, and try them on a translator that you train
-# on the way, in some ten seconds.
+# The paper's results come from a better search, **beam search**, and from a trick that costs nothing: it doesn't
+# use the last checkpoint, but the **average of the last few**. In this lesson you train a small translator, look
+# inside it, and then build both.
 #
-# At the end of it you can
+# At the end of the lesson you can
 #
-# - say why the likeliest next word may lead to an unlikely sentence,
-# - keep several beginnings alive at the same time, for a whole batch of sentences,
-# - say why likely translations are short ones, and what the length penalty does about it,
-# - say why a likelier translation need not be a better one,
+# - read a translation word by word: what the model considers, and which source words it attends to,
+# - implement beam search for a whole batch of sentences,
+# - explain how the length penalty and the width of the beam change a translation, and choose both,
 # - average checkpoints without losing a counter, a dtype or a checkpoint.
 #
 # **Time:** about two and a half hours. **In the paper:** section 6.1 of
@@ -22,7 +21,15 @@
 # from Wu et al. 2016, [Google's Neural Machine Translation System](https://arxiv.org/abs/1609.08144).
 
 # %% tags=["see"]
-from course_lib.charts import architecture_map, beam_tree, exercises_through, named_lines, show_offline
+from course_lib.charts import (
+    architecture_map,
+    beam_tree,
+    exercises_through,
+    layers_and_heads,
+    named_lines,
+    show_offline,
+    word_by_word,
+)
 
 show_offline()
 architecture_map(
@@ -30,13 +37,13 @@ architecture_map(
 )
 
 # %% [markdown]
-# What you build now stands at the right, beside `greedy_decode`: what makes sentences of a model, and one model of
-# several.
+# The three new parts are on the right, next to `greedy_decode`.
 #
-# Run the next cell once. The parts of lessons 01 to 10 are there, as the course's own versions.
+# Run the next cell once. It imports the parts of lessons 01 to 10, as the course's own versions.
 
 # %% given="setup"
 import copy
+import math
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
@@ -57,175 +64,25 @@ from course_lib.transformer import (
     evaluating,
     greedy_decode,
     padding_mask,
+    scaled_dot_product_attention,
     shift_target,
     train_step,
 )
 from course_lib.transformer.batching import collate, token_batches
-from course_lib.translation.data.corpora import load_captions
 from course_lib.transformer.vocabulary import build_vocabulary
+from course_lib.translation.data.corpora import load_captions
 
 # %% [markdown]
-# ## 1. Why greedy decoding goes wrong
+# ## 1. A trained translator, word by word
 #
-# What is the best translation $y$ of a source $x$? A natural answer: the one that the model finds likeliest. The model
-# gives the probability of a sentence word by word, each given all that stands before it:
-#
-# $$P(y \mid x) = \prod_{t=1}^{n} P(y_t \mid y_1, \dots, y_{t-1}, x)
-# \qquad \ln P(y \mid x) = \sum_{t=1}^{n} \ln P(y_t \mid y_1, \dots, y_{t-1}, x)$$
-#
-# where $y_t$ is the $t$-th word after the start symbol, and $n$ the number of these words, **the end symbol counted**: it
-# has to be written like any other. The right-hand form is the one to compute with. A product of fifty small numbers gets
-# too small for a computer, a sum of fifty logarithms does not.
-#
-# Greedy decoding takes the best factor at each step. But the best first factor may lead to a place from which all ways
-# are bad. Here is a model that writes two words:
-#
-# | first word | probability | second word, and its probability after the first |
-# |---|---|---|
-# | **a** | 0.6 | **dog** 0.4, **cat** 0.35, **man** 0.25 |
-# | **the** | 0.4 | **dog** 0.9, **cat** 0.06, **man** 0.04 |
-
-# %% predict="predict_beam_of_two"
-# A search keeps both first words, and then the best sentences of two words. What is the probability
-# of the best sentence that it finds?
-
-# %% check="predict_beam_of_two"
-
-# %% [markdown]
-# Greedy decoding takes **a**, since 0.6 is more than 0.4, and ends at "a dog" with a probability of $0.6 \cdot 0.4 =
-# 0.24$. That the other way would have been better shows only one step later, and greedy decoding never looks back.
-#
-# So try all sentences? With a vocabulary of $V$ words there are $V^n$ of length $n$. Nobody can do that. **Beam search**
-# is the compromise: keep a few beginnings, the likeliest ones so far, and let each of them go on.
-#
-# ## 2. The length penalty
-#
-# Before we search, we have to say what for. "The likeliest translation" has a catch. Each further word multiplies the
-# probability by a number below one, so **every word makes a sentence less likely**. A translation that simply stops
-# early may be likelier than a complete one.
-#
-# So translations of different lengths are compared by a score in which a longer one may cost more. Wu et al. divide the
-# log-probability by a penalty that grows with the length:
-#
-# $$\mathrm{score}(y) = \frac{\ln P(y \mid x)}{\mathrm{lp}(n)} \qquad
-# \mathrm{lp}(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
-#
-# | symbol | in code | what it is |
-# |---|---|---|
-# | $n$ | `length` | words after the start symbol, the end symbol counted |
-# | $\alpha$ | `alpha` | how strongly length is made up for: 0 not at all; 0.6 in the paper |
-# | $\mathrm{lp}$ | `length_penalty` | the divisor; 1 for a sentence of a single word, whatever $\alpha$ is |
-#
-# Two things that are easily mixed up. Log-probabilities are **negative**, and dividing by more brings them nearer to
-# zero: the "penalty" helps long sentences. And the **best score is the largest**, the one nearest to zero.
-
-# %% predict="predict_score"
-# A translation has a log-probability of -12 and 49 words, the end symbol counted. Alpha is 0.5.
-# What is its score?
-
-# %% check="predict_score"
-
-# %% [markdown]
-# ### Build it
-#
-# One line. The length may be a plain number or a tensor of many lengths.
-
-# %% build="length_penalty"
-### BEGIN SOLUTION course_lib.transformer.decoding:length_penalty
-
-# %% [markdown] hints="length_penalty"
-
-# %% check="length_penalty"
-
-# %% [markdown]
-# ### See it: what a word may cost
-#
-# A translation of ten words has a log-probability of -5. A longer one wins if its score is better. How low may its
-# log-probability be? The lines show the break-even point.
-#
-# **Change something:** an alpha of 2. Which alpha lets every word of a sentence cost about the same, however long it is?
-
-# %% tags=["see"]
-rows = []
-for alpha in [0.0, 0.6, 1.0, 1.5]:
-    for length in range(5, 31):
-        break_even = -5 * length_penalty(length, alpha) / length_penalty(10, alpha)
-        rows.append((f"alpha {alpha}", length, break_even))
-
-named_lines(
-    pd.DataFrame(rows, columns=["line", "x", "y"]),
-    across="words, the end counted",
-    up="log-probability at break-even",
-    title="As good as ten words with a log-probability of -5",
-)
-
-# %% [markdown]
-# With an alpha of 0 the line is flat: a longer sentence has to be just as likely, although it has more words to pay for.
-# With 1 it is straight, and each further word may cost the same. The paper's 0.6 lies between.
-#
-# ## 3. Beam search
-#
-# Keep $k$ beginnings of each sentence, the **beams**. In each step:
-#
-# 1. Ask the model for the next word of every beam: $k$ times $V$ candidates for each sentence.
-# 2. The total of a candidate is that of its beam plus the log-probability of the new word.
-# 3. Of all candidates **of that sentence**, keep the $k$ with the highest totals. A good beam may have several
-#    successors, a bad one none.
-#
-# At the end, the best *score* wins.
-
-# %% predict="predict_candidates"
-# A beam of 4 and a vocabulary of 8,000 words. How many candidates does a sentence have in each step
-# after the first?
-
-# %% check="predict_candidates"
-
-# %% [markdown]
-# ### Five things to get right
-#
-# **The first step.** At the beginning there is one sentence, the start symbol, not $k$ copies of it. If all copies may
-# go on, they all pick the same best word, and stay alike for ever: an expensive greedy search. So give the first copy a
-# total of 0 and all the others minus infinity.
-#
-# **Where a candidate comes from.** Lay the $k \cdot V$ candidates of a sentence in one row. Candidate number $i$ goes on
-# from beam $i \,//\, V$ with word $i \bmod V$.
-#
-# **All that belongs to a beam moves with it.** The new beam 0 may be the old beam 2. Its words, its length, and whether
-# it has ended, all have to be fetched from there, or you put words behind the wrong beginning.
-#
-# **What has ended.** A beam that has written the end symbol is a finished translation. It stays in the running beside
-# those that go on: from now on it writes nothing but end symbols, at no cost, and its length grows no more.
-#
-# **A batch.** $B$ sentences with $k$ beams each are $B \cdot k$ rows for the decoder. All beams of sentence 0 come first,
-# then all of sentence 1. Encode once and repeat the *memory* and its *mask* in that order: that is
-# `repeat_interleave`, and not `repeat`. Sentences never compete with each other.
-#
-# As with greedy decoding: rows begin with `start_id`, hold nothing but `end_id` behind their end, and have at most
-# `max_length` tokens, the start counted. No dropout, no gradients, and the model gets its mode back: `evaluating`.
-#
-# **When to stop** is up to you. The simplest rule: when all beams have ended, or at `max_length`. Others stop sooner, when no
-# open beam is likely to win any more.
-#
-# ### Build it
-#
-# This is the longest function of the course, some twenty lines. Write it for one sentence and two beams on paper first.
-
-# %% build="beam_search"
-### BEGIN SOLUTION course_lib.transformer.decoding:beam_search
-
-# %% [markdown] hints="beam_search"
-
-# %% check="beam_search"
-
-# %% [markdown]
-# ### A translator to try it on
-#
-# All that you know from lessons 01 to 10 in one cell: the 6,000 captions that come with the course, a vocabulary for
-# each side, batches of like length, a Transformer of one layer with 64 features, label smoothing, and 360 updates. It
-# takes some ten seconds. From update 20 on, every 20th model is kept: a **checkpoint**.
+# The next cell uses everything from lessons 01 to 10: the 6,000 captions that come with the course, a vocabulary for
+# each language, batches of similar lengths, a Transformer with one layer and 64 features, label smoothing, and 360
+# updates. On an idle laptop it takes about ten seconds. Every 20 updates it keeps a copy of the weights: a
+# **checkpoint**.
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
+SIZES = {"layers": 1, "d_model": 64, "heads": 4, "d_ff": 128, "dropout": 0.0, "norm_first": True}
 
 
 def words_of(text):
@@ -253,11 +110,7 @@ lengths = [len(target) + 2 for _, target in pairs["train"]]
 batches = [batch_of([pairs["train"][index] for index in batch]) for batch in token_batches(lengths, 900)]
 
 torch.manual_seed(0)
-translator = Transformer(
-    len(german),
-    len(english),
-    TransformerConfig(layers=1, d_model=64, heads=4, d_ff=128, dropout=0.0, norm_first=True),
-)
+translator = Transformer(len(german), len(english), TransformerConfig(**SIZES))
 loss = LabelSmoothingLoss(len(english), PAD)
 adam = Adam(translator.parameters(), lr=0.006, betas=(0.9, 0.98), eps=1e-9)
 scheduler = LambdaLR(adam, lambda done: min(1.0, (done + 1) / 50))
@@ -271,52 +124,375 @@ for update in range(1, 361):
         print(f"update {update}: loss {value:.2f}")
 
 # %% [markdown]
-# Does it translate? These captions are from the test split. Their words are known, but some of them never stood together
-# in a sentence of the training split.
+# Does it translate? These captions are from the test split: the model knows the words, but it has never seen these
+# sentences. It decodes greedily, with the `greedy_decode` of lesson 06.
 #
-# **Change something:** the numbers of the captions, the beam, alpha.
+# **Change something:** the numbers of the captions.
 
 # %% tags=["see"]
 MAX_LENGTH = 28
-
-
-def model_after(update):
-    model = copy.deepcopy(translator)
-    model.load_state_dict(checkpoints[update])
-    return model
 
 
 def text_of(row):
     return " ".join(spelled[index] for index in row.tolist()[1:] if index != END)
 
 
-source, _ = batch_of(pairs["test"][:5])
-found = beam_search(translator, source, padding_mask(source, PAD), 4, MAX_LENGTH, START, END, alpha=0.6)
-for (read, right), row in zip(pairs["test"], found, strict=False):
-    print("reads: ", " ".join(read))
-    print("writes:", text_of(row))
-    print("right: ", " ".join(right), "\n")
+some = pairs["test"][:5]
+source, _ = batch_of(some)
+found = greedy_decode(translator, source, padding_mask(source, PAD), MAX_LENGTH, START, END)
+for (read, right), row in zip(some, found, strict=True):
+    print("reads:    ", " ".join(read))
+    print("writes:   ", text_of(row))
+    print("reference:", " ".join(right), "\n")
+
+# %% [markdown]
+# ### See it: what a trained model considers
+#
+# Now one caption, slowly. Each row below is a step of the decoder. It shows the four likeliest next words with their
+# probabilities, a frame around the word that was written, and on the right the source word that the decoder's
+# cross-attention weighed most (the mean over the four heads).
+#
+# Read the rows from top to bottom, and ask at each one:
+#
+# 1. **How sure is the model?** Look for the steps with the lowest probability in the frame. Which words compete there?
+# 2. **Where does it look?** Nouns and adjectives should look at their German counterparts. Some English words have
+#    none, such as the *is* in *is wearing*. What does the decoder attend to there?
+# 3. **Does it ever give a word more than 0.95?** It was trained with a smoothing of 0.1 (lesson 08).
+#
+# **Change something:** `number`, to look at another caption. The half-trained model:
+# `load_state_dict(checkpoints[120])`.
+
+# %% tags=["see"]
+seen = []
+
+
+def recording(query, key, value, mask=None, dropout=None):
+    """Attend as usual, and record the weights."""
+    result, weights = scaled_dot_product_attention(query, key, value, mask, dropout)
+    seen.append(weights[0].detach())
+    return result, weights
+
+
+number = 1
+read, right = pairs["test"][number]
+watched = Transformer(len(german), len(english), TransformerConfig(**SIZES, attention=recording))
+watched.load_state_dict(checkpoints[360])
+source, _ = batch_of([(read, right)])
+written = greedy_decode(watched, source, padding_mask(source, PAD), MAX_LENGTH, START, END)
+seen.clear()
+with evaluating(watched):
+    logits = watched(source, padding_mask(source, PAD), written[:, :-1], causal_mask(written.shape[1] - 1))
+of_encoder, of_decoder, crossing = seen
+
+best = logits[0].softmax(dim=-1).topk(4)
+source_words = ["<s>", *read, "</s>"]
+target_words = [spelled[index] for index in written[0, 1:].tolist()]
+looked = crossing.mean(dim=0).max(dim=-1)
+word_by_word(
+    [
+        {spelled[index]: chance for index, chance in zip(indices, chances, strict=True)}
+        for indices, chances in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ],
+    target_words,
+    [
+        (source_words[index], weight)
+        for index, weight in zip(looked.indices.tolist(), looked.values.tolist(), strict=True)
+    ],
+)
+
+# %% [markdown]
+# Content words look at their counterparts, some of them with nearly all their weight. Words such as *is* have nothing to
+# look up. But attention weights must sum to 1, so that weight goes to a comma, a full stop or the end of the sentence.
+# And even a sure word stays near 0.9: that is the target that smoothing gave it.
+#
+# ### See it: all heads of the cross-attention
+#
+# The mean over four heads hides what each of them does. Here is the same caption again, head by head. The rows are the
+# English words that the model is about to write, the columns are the German ones. Click a head in the overview below
+# the picture: it is darker the more a head concentrates on single words.
+#
+# Do the heads look at the same words? Where the two languages order their words differently, the dark cells leave the
+# diagonal.
+#
+# **Change something:** `of_encoder` in place of `crossing`, with `source_words` on both sides: which German words look
+# at each other? For the decoder's own words, use `of_decoder` and `["<s>", *target_words[:-1]]`.
+
+# %% tags=["see"]
+layers_and_heads(
+    crossing.unsqueeze(0),
+    target_words,
+    source_words,
+    title="Cross-attention: which German words does each English word attend to?",
+)
+
+# %% [markdown]
+# Nobody told the model which German word belongs to which English one. It found out because that makes the next word
+# easier to predict. Before attention, a recurrent network had to squeeze the whole sentence into a single vector, and
+# long sentences suffered. Bahdanau et al. ([2015](https://arxiv.org/abs/1409.0473)) let their decoder look back at every
+# source word, and showed tables like this one. The Transformer kept that idea and dropped the recurrence.
+#
+# A word of caution: attention weights show where information *may* come from. They don't prove that the model used it.
+#
+# ## 2. Where greedy decoding goes wrong
+#
+# What is the best translation $y$ of a source $x$? A natural answer: the one that the model finds most probable. The
+# model gives the probability of a sentence word by word, each given the prefix before it:
+#
+# $$P(y \mid x) = \prod_{t=1}^{n} P(y_t \mid y_1, \dots, y_{t-1}, x)
+# \qquad \ln P(y \mid x) = \sum_{t=1}^{n} \ln P(y_t \mid y_1, \dots, y_{t-1}, x)$$
+#
+# where $y_t$ is the $t$-th word after the start symbol, and $n$ is the number of these words, **including the end
+# symbol**: the model has to write it like any other. Programs use the form on the right. A product of many small
+# numbers underflows to zero; a sum of their logarithms doesn't.
+#
+# Greedy decoding picks the best factor at each step. But the best first factor may lead to a prefix that has no good
+# continuation. Here is a model that writes two words:
+#
+# | first word | probability | second word, and its probability after the first |
+# |---|---|---|
+# | **a** | 0.6 | **dog** 0.4, **cat** 0.35, **man** 0.25 |
+# | **the** | 0.4 | **dog** 0.9, **cat** 0.06, **man** 0.04 |
+
+# %% predict="predict_beam_of_two"
+# A search keeps both first words, and then the best sentences of two words. What is the probability
+# of the best sentence that it finds?
+
+# %% check="predict_beam_of_two"
+
+# %% [markdown]
+# Greedy decoding starts with **a**, because 0.6 is more than 0.4, and ends with "a dog", which has a probability of
+# $0.6 \cdot 0.4 = 0.24$. That the other word was the better start only shows one step later, and greedy decoding never
+# goes back.
+#
+# Could we try all sentences? A vocabulary of $V$ words has $V^n$ sentences of length $n$: far too many. **Beam search**
+# is the compromise. It keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix together
+# with its score is called a **hypothesis**.
+#
+# The idea is older than neural networks: speech recognisers have used it since the 1970s. Sutskever et al.
+# ([2014](https://arxiv.org/abs/1409.3215)) used it for the first large neural translators, and noticed that a beam of
+# two already gave most of the gain.
+#
+# ## 3. The length penalty
+#
+# Before we search, we need to say what for. "The most probable translation" has a catch: each further word multiplies
+# the probability by a number below one. A translation that stops too early may be more probable than a complete one.
+#
+# So hypotheses of different lengths are compared by a *score*. Wu et al. divide the log-probability by a number that
+# grows with the length:
+#
+# $$\mathrm{score}(y) = \frac{\ln P(y \mid x)}{\mathrm{lp}(n)} \qquad
+# \mathrm{lp}(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
+#
+# | symbol | in code | what it is |
+# |---|---|---|
+# | $n$ | `length` | the number of words after the start symbol, including the end symbol |
+# | $\alpha$ | `alpha` | how strongly length is compensated: 0 not at all; 0.6 in the paper |
+# | $\mathrm{lp}$ | `length_penalty` | the divisor; 1 for a sentence of a single word, whatever $\alpha$ is |
+#
+# Two things are easy to mix up. Log-probabilities are **negative**, so dividing by a larger number brings them closer
+# to zero: the "penalty" *helps* long sentences. And the **best score is the largest**, the one closest to zero.
+#
+# Why this formula? Wu et al. first divided by $n$, then by a power $n^\alpha$, and found an $\alpha$ of 0.6 to 0.7 best.
+# The formula with the 5 worked better still on their data. They also added a second term, which rewards translations
+# that cover the whole source; the Transformer paper leaves it out.
+#
+# ### A worked example
+#
+# Hypothesis A has 4 words and a log-probability of -3. Hypothesis B has 10 words and -3.6. Which one wins, without a
+# penalty and with an alpha of 0.6?
+
+# %% tags=["see"]
+for name, words, log_p in [("A", 4, -3.0), ("B", 10, -3.6)]:
+    plus_five = words + 5
+    sixths = plus_five / 6
+    powered = math.pow(sixths, 0.6)
+    print(f"{name}: {words} words + 5 = {plus_five};  {plus_five} / 6 = {sixths:.2f};", end="  ")
+    print(f"to the power of 0.6: {powered:.3f};  score {log_p} / {powered:.3f} = {log_p / powered:.3f}")
+
+# %% [markdown]
+# Without a penalty A wins, with -3 against -3.6. With it B wins, because its score is closer to zero.
+#
+# Play in the next cell: how probable must B be to win with an alpha of 0.2? (Scratch cells aren't graded.)
+
+# %% tags=["see"]
+alpha = 0.2
+print("A:", -3.0 / math.pow(9 / 6, alpha))
+print("B:", -3.6 / math.pow(15 / 6, alpha))
+
+# %% predict="predict_score"
+# A translation has a log-probability of -12 and 49 words, the end symbol counted. Alpha is 0.5.
+# What is its score?
+
+# %% check="predict_score"
+
+# %% [markdown]
+# ### Build it
+#
+# One line is enough. The length may be a plain number or a tensor of many lengths.
+
+# %% build="length_penalty"
+### BEGIN SOLUTION course_lib.transformer.decoding:length_penalty
+
+# %% [markdown] hints="length_penalty"
+
+# %% check="length_penalty"
+
+# %% [markdown]
+# ### See it: what a word may cost
+#
+# A translation of ten words has a log-probability of -5. How low may the log-probability of a longer one be, if it is to
+# reach the same score? The lines show this break-even point.
+#
+# **Change something:** an alpha of 2. For which alpha may each word of a sentence cost about the same, however long the
+# sentence is?
+
+# %% tags=["see"]
+rows = []
+for alpha in [0.0, 0.6, 1.0, 1.5]:
+    for length in range(5, 31):
+        break_even = -5 * length_penalty(length, alpha) / length_penalty(10, alpha)
+        rows.append((f"alpha {alpha}", length, break_even))
+
+named_lines(
+    pd.DataFrame(rows, columns=["line", "x", "y"]),
+    across="words, including the end symbol",
+    up="log-probability at break-even",
+    title="As good as ten words with a log-probability of -5",
+)
+
+# %% [markdown]
+# With an alpha of 0 the line is flat: a longer sentence must be just as probable, although it has more words to pay for.
+# With an alpha of 1 it is straight, so each further word may cost the same. The paper's 0.6 is in between.
+#
+# ## 4. Beam search
+#
+# Keep the $k$ best hypotheses of each sentence: these are the **beams**. In each step:
+#
+# 1. Ask the model for the next word of every beam. That makes $k \cdot V$ candidates for each sentence.
+# 2. The total of a candidate is the total of its beam plus the log-probability of the new word.
+# 3. Of all candidates **of that sentence**, keep the $k$ with the highest totals. A good beam may have several
+#    successors, a bad one none.
+#
+# At the end, the hypothesis with the best *score* wins.
+
+# %% predict="predict_candidates"
+# A beam of 4 and a vocabulary of 8,000 words. How many candidates does a sentence have in each step
+# after the first?
+
+# %% check="predict_candidates"
+
+# %% [markdown]
+# ### A worked example
+#
+# Let's search by hand with two beams and three words: `</s>` (the end), `ha` and `ho`. In this toy model the next word
+# depends on the last one only:
+#
+# | after | `</s>` | `ha` | `ho` |
+# |---|---|---|---|
+# | `<s>` (the start) | 0.1 | 0.5 | 0.4 |
+# | `ha` | 0.3 | 0.5 | 0.2 |
+# | `ho` | 0.9 | 0.05 | 0.05 |
+#
+# Step 1 keeps `ha` (0.5) and `ho` (0.4). Here is step 2. The probabilities are multiplied, so that you can follow them
+# easily; your function adds logarithms.
+
+# %% tags=["see"]
+vocabulary = ["</s>", "ha", "ho"]
+hypotheses, chances = ["ha", "ho"], torch.tensor([0.5, 0.4])
+next_word = torch.tensor([[0.3, 0.5, 0.2], [0.9, 0.05, 0.05]])  # a row for each beam
+
+candidates = chances[:, None] * next_word
+print("candidates, a row for each beam:", candidates, sep="\n")
+in_one_row = candidates.reshape(-1)
+print("in one row:", in_one_row)
+chances, where = in_one_row.sort(descending=True)
+chances, where = chances[:2], where[:2]
+print("the two best:", chances, "at", where)
+for index in where.tolist():
+    beam, word = divmod(index, len(vocabulary))
+    print(f"number {index}: beam {beam} ({hypotheses[beam]}) + word {word} ({vocabulary[word]})")
+
+# %% [markdown]
+# Candidate 3 comes from beam 3 // 3 = 1, and its word is 3 % 3 = 0, the end symbol. So the new beam 0 is `ho </s>`,
+# which comes from the *old beam 1*. The beams have swapped.
+#
+# In step 3, `ho </s>` has ended. It isn't extended any more, but it stays in the competition with its 0.36. The other
+# beam, `ha ha` (0.25), can reach 0.125 at most. When the search stops, `ho </s>` wins. Greedy decoding would have
+# started with `ha`, and written `ha ha ha ...` until it ran into the maximum length.
+#
+# Play: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? With how many beams is nothing
+# lost?
+
+# %% tags=["see"]
+chances = torch.tensor([0.5, 0.4])
+next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
+(chances[:, None] * next_word).reshape(-1).sort(descending=True)
+
+# %% [markdown]
+# ### Five things to get right
+#
+# **The first step.** At the beginning there is one hypothesis, the start symbol, not $k$ copies of it. If all copies
+# could be extended, they would all pick the same best word and stay identical: an expensive greedy search. So give the
+# first copy a total of 0, and the others minus infinity.
+#
+# **Where a candidate comes from.** Put the $k \cdot V$ candidates of a sentence in one row. Candidate number $i$ extends
+# beam $i \,//\, V$ with word $i \bmod V$.
+#
+# **Everything that belongs to a beam moves with it.** As you saw, the new beam 0 may come from the old beam 1. Its
+# words, its length and whether it has ended must all be taken from there. Otherwise you append words to the wrong prefix.
+#
+# **Hypotheses that have ended.** A beam that has written the end symbol is complete. It stays in the competition: from
+# now on it can only be extended by end symbols, at no cost, and its length stays the same.
+#
+# **A batch.** $B$ sentences with $k$ beams each are $B \cdot k$ rows for the decoder: first all beams of sentence 0, then
+# all of sentence 1. Encode once, and repeat the *memory* and its *mask* in that order. `repeat_interleave` does that;
+# `repeat` doesn't. Sentences never compete with each other.
+#
+# The result has the format of greedy decoding: each row begins with `start_id`, contains only `end_id` after its end,
+# and has at most `max_length` tokens, including the start. There is no dropout and no gradient, and the model gets its
+# mode back: use `evaluating`.
+#
+# **When to stop** is up to you. The simplest rule: when all beams have ended, or at `max_length`. Some programs stop
+# earlier, when no unfinished beam is likely to win.
+#
+# ### Build it
+#
+# This is the longest function of the course, about twenty lines. Write it on paper first, for one sentence and two
+# beams.
+
+# %% build="beam_search"
+### BEGIN SOLUTION course_lib.transformer.decoding:beam_search
+
+# %% [markdown] hints="beam_search"
+
+# %% check="beam_search"
 
 # %% [markdown]
 # ### See it: the beam as a tree
 #
-# What happens inside? We watch the decoder. Whatever search you wrote, each beginning that it keeps has to go through
-# the decoder's embedding, so a hook there sees them all. How likely each of them is, we ask the model afterwards.
+# What happens inside? Whatever search you wrote, each prefix that it keeps goes through the decoder's embedding. A hook
+# there records them all, and afterwards we ask the model how probable each one is.
 #
-# The cell takes the model after 200 updates, which still hesitates a lot, and looks for a caption, not too long, that beam
-# search gets right and greedy decoding does not. (That is picked for the picture. Often both are right, or both wrong.
-# Each machine rounds a little differently and finds its own; the cell says so if it finds none.) What ends in the very
-# last step never goes through the decoder again, so of that the picture shows the winner alone.
+# The cell takes the model after 200 updates, which is still unsure of many words. It looks for a short caption that
+# beam search translates exactly and greedy decoding doesn't. (This one is picked for the picture: often both are right,
+# or both wrong. Computers round differently, so yours may find another caption. If it finds none, it says so.)
+# A hypothesis that ends in the very last step doesn't go through the decoder again, so of those you only see the winner.
 #
-# In which steps does the winner lie behind? Where does greedy decoding leave its way?
+# In which steps isn't the winner the leftmost box? Where does greedy decoding take another path?
 #
-# **Change something:** a beam of 2, or of 6. The model after 360 updates: how does the tree of a model look that is
-# sure of itself? Take the `break` out, and you get the last of the captions.
+# **Change something:** a beam of 2, or of 6. The model after 360 updates: what does the tree of a confident model look
+# like? Remove the `break`, and you get the last of the captions.
 
 
 # %% tags=["see"]
+def model_after(update):
+    model = copy.deepcopy(translator)
+    model.load_state_dict(checkpoints[update])
+    return model
+
+
 def log_probability(asked, source, ids):
-    """The log-probability of each row of ids. What stands behind the end does not count."""
+    """Return the log-probability of each row of ids, up to its end symbol."""
     with evaluating(asked):
         logits = asked(source, padding_mask(source, PAD), ids[:, :-1], causal_mask(ids.shape[1] - 1))
     of_words = logits.log_softmax(dim=-1).gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
@@ -324,7 +500,7 @@ def log_probability(asked, source, ids):
 
 
 def watched_search(model, source, beam, alpha):
-    """Search, and note every beginning that goes through the decoder."""
+    """Search, and record every prefix that goes through the decoder."""
     seen = set()
     hook = model.target_embedding.register_forward_pre_hook(
         lambda module, given: seen.update(tuple(row) for row in given[0].tolist())
@@ -335,7 +511,7 @@ def watched_search(model, source, beam, alpha):
 
 
 def to_the_end(ids):
-    """Leave out what stands behind the first end symbol."""
+    """Return the ids up to the first end symbol."""
     return tuple(ids[: ids.index(END) + 1]) if END in ids else tuple(ids)
 
 
@@ -347,19 +523,19 @@ for read, right in pairs["test"][:100]:
     if text_of(ids[0]) == " ".join(right) != text_of(greedy[0]) and len(right) < 17:
         break
 else:
-    print("No caption ended the search, so this is the last one that was looked at.\n")
+    print("No caption fits, so this is the last one that was tried.\n")
 
 winner = to_the_end(ids[0].tolist())
-kept = {to_the_end(row) for row in seen} | {winner[:count] for count in range(2, len(winner) + 1)}
+kept = seen | {winner[:count] for count in range(2, len(winner) + 1)}
 totals = {
     tuple(spelled[index] for index in row[1:]): log_probability(model, source, torch.tensor([row])).item()
     for row in kept
     if len(row) > 1
 }
-print("reads: ", " ".join(read))
-print("greedy:", text_of(greedy[0]), f"({log_probability(model, source, greedy).item():.2f})")
-print("beam:  ", text_of(ids[0]), f"({log_probability(model, source, ids).item():.2f})")
-print("right: ", " ".join(right))
+print("reads:    ", " ".join(read))
+print("greedy:   ", text_of(greedy[0]), f"({log_probability(model, source, greedy).item():.2f})")
+print("beam:     ", text_of(ids[0]), f"({log_probability(model, source, ids).item():.2f})")
+print("reference:", " ".join(right))
 
 beam_tree(
     totals,
@@ -368,28 +544,28 @@ beam_tree(
 )
 
 # %% [markdown]
-# ### See it: wider and wider
+# ### See it: wider beams
 #
-# If two beams are better than one, are eight better than four? We let two models translate 60 captions: one that
-# has learned for 120 updates, and one that has learned for 360. For each width the table says how likely the
-# translations are that the search finds, how long they are, and how good they are by **BLEU**, which compares
-# them with the right ones (100 is the most; lesson 13 says more; here all is in small letters and in our own
-# tokens, so these numbers compare with each other only).
+# If two beams are better than one, are eight better than four? Two models translate the same 60 captions: the one after
+# 120 updates, and the one after 360. A beam of 1 is greedy decoding. For each width the table shows how probable the
+# translations are on average, how long they are, and how good they are by **BLEU**. BLEU compares translations with
+# reference translations, and 100 is the maximum; the final lab explains it. (Here everything is in lower case and split
+# into our own tokens, so compare these numbers only with each other.)
 #
-# Guess first: which columns go up, and which go down?
+# Guess before you run it: which columns go up as the beam gets wider, and which go down?
 #
-# **Change something:** a beam of 16 (it takes some seconds). An alpha other than 0.
+# **Change something:** a beam of 16 (it takes longer). An alpha other than 0.
 
 # %% tags=["see"]
 some = pairs["test"][:60]
 source, target = batch_of(some)
-right = [" ".join(words) for _, words in some]
-right_length = ((target != PAD).sum() - 2 * len(some)).item() / len(some)
+references = [" ".join(words) for _, words in some]
+reference_length = ((target != PAD).sum() - 2 * len(some)).item() / len(some)
 
 
 def tried(model, beam, alpha):
     ids = beam_search(model, source, padding_mask(source, PAD), beam, MAX_LENGTH, START, END, alpha)
-    bleu = corpus_bleu([text_of(row) for row in ids], [right], tokenize="none", force=True)
+    bleu = corpus_bleu([text_of(row) for row in ids], [references], tokenize="none", force=True)
     return {
         "beam": beam,
         "alpha": alpha,
@@ -404,21 +580,36 @@ table = pd.DataFrame(
     for update in [120, 360]
     for beam in [1, 2, 4, 8]
 )
-print(f"the right translations have {right_length:.2f} words on average")
+print(f"the reference translations have {reference_length:.2f} words on average")
 table
 
 # %% [markdown]
-# The search does its work: the wider the beam, the likelier the sentences. But the widest beam writes the **shortest**
-# ones, and its BLEU is lower than that of a narrower one: a little width may help at first, and more of it hurts. That is
-# no fault of the search. It finds more and more of what we told it to look for, and
-# what we told it is not quite what we want: the likeliest sentence is a short one. In big translation models it is the
-# same (Stahlberg and Byrne 2019, [arXiv 1908.10090](https://arxiv.org/abs/1908.10090): for more than half of
-# the sentences their model's likeliest translation of all was the *empty* one). A narrow beam helps partly because it
-# fails to find such sentences.
+# The search does its job: the wider the beam, the more probable the sentences. But they also get **shorter**, and from
+# some width on BLEU falls. With the model that has trained longer, plain greedy decoding even has the highest BLEU of
+# its four rows. (So after all that work, does the longest function of the course lose to lesson 06? With an alpha of 0
+# it does. Keep reading.)
+#
+# This isn't a fault of the search. It finds more and more of what we asked for, and what we asked for isn't quite what
+# we want: the most probable sentence tends to be a short one. Two things make that worse here. These captions can often
+# end early and still be correct English, as in "a farmer is pointing at a tree ~~that is on the hill~~". And a model
+# trained with smoothing never gives a word a probability of 1, so every word costs something:
+
+# %% tags=["see"]
+surest = 1 - 0.1 + 0.1 / len(english)
+print(
+    f"the smoothed target gives the correct word {surest:.4f}, so even a sure word costs {-math.log(surest):.3f}"
+)
+print(f"{reference_length:.1f} such words and the end: {-math.log(surest) * (reference_length + 1):.2f}")
+
+# %% [markdown]
+# Large models have the same problem. Koehn and Knowles ([2017](https://arxiv.org/abs/1706.03872)) listed it among six
+# challenges of neural translation. Stahlberg and Byrne ([2019](https://arxiv.org/abs/1908.10090)) searched exhaustively,
+# and found that for more than half of their sentences the most probable translation of all was the *empty* one. A
+# narrow beam helps partly because it fails to find such sentences.
 #
 # ### See it: length penalty against output length
 #
-# The honest remedy is to look for something else: a score that makes up for the length.
+# The honest remedy is to search for something else: a score that compensates for the length.
 #
 # **Change something:** more values of alpha. At which alpha does each model write sentences of the right length?
 
@@ -428,70 +619,114 @@ for update in [120, 360]:
     model = model_after(update)
     for alpha in [0.0, 0.6, 1.0, 1.5, 2.0]:
         result = tried(model, 4, alpha)
-        rows.append((f"after {update} updates", alpha, result["words"] / right_length))
+        rows.append((f"after {update} updates", alpha, result["words"] / reference_length))
         print(f"after {update} updates, alpha {alpha}: {result['words']} words, BLEU {result['BLEU']}")
-rows += [("the right length", alpha, 1.0) for alpha in [0.0, 2.0]]
+rows += [("reference", alpha, 1.0) for alpha in [0.0, 2.0]]
 
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="alpha",
-    up="words, as a share of the right translation's",
+    up="length compared with the references",
     title="How long are the translations?",
-    dashed=["the right length"],
+    dashed=["reference"],
 )
 
 # %% [markdown]
-# With an alpha of 0 both models write too little, and the one that knows less falls shorter: it is less sure of every word,
-# so every word costs more, so stopping early saves more. A larger alpha brings the lengths back, and mostly BLEU with them.
-# The best alpha belongs to a model and its data. The paper chose its beam of 4 and its alpha of
-# 0.6 "after experimentation on the development set", and so will you: on the *validation* split, never on the one that
-# you report. (Here we looked at test captions, and so may not boast of these numbers.)
+# With an alpha of 0 both models write too little, and the less trained one falls shorter. It is less sure of every word,
+# so every word costs more, and stopping early saves more. A larger alpha brings the length back, and with it most of the
+# BLEU that the beam had lost.
+#
+# Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with the
+# right alpha is about as good as greedy decoding, and no better. That is honest, and it has a reason: these captions
+# come from a small grammar, so the model is rarely in doubt about the next word, and there is little for a search to
+# repair. For the half-trained model, which is in doubt at every step, the beam helps. So it does for models of real text,
+# where many words could come next. You only find out by an experiment.
+#
+# The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same: choose
+# on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't report
+# these numbers.)
 #
 # ### Explain it
 #
-# A fellow student: "I have raised the beam from 4 to 100. The log-probability of my translations went up, so the search
+# A fellow student: "I raised the beam from 4 to 100. The log-probability of my translations went up, so the search
 # works better, but BLEU went down. There must be a bug in my beam search." What do you answer? Say why the
-# translations are likelier, why they are worse, and what to try.
+# translations are more probable, why they are worse, and what to try.
 
 # %% [markdown] explain="explain_width"
-# There need not be a bug. A wider beam drops fewer beginnings, so it finds likelier sentences: that is what it is for. But
-# each word multiplies the probability by a number below one, so the likeliest sentences tend to be too short, and a
-# wider beam finds more of them. BLEU compares with a person's translation and punishes missing words. Likely (by the
-# model) and good are not the same. Look at the lengths of the translations; divide by a length penalty and choose alpha,
-# and the width of the beam, on the validation split.
+# It needn't be a bug. A wider beam drops fewer prefixes, so it finds more probable sentences: that is its purpose. But
+# each word multiplies the probability by a number below one, so the most probable sentences tend to be too short, and a
+# wider beam finds more of them. BLEU compares them with human translations and punishes missing words. Probable
+# (according to the model) and good aren't the same. Compare the lengths of the translations, divide by a length
+# penalty, and choose alpha and the width of the beam on the validation split.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a wider beam searches better, so it finds sentences with a higher log-probability.
-# - 1 point: the model's likeliest sentences tend to be too short, since every word costs; so likelier isn't better.
+# - 1 point: the most probable sentences tend to be too short, because every word costs; so more probable isn't better.
 # - 1 point: what to do: compare lengths, use a length penalty, choose alpha and beam on validation data (any two).
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
-# ## 4. One model out of several
+# ## 5. One model out of several
 #
-# Look at the loss while a model learns: it goes down, but it trembles. Each update follows one batch, and the next batch
-# pulls elsewhere. The weights of the last update are as good as those of the one before, and both are a little off, in
-# different directions. So take several checkpoints, and average each weight over them:
+# During training the loss goes down, but it also jitters. Each update follows one batch, and the next batch pulls
+# somewhere else. So the weights after the last update are no better than those a little earlier, and each is a little
+# off, in a different direction. The remedy: take several checkpoints, and average each weight over them.
 #
 # $$\bar\theta = \frac{1}{m} \sum_{i=1}^{m} \theta_i$$
 #
-# where $\theta_i$ are all the weights of checkpoint $i$, and $m$ is the number of checkpoints. What is common to them
-# stays, and what trembles averages out. The result is **one** model, of the same size and speed as the others. The paper
-# averages the last 5 checkpoints of its base models, written ten minutes apart, and the last 20 of the big ones.
+# where $\theta_i$ are all the weights of checkpoint $i$, and $m$ is the number of checkpoints. What they have in common
+# stays, and the jitter averages out. The result is **one** model, as large and as fast as the others. The paper
+# averages the last 5 checkpoints of its base models, written ten minutes apart, and the last 20 of its big ones.
 #
-# A **state dict** maps the names of a model's entries to tensors. Most are weights. But mind four things:
+# Averaging the iterates of an optimiser is an old idea (Polyak and Juditsky 1992). It came back as *stochastic weight
+# averaging* (Izmailov et al. 2018), and as the moving average of weights that many image generators use.
 #
-# - **Not all entries are fractions.** Some modules count how often they were used, or keep truth values. A mean
-#   of counters would be a fraction, and `load_state_dict` would get a dtype that it does not expect. Take those entries
-#   **whole**: from the first checkpoint, from the last, or as the rounded mean.
-# - **Buffers count as well.** A running mean is no parameter, but it belongs to the model. Go through *all* entries.
-# - **Small dtypes overflow.** The largest number in float16 is 65,504. Sum in a wide dtype, then go back to
-#   the one that the entry had.
-# - **Checkpoints belong to someone else.** `total += entry` changes the tensor that `total` is. What you hand back
-#   shares no memory with what you got, not even if there is a single checkpoint.
+# ### A worked example
 #
+# A **state dict** maps names to tensors. Here are two small ones, with a weight and a counter.
+
+# %% tags=["see"]
+first = {"weight": torch.tensor([1.0, 4.0]), "steps": torch.tensor(10)}
+second = {"weight": torch.tensor([3.0, 8.0]), "steps": torch.tensor(21)}
+added = first["weight"] + second["weight"]
+print("sum of the weights:", added)
+print("divided by two:    ", added / 2)
+print("the counters:      ", first["steps"].dtype, "and", second["steps"].dtype)
+print("their plain mean:  ", (first["steps"] + second["steps"]) / 2, "is no longer an integer")
+
+# %% [markdown]
+# Now watch two traps. The first is the largest number of a small dtype. The second is memory that is shared.
+
+# %% tags=["see"]
+half = torch.tensor(60_000.0, dtype=torch.float16)
+print("60,000 + 60,000 in float16:", half + half)
+print("the same in float64:       ", half.double() + half.double())
+
+total = first["weight"]
+total += second["weight"]
+print("first['weight'] is now", first["weight"], "although nobody meant to change it")
+
+# %% [markdown]
+# So mind four things:
+#
+# - **Not all entries are floats.** Some modules keep counters or booleans. The mean of two counters may be a fraction,
+#   and has another dtype than `load_state_dict` expects. Keep such entries **whole**: take them from the first
+#   checkpoint or the last, or round the mean.
+# - **Buffers count as well.** A running mean isn't a parameter, but it belongs to the model. Go through *all* entries.
+# - **Small dtypes overflow.** The largest number in float16 is 65,504. Add in a wide dtype, then convert to the dtype
+#   that the entry had.
+# - **The checkpoints aren't yours to change.** What you return shares no memory with what you were given, not even if
+#   there is only one checkpoint.
+#
+# Play: what does `torch.finfo` say about `torch.bfloat16`? What happens to 256 + 1 in that dtype?
+
+# %% tags=["see"]
+print(torch.finfo(torch.float16).max, torch.finfo(torch.bfloat16).max)
+print(torch.tensor(256.0, dtype=torch.bfloat16) + 1)
+
+# %% [markdown]
 # ### Build it
 
 # %% build="average_checkpoints"
@@ -507,13 +742,13 @@ named_lines(
 # The loss on 150 validation captions, without smoothing: for each checkpoint that we kept, and for the average of it and
 # the four before it.
 #
-# Is the average always better? When does it begin to help, and why not earlier?
+# Is the average always better? From when on, and why not earlier?
 #
 # **Change something:** average the last 2, or the last 10. A smaller learning rate in the training cell (0.001): does
-# averaging help as much when there is less trembling?
+# averaging help as much when there is less jitter?
 
 # %% tags=["see"]
-sharp = LabelSmoothingLoss(len(english), PAD, smoothing=0.0)
+unsmoothed = LabelSmoothingLoss(len(english), PAD, smoothing=0.0)
 valid_source, valid_target = batch_of(pairs["validation"][:150])
 
 
@@ -525,7 +760,7 @@ def validation_loss(state):
         logits = judged(
             valid_source, padding_mask(valid_source, PAD), decoder_input, decoder_mask(decoder_input, PAD)
         )
-        return sharp(logits, labels).item()
+        return unsmoothed(logits, labels).item()
 
 
 count = 5
@@ -536,7 +771,7 @@ for place in range(count - 1, len(updates)):
     rows.append(("a single checkpoint", updates[place], validation_loss(last[-1])))
     rows.append((f"the average of {count}", updates[place], validation_loss(average_checkpoints(last))))
 
-print(f"at the end: one alone {rows[-2][2]:.3f}, the average {rows[-1][2]:.3f}")
+print(f"at the end: a single checkpoint {rows[-2][2]:.3f}, the average {rows[-1][2]:.3f}")
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="update of the newest checkpoint",
@@ -546,9 +781,9 @@ named_lines(
 )
 
 # %% [markdown]
-# Early in training the average is **worse**: the models still move fast in one direction, and an average of five lags
-# behind the newest. Later they circle around a good place, each a little off, and the average lies nearer to its middle
-# than any of them. So average *late* checkpoints.
+# Early in training the average is **worse**: the weights are still moving fast in one direction, and an average of five
+# lags behind the newest. Later they wander around a good point, each a little off, and the average is closer to that
+# point than any of them. So average *late* checkpoints.
 #
 # And does it translate better?
 
@@ -563,19 +798,18 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# Sixty captions are few, so BLEU is a coarse measure here; the loss is the finer one.
+# Sixty captions are few, so BLEU is a coarse measure here. The loss is the finer one.
 #
 # ### See it: when averaging destroys
 #
 # Here is a second model that computes **exactly** what the translator computes. Only its inner features are numbered
 # backwards: those inside the feed-forward networks (the rows of `inner` and, to match, the columns of `outer`), and those
-# inside the attention (the rows of the query, key and value projections, and the columns of the output projection). Each
+# inside attention (the rows of the query, key and value projections, and the columns of the output projection). Each
 # feature does what it did before, under another number.
 #
-# What is the loss of the renumbered model? And of the average of the two?
+# Write down your guess first: what is the loss of the renumbered model, and what is the loss of the average of the two?
 #
-# **Change something:** before you run it, write your guess down. Then renumber only the feed-forward networks: take the
-# projections out of the two lists.
+# **Change something:** renumber the feed-forward networks only: remove the projections from the two tuples.
 
 # %% tags=["see"]
 state = checkpoints[360]
@@ -593,68 +827,87 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # %% [markdown]
 # ### Explain it
 #
-# Two models with the same loss were averaged just now, and the average was worse than either. The average of five
+# Two models with the same loss were averaged just now, and the average was much worse than either. The average of five
 # checkpoints was better than each of them. What makes the difference? And what would you expect from averaging two
 # translators that were trained from different seeds?
 
 # %% [markdown] explain="explain_average"
-# Averaging mixes entry 7 of one model with entry 7 of the other. That makes sense only if entry 7 does the same work in
-# both. Checkpoints of one run come from the same start and have moved little since, so their entries correspond, and the
-# differences are mostly the trembling of single batches, which cancels out. In the renumbered model the same features have other
-# numbers, so weights of different features are mixed, and what comes out is neither. Two runs from different seeds
-# number their features differently (they may also have found different ones), so I expect the average to be bad.
-# (To combine them one would average their predictions, not their weights: an ensemble, which costs two runs.)
+# Averaging combines entry 7 of one model with entry 7 of the other. That makes sense only if entry 7 does the same job
+# in both. Checkpoints of one run have the same start and have moved little since, so their entries correspond, and the
+# differences between them are mostly the noise of single batches, which cancels out. In the renumbered model the same
+# features have other numbers, so the weights of different features are mixed, and the result is neither. Two runs from
+# different seeds number their features differently (and may have found different ones), so I expect their average to be
+# bad. (To combine them, one would average their predictions instead of their weights: an ensemble, which has to run both.)
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: averaging is entry by entry, so the same entry has to play the same part in both models.
-# - 1 point: late checkpoints of one run lie close together; their differences are noise that cancels out.
+# - 1 point: averaging is entry by entry, so the same entry must have the same role in both models.
+# - 1 point: late checkpoints of one run are close together; their differences are noise that cancels out.
 # - 1 point: different seeds number (or find) features differently, so their average is bad.
 # ### END MARK SCHEME
 
 # %% [markdown]
+# ## 6. What the paper achieved
+#
+# With a beam of 4, an alpha of 0.6 and averaged checkpoints, section 6.1 reports these results on the test set of 2014
+# (newstest2014), in BLEU. The cost is the paper's estimate of all floating-point operations of one training run.
+#
+# | | English to German | English to French | training cost (German) |
+# |---|---|---|---|
+# | GNMT, recurrent (Wu et al. 2016) | 24.6 | 39.9 | $2.3 \cdot 10^{19}$ |
+# | ConvS2S, convolutional (Gehring et al. 2017) | 25.2 | 40.5 | $9.6 \cdot 10^{18}$ |
+# | the best ensemble before | 26.4 | 41.3 | $7.7 \cdot 10^{19}$ |
+# | **Transformer, base** | 27.3 | 38.1 | $3.3 \cdot 10^{18}$ |
+# | **Transformer, big** | 28.4 | 41.8 | $2.3 \cdot 10^{19}$ |
+#
+# (A selection from table 2, rounded. The ensemble is that of ConvS2S.) The base model beats every earlier English to
+# German system, ensembles included, at about a third of the cost of the cheapest of these three. Lesson 09 computes the
+# cost from the paper's hardware.
+
+# %% [markdown]
 # ## Common questions
 #
-# <details><summary>Does beam search find the likeliest sentence?</summary>
+# <details><summary>Does beam search find the most probable sentence?</summary>
 #
-# Not surely. A beginning that is dropped may have been that of the best sentence. Only a beam that drops nothing finds
-# it for certain. For a single step left, or a beam as wide as all beginnings, it does.
+# Not necessarily. A prefix that is dropped may have been that of the best sentence. Only a search that drops nothing is
+# certain to find it, for example with a beam as wide as the number of all prefixes.
 #
 # </details>
 #
 # <details><summary>My search sets finished sentences aside and fills their places. Is that wrong?</summary>
 #
-# No, that is the other common way. Here a finished sentence keeps its place in the beam; there it goes into a list of its
-# own, and the beam stays full. The second looks at a few more beginnings. The check accepts both.
+# No, that is the other common way. Here a finished hypothesis keeps its place in the beam; there it goes into a separate
+# list, and the beam stays full of unfinished ones. The second way looks at a few more prefixes. The check accepts both.
 #
 # </details>
 #
 # <details><summary>Why not simply divide by the length?</summary>
 #
-# Many programs do (with a power of alpha). The 5 softens the formula for short sentences, where one word more or
+# Many programs do (with a power of alpha). The 5 makes the formula gentler for short sentences, where one word more or
 # less would change the quotient a lot.
 #
 # </details>
 #
 # <details><summary>Why is the penalty used at the end and not in each step?</summary>
 #
-# Among beams that go on it would change nothing: they have the same length. One that has ended does compete with longer
-# ones in each step, and some programs compare the scores there already. In ours the plain total decides who stays, and the
-# score decides who wins.
+# Among unfinished beams it would change nothing, because they all have the same length. A finished one does compete with
+# longer ones in each step, and some programs already compare scores there. In ours the plain total decides who stays, and
+# the score decides who wins.
 #
 # </details>
 #
-# <details><summary>Chatbots do not use beam search. Why?</summary>
+# <details><summary>Chatbots don't use beam search. Why not?</summary>
 #
-# A translation has few good answers, and the likeliest is a good guess. A story has a million, and the likeliest is
-# dull and repeats itself. There one *samples*: draws the next word by its probability, often from the best few only.
+# A translation has few good answers, and the most probable one is a good guess. A story has countless ones, and the most
+# probable is dull and repeats itself. There one *samples*: the next word is drawn according to its probability, often
+# only from the best few.
 #
 # </details>
 #
 # <details><summary>How slow is it?</summary>
 #
-# A beam of 4 makes the decoder's batch four times as large, and the encoder runs once as before. On a GPU that is often
-# not fully used, four beams cost less than four times the time. What really wastes time here is that each step computes
-# the whole beginning anew; a key-value cache avoids that.
+# A beam of 4 makes the decoder's batch four times as large; the encoder runs once, as before. A GPU that isn't fully used
+# needs less than four times as long for it. The real waste in our version is that each step computes the whole prefix
+# again. A key-value cache avoids that.
 #
 # </details>
 #
@@ -671,7 +924,22 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 architecture_map(built=exercises_through(11))
 
 # %% [markdown]
-# From the root of $d_k$ to a translator that searches: all but two boxes are filled in. Before you hand the lesson in,
+# From the root of $d_k$ to a translator that searches: almost every box is filled in. Before you hand the lesson in,
 # press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
 #
-# Next: **lesson 12, data parallelism by hand**: many processors, one model.
+# Next: **lesson 12, data parallelism by hand**: many processes, one model.
+#
+# **Read on**
+#
+# - Section 6.1 of the paper, and section 7 of Wu et al. 2016 ([arXiv 1609.08144](https://arxiv.org/abs/1609.08144)) for
+#   the length penalty and the coverage term.
+# - Freitag and Al-Onaizan 2017, *Beam Search Strategies for Neural Machine Translation*
+#   ([arXiv 1702.01806](https://arxiv.org/abs/1702.01806)): pruning, for faster search.
+# - Stahlberg and Byrne 2019, *On NMT Search Errors and Model Errors: Cat Got Your Tongue?*
+#   ([arXiv 1908.10090](https://arxiv.org/abs/1908.10090)).
+# - Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*
+#   ([arXiv 1904.09751](https://arxiv.org/abs/1904.09751)): why open-ended text is sampled, and nucleus sampling.
+# - Leviathan et al. 2023, *Fast Inference from Transformers via Speculative Decoding*
+#   ([arXiv 2211.17192](https://arxiv.org/abs/2211.17192)): a small model proposes, the large one checks.
+# - Izmailov et al. 2018, *Averaging Weights Leads to Wider Optima and Better Generalization*
+#   ([arXiv 1803.05407](https://arxiv.org/abs/1803.05407)).

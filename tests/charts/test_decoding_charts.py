@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from course_lib.charts import Picture, beam_tree
+from course_lib.charts import Picture, beam_tree, word_by_word
 
 TextsOf = Callable[[Picture], list[str]]
 
@@ -23,7 +23,15 @@ WINNER = ["the", "dog", "runs", "</s>"]
 
 def test_each_beginning_has_a_box_with_its_word_and_total(texts_of: TextsOf) -> None:
     texts = [" ".join(text.split()) for text in texts_of(beam_tree(BEGINNINGS, WINNER))]
-    expected = {"a −0.50", "the −0.90", "dog −1.00", "dog −1.40", "runs −1.30", "</s> −1.90 ■", "</s> −1.50"}
+    expected = {
+        "a −0.50",
+        "the −0.90",
+        "dog −1.00",
+        "dog −1.40",
+        "runs −1.30",
+        "</s> −1.90 ■",
+        "</s> −1.50 ■",
+    }
     assert expected <= set(texts)
     assert {"step 1", "step 4"} <= set(texts)
     assert not any(text.endswith("×") for text in texts)
@@ -85,3 +93,34 @@ def test_bad_beginnings(change: dict, message: str) -> None:
 def test_a_winner_that_was_not_kept() -> None:
     with pytest.raises(ValueError, match="winner: expected one of the prefixes, got 'a cat'"):
         beam_tree(BEGINNINGS, ["a", "cat"])
+
+
+def test_a_hypothesis_that_ended_stays_in_the_beam(texts_of: TextsOf) -> None:
+    kept = BEGINNINGS | {("a", "dog", "</s>", "</s>"): -1.9, (*WINNER, "</s>"): -1.5}
+    chart = beam_tree(kept, WINNER)
+    fates = chart.layer[1].data.set_index("prefix")["fate"]
+    assert fates["a dog </s> </s>"] == "waiting"
+    assert fates["the dog runs </s> </s>"] == "winner"
+    assert "−1.90 ■" in [text.strip() for text in texts_of(chart)]
+
+
+STEPS = [{"the": 0.7, "a": 0.2}, {"dog": 0.9, "cat": 0.05}]
+
+
+def test_each_step_shows_its_candidates_and_where_it_looks(texts_of: TextsOf) -> None:
+    chart = word_by_word(STEPS, ["the", "cat"], [("der", 0.8), ("Hund", 0.61)])
+    assert {"the 0.70", "a 0.20", "dog 0.90", "cat 0.05", "der (0.80)", "Hund (0.61)"} <= set(texts_of(chart))
+    assert "step 2: cat at 0.05, attending most to Hund (0.61)" in str(chart.description)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "attended", "message"),
+    [
+        ([{}, {"dog": 0.9}], [("der", 0.8)] * 2, "candidates of step 1: expected 1 to 5 words, got 0"),
+        ([{"the": 1.2}, {"dog": 0.9}], [("der", 0.8)] * 2, "expected numbers from 0 to 1, got 1.2"),
+        (STEPS, [("der", 0.8)], "attended: expected 2, one for each step, got 1"),
+    ],
+)
+def test_bad_steps(candidates: list, attended: list, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        word_by_word(candidates, ["the", "dog"], attended)

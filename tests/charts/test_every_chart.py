@@ -143,6 +143,9 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     "token_counts": lambda: charts.token_counts(
         {"a mean": torch.ones(2, 3)}, torch.tensor([[True] * 3, [True, False, False]]), ["long", "short"]
     ),
+    "word_by_word": lambda: charts.word_by_word(
+        [{"the": 0.7, "a": 0.2}, {"dog": 0.9}], ["the", "dog"], [("der", 0.8), ("Hund", 0.9)]
+    ),
 }
 
 
