@@ -44,6 +44,9 @@ COMMANDS: dict[str, dict[str, Command]] = {
             "autograder.doctor", "instructor", "test the sandbox for students' code on this machine"
         ),
         "demo": Command("autograder.demo", "instructor", "grade an example class and train a translator"),
+        "results": Command(
+            "autograder.results", "instructor", "list, verify or prune the stored results of graded notebooks"
+        ),
         "build": Command("autograder.release.build", "instructor", "build lessons/ from solutions/"),
         "check": Command(
             "autograder.release.build",

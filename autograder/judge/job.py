@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from nbformat import NotebookNode
+from nbformat import NotebookNode, from_dict
 
 from autograder.sandbox.limits import Limits
 
@@ -35,14 +36,34 @@ class Job:
     limits: Limits
     everything: bool = False
     """Whether to run all optional cells as well."""
+    version: str = ""
+    """The version of the checks: see `autograder.results.version.checks_version`."""
 
-    @property
+    @cached_property
+    def depends_on(self) -> dict[str, str]:
+        """Hashes of the submission, of the checks and of the limits."""
+        return {
+            "submission": _digest(
+                [asdict(replace(cell, source="") if cell.judged else cell) for cell in self.cells],
+                [(path, hashlib.sha256(data).hexdigest()) for path, data in self.files],
+            ),
+            "checks": _digest([cell.source for cell in self.cells if cell.judged], self.version),
+            "limits": _digest(asdict(self.limits), self.everything),
+        }
+
+    @cached_property
     def digest(self) -> str:
-        """A hash of the job's content."""
-        content = {"lesson": self.lesson, "limits": asdict(self.limits), "everything": self.everything}
-        content["cells"] = [asdict(cell) for cell in self.cells]
-        content["files"] = [(path, hashlib.sha256(data).hexdigest()) for path, data in self.files]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode(errors="surrogatepass")).hexdigest()
+        """A hash of the job's content, which names its result."""
+        return digest_of(self.lesson, self.depends_on)
+
+
+def digest_of(lesson: str, depends_on: dict[str, str]) -> str:
+    """Return the digest of a job from the hashes of its parts."""
+    return _digest(lesson, depends_on)
+
+
+def _digest(*content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass
@@ -62,3 +83,18 @@ class Result:
     mechanism: str = ""
     """The mechanisms that confined the code."""
     seconds: float = 0.0
+
+    def to_json(self) -> bytes:
+        """Serialize the result, except its time, on one line: equal results give equal bytes."""
+        content = {name: value for name, value in vars(self).items() if name != "seconds"}
+        return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, seconds: float) -> "Result":
+        """Restore a result. Raises ValueError if the data isn't one."""
+        try:
+            content = json.loads(data)
+            content["outputs"] = [[from_dict(output) for output in cell] for cell in content["outputs"]]
+            return cls(**content, seconds=seconds)
+        except (TypeError, LookupError, RecursionError) as error:
+            raise ValueError(f"not a result: {error}") from None

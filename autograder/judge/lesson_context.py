@@ -1,21 +1,18 @@
-"""Load what the judge needs to know about a lesson, with the files that its kernels can import."""
+"""Prepare what the judge needs to know about a lesson, with the files that its kernels can import."""
 
 import compileall
 import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Any
 
-import nbformat
-
+from autograder.judge.lesson_source import LessonSource
 from autograder.judge.lesson_view import lesson_view
 from autograder.judge.locked_cells import imports_of, modules_of
 from autograder.sandbox.archive import pack_files, whole_course
-from course_lib.curriculum.course_file import LESSONS, SOURCES, load_curriculum
 
 
 @dataclass(frozen=True)
@@ -32,30 +29,21 @@ class LessonContext:
     """The modules that its cells import."""
 
 
-def load_lesson_context(course: Path, name: str) -> LessonContext:
-    """Return the context of a lesson, or of an assignment that an instructor has added.
-
-    It is cached until the released notebook or the course file changes.
-    """
-    toml = course / SOURCES / "course.toml"
-    released = tuple(sorted((course / LESSONS / name).glob("*.ipynb")))
-    versions = tuple((path, path.stat().st_mtime_ns) for path in (toml, *released))
-    return _load(course, name, versions)
-
-
-@lru_cache(maxsize=50)
-def _load(course: Path, name: str, versions: tuple[tuple[Path, int], ...]) -> LessonContext:
-    curriculum = load_curriculum(course)
-    cells = [cell for path, _ in versions[1:] for cell in nbformat.read(path, as_version=4).cells]
-    lesson = next((lesson for lesson in curriculum.lessons if lesson.name == name), None)
-    view = _compiled(lesson_view(curriculum, lesson)) if lesson else {}
+def prepare_lesson_context(source: LessonSource) -> LessonContext:
+    """Return the context of a lesson, or of an assignment that an instructor has added."""
+    lesson = source.lesson
+    view = _compiled(lesson_view(source.curriculum, lesson)) if lesson else {}
     to_write = lesson.written if lesson else {}
     return LessonContext(
         pack_files({f"course/{path}": content for path, content in view.items()} or whole_course()),
         # A checked name is always the student's, even if a cell imports the reference under the same name.
-        {name: value for name, value in imports_of(cells).items() if name not in to_write},
+        {
+            name: value
+            for name, value in imports_of(cell.source for cell in source.cells).items()
+            if name not in to_write
+        },
         {name: getattr(entry, "may_not_call", ()) for name, entry in to_write.items()},
-        modules_of(cell for cell in cells if "see" not in cell.metadata.get("tags", [])),
+        modules_of(cell.source for cell in source.cells if "see" not in cell.tags),
     )
 
 

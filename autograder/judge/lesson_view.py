@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import course_lib
+from autograder.judge.lesson_source import withheld_exercises
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises import fixtures
 from course_lib.checks.exercises.registry import catalogue, probes_of
@@ -79,12 +80,6 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
         Path(__file__).with_name("checks_in_the_view.py").read_bytes()
     )
     return dict(sorted(view.items()))
-
-
-def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]:
-    """Return the exercises of this lesson and of later ones, each with its lesson."""
-    first = [one.name for one in curriculum.lessons].index(lesson.name)
-    return {entry.name: one.name for one in curriculum.lessons[first:] for entry in one.exercises}
 
 
 def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str]]:

@@ -6,7 +6,7 @@ import contextlib
 import io
 import traceback
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,14 +31,12 @@ class Judged:
     """The findings of the checks in it."""
 
 
-def imports_of(cells: Sequence[NotebookNode]) -> dict[str, Any]:
+def imports_of(sources: Iterable[str]) -> dict[str, Any]:
     """Return the names bound by the imports of a released lesson, for use in its locked cells."""
     names: dict[str, Any] = {}
-    for cell in cells:
-        if cell.cell_type != "code":
-            continue
+    for source in sources:
         with contextlib.suppress(SyntaxError):
-            for statement in ast.parse(cell.source).body:
+            for statement in ast.parse(source).body:
                 if isinstance(statement, ast.Import | ast.ImportFrom):
                     with contextlib.suppress(ImportError):
                         exec(compile(ast.Module([statement], []), "<imports>", "exec"), names)
@@ -46,17 +44,16 @@ def imports_of(cells: Sequence[NotebookNode]) -> dict[str, Any]:
     return names
 
 
-def modules_of(cells: Iterable[NotebookNode]) -> tuple[str, ...]:
-    """Return the modules that cells import, except those of the course."""
+def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
+    """Return the modules that code cells import, except those of the course."""
     found: set[str] = set()
-    for cell in cells:
-        if cell.cell_type == "code":
-            with contextlib.suppress(SyntaxError):
-                for node in ast.walk(ast.parse(cell.source)):
-                    if isinstance(node, ast.Import):
-                        found |= {alias.name for alias in node.names}
-                    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                        found.add(node.module)
+    for source in sources:
+        with contextlib.suppress(SyntaxError):
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    found.add(node.module)
     return tuple(sorted(name for name in found if name.partition(".")[0] != "course_lib"))
 
 

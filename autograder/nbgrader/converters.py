@@ -98,6 +98,7 @@ class CourseAutograde(Autograde):
             yield None
             return
         execute = SandboxedExecute(parent=self)
+        execute.group_shared = self.coursedir.groupshared
         # nbgrader makes new preprocessors for each notebook from classes, but takes an instance as it is.
         self.autograde_preprocessors = [execute if step is SandboxedExecute else step for step in steps]
         with execute.running(self._workers):

@@ -15,15 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
-from nbgrader.utils import find_all_files, is_locked
+from nbgrader.utils import find_all_files
 
 from autograder.nbgrader.lock import course_lock
 from autograder.nbgrader.not_graded import NotGraded
+from autograder.nbgrader.releases import Releases
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute, files_beside
 from autograder.nbgrader.saved_scores import restore_scores, save_scores
@@ -32,6 +32,9 @@ from autograder.submissions.folder import Submission, read_file, released_notebo
 from autograder.submissions.reading import UnreadableError, shown
 from autograder.submissions.repair import GRADING, repair
 
+#: How often a submission is graded whose files change in the meantime.
+_ATTEMPTS = 3
+
 
 @dataclass
 class Prepared:
@@ -39,6 +42,8 @@ class Prepared:
 
     submission: Submission
     notebooks: dict[str, NotebookNode]
+    digest: str
+    """The digest of the submission's files before they were read."""
 
 
 class GradingRun:
@@ -57,8 +62,11 @@ class GradingRun:
         self._execute, self._write_grades = execute, write_grades
         self._not_graded = NotGraded(self._folder, self._log)
         self._failed: list[str] = []
-        self._releases: dict[str, NotebookNode] = {}
-        self._locked_cells: dict[tuple[str, str], dict[str, str]] = {}
+        self._releases = Releases(self._course)
+        self._current: dict[tuple[str, str], dict[str, str]] = {}
+        """What the results of each lesson's notebooks would depend on now."""
+        self._stale: dict[str, int] = {}
+        """By lesson, the number of submissions that were graded with other checks or limits."""
 
     @property
     def _folder(self) -> Path:
@@ -77,7 +85,8 @@ class GradingRun:
                 self._execute.results.expect(sum(len(submission.notebooks) for submission in due))
             for prepared in self._prepare_ahead(due):
                 with self._reporting(prepared.submission):
-                    self._grade(prepared)
+                    self._grade_unchanged(prepared)
+            self._report_stale()
         if self._failed:
             raise NbGraderException(
                 f"{len(self._failed)} of {len(found)} submissions could not be graded, and were left as they "
@@ -87,7 +96,7 @@ class GradingRun:
     # --- What there is to do --------------------------------------------------------------------------------
     def _require_release(self, lesson: str) -> None:
         if not released_notebooks(self._course, lesson):
-            folder = os.path.relpath(self._release_folder(lesson), self._course.root)
+            folder = os.path.relpath(self._releases.folder(lesson), self._course.root)
             named = "" if self._course.notebook_id == "*" else f" called {self._course.notebook_id}"
             raise NbGraderException(
                 f"there is no notebook{named} in {folder}, and submissions are compared with it. "
@@ -112,18 +121,50 @@ class GradingRun:
             replacement = FolderReplacement(self._graded_folder(submission))
             if replacement.recover(self._restore(submission)):
                 self._log.warning("Undid what an interrupted run had done to %s", replacement.folder)
-            if self._converter.force or not self._is_graded(submission):
+            records = self._records(submission)
+            if self._converter.force or not all(record.get("complete") is True for record in records):
                 return True
-            new, old = map(self._course.get_existing_timestamp, (submission.folder, str(replacement.folder)))
-            if new is not None and old is not None and new > old:
+            known = {record.get("handed_in") for record in records}
+            if None in known:  # graded by version 0.1
+                folders = (submission.folder, str(replacement.folder))
+                new, old = map(self._course.get_existing_timestamp, folders)
+                if new is not None and old is not None and new > old:
+                    return True
+            elif known != {submission.digest()}:
                 return True
+            if any(
+                self._is_stale(submission.lesson, *pair)
+                for pair in zip(submission.notebooks, records, strict=True)
+            ):
+                self._stale[submission.lesson] = self._stale.get(submission.lesson, 0) + 1
             self._log.info("Skipping existing assignment: %s", replacement.folder)
             self._not_graded.remove(submission.lesson, submission.student)
         return False
 
-    def _is_graded(self, submission: Submission) -> bool:
+    def _records(self, submission: Submission) -> list[dict[str, Any]]:
+        """Return how each notebook of a submission was graded."""
         folder = self._graded_folder(submission)
-        return all(_is_complete(folder / f"{name}.ipynb") for name in submission.notebooks)
+        return [_record(folder / f"{name}.ipynb") for name in submission.notebooks]
+
+    def _is_stale(self, lesson: str, name: str, record: dict[str, Any]) -> bool:
+        """Return whether a notebook was graded with other checks or limits than it would be now."""
+        if self._execute is None or "depends_on" not in record:
+            return False
+        if (lesson, name) not in self._current:
+            released = self._releases.with_hidden_tests(lesson, name)
+            self._current[lesson, name] = self._execute.job(lesson, released, {}).depends_on
+        current = self._current[lesson, name]
+        return any(record["depends_on"].get(part) != current[part] for part in ("checks", "limits"))
+
+    def _report_stale(self) -> None:
+        for lesson, count in sorted(self._stale.items()):
+            self._log.warning(
+                "%d submissions of %s were graded with other checks, points or limits, and keep their "
+                "grades. `course regrade %s` shows what would change.",
+                count,
+                lesson,
+                lesson,
+            )
 
     # --- Reading --------------------------------------------------------------------------------------------
     def _prepare_ahead(self, due: list[Submission]) -> Iterator[Prepared]:
@@ -138,27 +179,26 @@ class GradingRun:
         yield from waiting
 
     def _prepare(self, submission: Submission) -> Prepared:
-        notebooks = {submission.path(name): self._read(submission, name) for name in submission.notebooks}
+        digest = submission.digest()
+        notebooks = {name: self._read(submission, name) for name in submission.notebooks}
+        for notebook in notebooks.values():
+            notebook.metadata[GRADING]["handed_in"] = digest
         if self._execute is not None:
             files = self._files(submission)
-            for notebook in notebooks.values():
-                self._execute.request(submission.lesson, notebook, files)
-        return Prepared(submission, notebooks)
+            for name, notebook in notebooks.items():
+                self._execute.request(submission.student, submission.lesson, name, notebook, files)
+        by_path = {submission.path(name): notebook for name, notebook in notebooks.items()}
+        return Prepared(submission, by_path, digest)
 
     def _read(self, submission: Submission, name: str) -> NotebookNode:
         """Read one notebook, repair it, and record in its metadata what was repaired."""
         path = submission.find(name)
-        repaired = repair(read_file(path), self._release(submission.lesson, name))
+        repaired = repair(read_file(path), self._releases.notebook(submission.lesson, name))
         renamed = []
         if path != Path(submission.path(name)):
             found = shown(os.path.relpath(path, submission.folder))
             renamed.append(f"it was handed in as {found}, not {name}.ipynb")
-        # nbgrader inserts the hidden tests too, but with a warning for each cell.
-        locked = self._locked(submission.lesson, name)
-        for cell in repaired.notebook.cells:
-            grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
-            if is_locked(cell) and grade_id in locked:
-                cell.source = locked[grade_id]
+        self._releases.insert_hidden_tests(submission.lesson, name, repaired.notebook)
         repaired.notebook.metadata[GRADING] |= {
             "repairs": [*renamed, *submission.notes, *repaired.notes],
             "tampering": [*submission.tampering, *repaired.tampering],
@@ -179,7 +219,21 @@ class GradingRun:
         return files
 
     # --- Grading --------------------------------------------------------------------------------------------
-    def _grade(self, prepared: Prepared) -> None:
+    def _grade_unchanged(self, prepared: Prepared) -> None:
+        """Grade a submission, again if its files change in the meantime."""
+        for _ in range(_ATTEMPTS):
+            if self._grade(prepared):
+                return
+            old = prepared.submission
+            submission = Submission(old.student, old.lesson, old.folder, old.notebooks)
+            submission.inspect(self._masters(old.lesson), self._course.max_file_size * 1000)
+            prepared = self._prepare(submission)
+        raise UnreadableError(
+            f"its files changed {_ATTEMPTS} times while it was graded; run this command again"
+        )
+
+    def _grade(self, prepared: Prepared) -> bool:
+        """Grade a submission, and return whether its files are still those that were read."""
         submission, course = prepared.submission, self._course
         replacement = FolderReplacement(self._graded_folder(submission))
         graded_again = {f"{name}.ipynb" for name in submission.notebooks}
@@ -191,13 +245,18 @@ class GradingRun:
         course.ignore = [*ignored, *map(glob.escape, submission.refused)]
         try:
             self._write_grades(prepared)
+            unchanged = submission.digest() == prepared.digest
         except BaseException:
             replacement.roll_back(self._restore(submission))
             raise
         finally:
             course.ignore = ignored
+        if not unchanged:
+            replacement.roll_back(self._restore(submission))
+            return False
         replacement.commit()
         self._not_graded.remove(submission.lesson, submission.student)
+        return True
 
     def _restore(self, submission: Submission) -> Callable[[dict[str, Any]], None]:
         return partial(restore_scores, self._course, submission.lesson, submission.student)
@@ -220,26 +279,6 @@ class GradingRun:
             self._course.format_path(self._course.autograded_directory, submission.student, submission.lesson)
         )
 
-    def _release_folder(self, lesson: str) -> str:
-        return self._course.format_path(self._course.release_directory, ".", lesson)
-
-    def _release(self, lesson: str, name: str) -> NotebookNode:
-        path = os.path.join(self._release_folder(lesson), f"{name}.ipynb")
-        if path not in self._releases:
-            self._releases[path] = nbformat.read(path, as_version=4)
-        return self._releases[path]
-
-    def _locked(self, lesson: str, name: str) -> dict[str, str]:
-        """Return the sources of the locked cells, hidden tests included."""
-        if (lesson, name) not in self._locked_cells:
-            with self._gradebook() as gradebook:
-                try:
-                    cells = gradebook.find_notebook(name, lesson).source_cells
-                except MissingEntry:
-                    cells = []
-                self._locked_cells[lesson, name] = {cell.name: cell.source for cell in cells if cell.locked}
-        return self._locked_cells[lesson, name]
-
     def _masters(self, lesson: str) -> list[str]:
         """Return the instructor's files of a lesson, which nbgrader copies next to each submission."""
         folder = self._course.format_path(self._course.source_directory, ".", lesson)
@@ -250,11 +289,12 @@ class GradingRun:
         return Gradebook(self._course.db_url, self._course.course_id)
 
 
-def _is_complete(path: Path) -> bool:
-    """Return whether a notebook was graded to the end: the mark is written last."""
+def _record(path: Path) -> dict[str, Any]:
+    """Return how a notebook was graded. It is empty if it wasn't, and has `complete` if it was to the end."""
     if path.is_symlink() or not path.is_file():
-        return False
+        return {}
     try:
-        return json.loads(path.read_bytes())["metadata"][GRADING]["complete"] is True
+        record = json.loads(path.read_bytes())["metadata"][GRADING]
     except (ValueError, LookupError, TypeError, RecursionError):
-        return False
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -3,28 +3,31 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked, is_solution
 from traitlets import Bool, Float, Integer, Unicode
 
 from autograder.judge.job import Cell, Job
+from autograder.judge.lesson_source import LessonSource, ReleasedCell, load_lesson_source
 from autograder.results.local_executor import LocalExecutor, SharedExecutor
 from autograder.results.results import Results
+from autograder.results.store import ResultStore
+from autograder.results.version import checks_version
 from autograder.results.worker import initialize
 from autograder.sandbox.archive import neighbor_files
 from autograder.sandbox.confinement import probe, require
 from autograder.sandbox.limits import Limits
-from course_lib.curriculum.course_file import LESSONS
 
 #: The key of a notebook's metadata that holds how it was graded.
 GRADING = "course_grading"
+
+#: The environment variable with the folder of the result store, and the folder in the course without it.
+STORE, STORE_FOLDER = "COURSE_RESULTS", "autograder/result_store"
 
 _USUAL = Limits()
 
@@ -33,6 +36,9 @@ class SandboxedExecute(NbGraderPreprocessor):
     """Inserts the outputs of a notebook's cells, which run in a worker process."""
 
     course = Unicode(help="The folder of the course").tag(config=True)
+    result_store = Unicode(
+        help="The folder of the result store; by default $COURSE_RESULTS, or autograder/result_store"
+    ).tag(config=True)
     workers = Integer(0, help="The number of notebooks that run at a time; 0 for one per processor").tag(
         config=True
     )
@@ -54,6 +60,9 @@ class SandboxedExecute(NbGraderPreprocessor):
     processes = Integer(_USUAL.processes, help="The limit on the number of processes").tag(config=True)
     output_bytes = Integer(_USUAL.output_bytes, help="The limit on the output of a cell").tag(config=True)
 
+    group_shared = Bool(False, help="Whether other accounts of the group share the result store").tag(
+        config=True
+    )
     prefetch = Integer(
         0, help="The number of submissions to read ahead of the one being graded; 0 for four per worker"
     ).tag(config=True)
@@ -61,13 +70,21 @@ class SandboxedExecute(NbGraderPreprocessor):
     #: Where results come from, set for the duration of a run.
     results: Results | None = None
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.requested: dict[tuple[str, str, str], Job] = {}
+        """The jobs whose results are needed soon, by student, lesson and notebook."""
+
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Wait for the result, and write it into the notebook."""
         if self.results is None:
             raise RuntimeError("notebooks run in a grading run only: autograder/nbgrader/converters.py")
         names = resources["nbgrader"]
-        folder = Path(resources["metadata"]["path"]).resolve()
-        result = self.results.get(self.job(names["assignment"], nb, files_beside(folder)))
+        job = self.requested.pop((names["student"], names["assignment"], names["notebook"]), None)
+        if job is None:
+            folder = Path(resources["metadata"]["path"]).resolve()
+            job = self.job(names["assignment"], nb, files_beside(folder))
+        result = self.results.get(self.source(names["assignment"]), job)
         self.log.info(
             "%s, %s: ran in %.1f s. %s.",
             names["student"],
@@ -84,6 +101,8 @@ class SandboxedExecute(NbGraderPreprocessor):
             "mechanism": result.mechanism,
             "violations": result.violations,
             "findings": result.findings,
+            "result": job.digest,
+            "depends_on": job.depends_on,
         }
         return nb, resources
 
@@ -101,16 +120,26 @@ class SandboxedExecute(NbGraderPreprocessor):
             return LocalExecutor(workers, initialize, (os.getpid(), confinement))
 
         with shared.borrow((workers, confinement), create) as executor:
-            self.results = Results(Path(self.course), executor)
+            self.results = Results(self.store, executor, self.log)
             try:
                 yield
             finally:
                 self.results = None
+                self.requested.clear()
 
-    def request(self, lesson: str, nb: NotebookNode, files: Mapping[str, bytes]) -> None:
-        """Schedule a notebook whose result will be needed soon."""
+    def request(
+        self, student: str, lesson: str, name: str, nb: NotebookNode, files: Mapping[str, bytes]
+    ) -> None:
+        """Schedule a student's notebook, whose result will be needed soon."""
         if self.results is not None:
-            self.results.request(self.job(lesson, nb, files))
+            job = self.requested[student, lesson, name] = self.job(lesson, nb, files)
+            self.results.request(self.source(lesson), job)
+
+    @property
+    def store(self) -> ResultStore:
+        """The results of earlier runs."""
+        folder = self.result_store or os.environ.get(STORE) or Path(self.course, STORE_FOLDER)
+        return ResultStore(Path(folder), self.group_shared)
 
     @property
     def ahead(self) -> int:
@@ -120,22 +149,29 @@ class SandboxedExecute(NbGraderPreprocessor):
     def _worker_count(self) -> int:
         return self.workers or len(os.sched_getaffinity(0))
 
+    def source(self, lesson: str) -> LessonSource:
+        """Return what determines how a lesson is judged."""
+        return load_lesson_source(Path(self.course), lesson)
+
     def job(self, lesson: str, nb: NotebookNode, files: Mapping[str, bytes]) -> Job:
         """Return the job of running a notebook that has been repaired."""
-        released = _released(Path(self.course), lesson)
+        source = self.source(lesson)
+        released = {cell.id: cell for cell in source.cells}
+        unknown = ReleasedCell("", "")
         cells = tuple(
             Cell(
                 id=str(cell.metadata.get("nbgrader", {}).get("grade_id") or cell.get("id", index)),
                 source=cell.source,
                 judged=is_judged(cell),
-                optional="see" in released.get(cell.get("id"), _Released()).tags
+                optional="see" in released.get(cell.get("id"), unknown).tags
                 and not cell.metadata.get("nbgrader"),
-                released=released.get(cell.get("id"), _Released()).source == cell.source,
+                released=cell.get("id") in released and released[cell.id].source == cell.source,
             )
             for index, cell in enumerate(nb.cells)
             if cell.cell_type == "code"
         )
-        return Job(lesson, cells, tuple(sorted(files.items())), self._limits(), self.everything)
+        version = checks_version(source)
+        return Job(lesson, cells, tuple(sorted(files.items())), self._limits(), self.everything, version)
 
     def _limits(self) -> Limits:
         chosen = {
@@ -164,23 +200,3 @@ def files_beside(folder: Path) -> dict[str, bytes]:
     found = {path.removeprefix("work/"): content for path, content in neighbor_files(folder).items()}
     found.pop("timestamp.txt", None)
     return found
-
-
-@dataclass(frozen=True)
-class _Released:
-    """A cell of the released lesson."""
-
-    source: str | None = None
-    tags: tuple[str, ...] = ()
-
-
-def _released(course: Path, lesson: str) -> dict[str | None, _Released]:
-    """Return the cells of the released lesson by id."""
-    path = course / LESSONS / lesson / f"{lesson}.ipynb"
-    return _read(path, path.stat().st_mtime_ns) if path.is_file() else {}
-
-
-@lru_cache(maxsize=50)
-def _read(path: Path, written_at: int) -> dict[str | None, _Released]:
-    cells = nbformat.read(path, as_version=4).cells
-    return {cell.id: _Released(cell.source, tuple(cell.metadata.get("tags", ()))) for cell in cells}

@@ -1,46 +1,88 @@
-"""The results of the notebooks of one run, computed ahead of nbgrader's asking for them."""
+"""The results of jobs: from the result store, or else computed by an executor and stored at once."""
 
-import copy
+import logging
 import time
 from concurrent.futures import Executor, Future
-from pathlib import Path
 
 from autograder.judge.job import Job, Result
+from autograder.judge.lesson_source import LessonSource
+from autograder.results.store import DamagedResultError, ResultStore
 from autograder.results.worker import grade
 
 
 class Results:
-    """Has jobs computed by an executor. Equal jobs are computed once."""
+    """Returns stored results, and has an executor compute missing ones. Equal jobs are computed once."""
 
-    def __init__(self, course: Path, executor: Executor) -> None:
-        self._course, self._executor = course, executor
+    def __init__(self, store: ResultStore, executor: Executor, log: logging.Logger) -> None:
+        self._store, self._executor, self._log = store, executor, log
         self._futures: dict[str, Future[Result]] = {}
-        self._expected = 0
+        self._stored = self._computed = self._expected = 0
         self._since = time.monotonic()
+        self._has_warned = False
 
     def expect(self, jobs: int) -> None:
         """Set the total number of jobs, for the progress report."""
         self._expected = jobs
 
-    def request(self, job: Job) -> Future[Result]:
-        """Schedule a job whose result will be needed."""
-        if job.digest not in self._futures:
-            self._futures[job.digest] = self._executor.submit(grade, self._course, job)
-        return self._futures[job.digest]
+    def request(self, source: LessonSource, job: Job) -> None:
+        """Schedule a job whose result will be needed, unless it is stored or scheduled already."""
+        if job.digest in self._futures:
+            return
+        future = self._futures[job.digest] = Future()
+        if (result := self._load(job)) is not None:
+            self._stored += 1
+            future.set_result(result)
+            return
 
-    def get(self, job: Job) -> Result:
-        """Return the result of a job, requested before or not.
+        def finish(computed: Future[tuple[bytes, float]]) -> None:
+            try:
+                body, seconds = computed.result()
+                self._save(job, body, seconds)
+                self._computed += 1
+                future.set_result(Result.from_json(body, seconds))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._executor.submit(grade, source, job).add_done_callback(finish)
+
+    def get(self, source: LessonSource, job: Job) -> Result:
+        """Return the result of a job, requested before or not, and forget it: the store keeps it.
 
         Raises WorkerDiedError if every worker that runs it dies.
         """
-        # A copy: two submissions may be equal, and each one's outputs are changed later.
-        return copy.deepcopy(self.request(job).result())
+        self.request(source, job)
+        result = self._futures[job.digest].result()
+        del self._futures[job.digest]
+        return result
 
     @property
     def progress(self) -> str:
         """The number of notebooks that have run, and an estimate of the time left."""
-        done = sum(future.done() for future in self._futures.values())
-        total = max(self._expected, len(self._futures))
+        done = self._stored + self._computed
+        total = max(self._expected, done + sum(not future.done() for future in self._futures.values()))
         seconds = (time.monotonic() - self._since) / max(done, 1) * (total - done)
         left = f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
         return f"{done} of {total} notebooks have run" + (f", about {left} left" if done < total else "")
+
+    def _load(self, job: Job) -> Result | None:
+        try:
+            return self._store.load(job)
+        except DamagedResultError as error:
+            self._log.warning(
+                "The stored result %s is not used: %s. Its notebook runs again.", job.digest, error
+            )
+        except OSError as error:
+            self._warn(f"Stored results cannot be read, so the notebooks run again: {error}")
+        return None
+
+    def _save(self, job: Job, body: bytes, seconds: float) -> None:
+        try:
+            self._store.save(job, body, seconds)
+        except OSError as error:
+            self._warn(f"Results cannot be stored, so they would have to be computed again: {error}")
+
+    def _warn(self, message: str) -> None:
+        """Log a problem of the store, once: it doesn't affect grades."""
+        if not self._has_warned:
+            self._log.warning("%s", message)
+            self._has_warned = True

@@ -1,52 +1,107 @@
-"""The functions that run in a worker process. It loads torch and the checks; the parent process does not."""
+"""What runs in a worker. It loads torch and the checks; the parent process does not."""
 
 import ctypes
 import faulthandler
 import os
 import signal
-from pathlib import Path
+from collections import OrderedDict
+from typing import TYPE_CHECKING
 
-from autograder.judge.job import Job, Result
+from autograder.judge.job import Job
+from autograder.judge.lesson_source import LessonSource
+from autograder.results.version import checks_version
 from autograder.sandbox.confinement import Confinement
 from autograder.sandbox.fork_server import ForkServer
+
+if TYPE_CHECKING:
+    from autograder.judge.lesson_context import LessonContext
 
 _PARENT_DEATH_SIGNAL = 1  # prctl(PR_SET_PDEATHSIG)
 
 #: Seconds that a job may take in addition to twice the limit of its notebook.
 _EXTRA_SECONDS = 300.0
 
-#: The sandbox of this worker process. An executor's initializer has no other way to pass it to the jobs.
-_fork_server: ForkServer | None = None
+#: The number of lessons that a worker keeps prepared.
+_LESSONS = 20
+
+
+class OtherVersionError(RuntimeError):
+    """A worker has another version of the checks than the process that wants a result."""
+
+
+class GradingWorker:
+    """A warm sandbox, and the lessons that it has been prepared for."""
+
+    def __init__(self, confinement: Confinement) -> None:
+        self._fork_server = ForkServer(confinement)
+        self._lessons: OrderedDict[str, LessonContext] = OrderedDict()
+
+    def start(self) -> None:
+        """Start the sandbox, and import what judging needs."""
+        # The sandbox takes as long to start as torch takes to import here, so both happen at once.
+        self._fork_server.begin()
+        import torch
+
+        import autograder.judge.notebook_run  # noqa: F401
+
+        os.environ["IPYTHONDIR"] = str(self._fork_server.folder / "ipython")  # not the instructor's own
+        torch.set_num_threads(1)
+        self._fork_server.start()
+
+    def grade(self, source: LessonSource, job: Job) -> tuple[bytes, float]:
+        """Run and judge one notebook. Return its serialized result, and the time that it took in seconds.
+
+        Raises OtherVersionError if the checks on this machine aren't those that the job asks for.
+        """
+        from autograder.judge.notebook_run import run
+
+        if job.version != checks_version(source):
+            raise OtherVersionError(
+                f"this worker ({os.uname().nodename}) has another version of the course, of Python or of its "
+                f"packages than the machine that grades, so it did not run a notebook of {job.lesson}. "
+                "Install the same version on both"
+            )
+        # Every wait has a timeout. As a last resort, end this process; its parent then starts another.
+        faulthandler.dump_traceback_later(2 * job.limits.notebook_seconds + _EXTRA_SECONDS, exit=True)
+        try:
+            result = run(job, self._context(source), self._fork_server)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        return result.to_json(), result.seconds
+
+    def close(self) -> None:
+        """End the sandbox."""
+        self._fork_server.close()
+        while self._lessons:
+            os.close(self._lessons.popitem()[1].archive)
+
+    def _context(self, source: LessonSource) -> "LessonContext":
+        from autograder.judge.lesson_context import prepare_lesson_context
+
+        if source.digest not in self._lessons:
+            self._lessons[source.digest] = prepare_lesson_context(source)
+            if len(self._lessons) > _LESSONS:
+                os.close(self._lessons.popitem(last=False)[1].archive)
+        self._lessons.move_to_end(source.digest)
+        return self._lessons[source.digest]
+
+
+#: The worker of this process. An executor's initializer has no other way to pass it to the jobs.
+_worker: GradingWorker | None = None
 
 
 def initialize(parent: int, confinement: Confinement) -> None:
-    """Start the sandbox of a worker whose parent process is `parent`."""
-    global _fork_server
-    # The sandbox takes as long to start as torch takes to import here, so both happen at once.
-    _fork_server = ForkServer(confinement)
-    _fork_server.begin()
-    import torch
-
-    import autograder.judge.notebook_run  # noqa: F401
-
+    """Start the worker of a local process whose parent process is `parent`."""
+    global _worker
+    _worker = GradingWorker(confinement)
+    _worker.start()
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)  # The parent has already ended.
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles an interrupt, and ends its workers.
-    os.environ["IPYTHONDIR"] = str(_fork_server.folder / "ipython")  # not the instructor's own
-    torch.set_num_threads(1)
-    _fork_server.start()
 
 
-def grade(course: Path, job: Job) -> Result:
-    """Run and judge one notebook."""
-    from autograder.judge.lesson_context import load_lesson_context
-    from autograder.judge.notebook_run import run
-
-    assert _fork_server is not None
-    # Every wait has a timeout. As a last resort, end this process; its parent then starts another.
-    faulthandler.dump_traceback_later(2 * job.limits.notebook_seconds + _EXTRA_SECONDS, exit=True)
-    try:
-        return run(job, load_lesson_context(course, job.lesson), _fork_server)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+def grade(source: LessonSource, job: Job) -> tuple[bytes, float]:
+    """Run and judge one notebook in the worker of this process, as `GradingWorker.grade` does."""
+    assert _worker is not None
+    return _worker.grade(source, job)

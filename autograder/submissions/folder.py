@@ -5,6 +5,7 @@ Links are never followed, and only regular files are read.
 
 import fnmatch
 import glob
+import hashlib
 import os
 import stat
 from collections.abc import Iterable
@@ -69,6 +70,25 @@ class Submission:
             names = ", ".join(shown(str(path.relative_to(folder))) for path in found[:5])
             raise UnreadableError(f"there is no {named.name}, but several other notebooks: {names}")
         raise UnreadableError(f"there is no notebook in it; expected {named.name}")
+
+    def digest(self) -> str:
+        """Return a hash of the files that would be graded or copied, with their paths.
+
+        It changes with each file, `timestamp.txt` included. Raises UnreadableError if a file can't be read.
+        """
+        digest = hashlib.sha256()
+        if self.folder in self.refused:
+            return ""
+        for where, folders, files in os.walk(self.folder):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(files):
+                path = os.path.join(where, name)
+                if path not in self.refused:
+                    content = hashlib.sha256(read_file(Path(path))).hexdigest()
+                    digest.update(
+                        f"{os.path.relpath(path, self.folder)}\0{content}\0".encode(errors="surrogateescape")
+                    )
+        return digest.hexdigest()
 
     def inspect(self, masters: Iterable[str], most_bytes: int) -> None:
         """Record what must not be copied, and what else is odd.

@@ -1,5 +1,6 @@
 """Worker processes: each job gets its own result, and a worker that dies is replaced."""
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -15,9 +16,12 @@ from pathlib import Path
 import pytest
 
 from autograder.judge.job import Cell, Job
+from autograder.judge.lesson_source import load_lesson_source
 from autograder.release.build import COURSE
 from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerDiedError
 from autograder.results.results import Results
+from autograder.results.store import ResultStore
+from autograder.results.version import checks_version
 from autograder.results.worker import initialize
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
@@ -25,8 +29,14 @@ from autograder.sandbox.limits import Limits
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
 
 
+SOURCE = load_lesson_source(COURSE, "an-assignment-of-ones-own")
+VERSION = checks_version(SOURCE)
+
+
 def job(source: str) -> Job:
-    return Job("an-assignment-of-ones-own", (Cell("only", source, False, False),), (), Limits())
+    return Job(
+        "an-assignment-of-ones-own", (Cell("only", source, False, False),), (), Limits(), version=VERSION
+    )
 
 
 def text(result) -> str:
@@ -42,8 +52,8 @@ def executor() -> Iterator[LocalExecutor]:
 
 
 @pytest.fixture
-def results(executor: LocalExecutor) -> Results:
-    return Results(COURSE, executor)
+def results(executor: LocalExecutor, tmp_path: Path) -> Results:
+    return Results(ResultStore(tmp_path / "store"), executor, logging.getLogger())
 
 
 def closing(executor: LocalExecutor) -> AbstractContextManager[LocalExecutor]:
@@ -63,18 +73,18 @@ def test_each_job_gets_its_own_result_in_any_order(results: Results) -> None:
     jobs = [job(f"print({number})") for number in range(5)]
     results.expect(6)
     for each in jobs:
-        results.request(each)
-    assert [text(results.get(each)) for each in reversed(jobs)] == [
+        results.request(SOURCE, each)
+    assert [text(results.get(SOURCE, each)) for each in reversed(jobs)] == [
         f"{number}\n" for number in (4, 3, 2, 1, 0)
     ]
     assert results.progress.startswith("5 of 6 notebooks have run, about ")
-    assert text(results.get(job("print('not requested before')"))) == "not requested before\n"
+    assert text(results.get(SOURCE, job("print('not requested before')"))) == "not requested before\n"
     assert results.progress == "6 of 6 notebooks have run"
 
 
 def test_a_result_is_a_copy(results: Results) -> None:
-    results.get(job("print(1)")).outputs[0].clear()
-    assert text(results.get(job("print(1)"))) == "1\n"
+    results.get(SOURCE, job("print(1)")).outputs[0].clear()
+    assert text(results.get(SOURCE, job("print(1)"))) == "1\n"
 
 
 def test_the_digest_of_a_job_says_all_that_matters() -> None:
@@ -85,34 +95,39 @@ def test_the_digest_of_a_job_says_all_that_matters() -> None:
         replace(one, files=(("a.txt", b"x"),)),
         replace(one, limits=Limits(cell_seconds=1)),
         replace(one, everything=True),
+        replace(one, version="another"),
         job("1\ud800"),
     ]
-    assert len({each.digest for each in (one, *others)}) == 7
+    assert len({each.digest for each in (one, *others)}) == 8
     assert one.digest == job("1").digest
 
 
 def test_a_worker_that_dies_is_replaced(results: Results) -> None:
     jobs = [job(f"import time\ntime.sleep(0.3)\nprint({number})") for number in range(4)]
     for each in jobs:
-        results.request(each)
-    results.get(jobs[0])
+        results.request(SOURCE, each)
+    results.get(SOURCE, jobs[0])
     for process in multiprocessing.active_children():
         process.kill()
-    assert [text(results.get(each)) for each in jobs] == [f"{number}\n" for number in range(4)]
+    assert [text(results.get(SOURCE, each)) for each in jobs] == [f"{number}\n" for number in range(4)]
 
 
 OWNER = """
 import multiprocessing, os, sys, time
 from pathlib import Path
 from autograder.results.local_executor import LocalExecutor
+from autograder.results.version import checks_version
 from autograder.results.worker import grade, initialize
 from autograder.judge.job import Cell, Job
+from autograder.judge.lesson_source import load_lesson_source
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
 if __name__ == "__main__":
     executor = LocalExecutor(1, initialize, (os.getpid(), probe()))
-    job = Job("an-assignment", (Cell("only", "1", False, False),), (), Limits())
-    executor.submit(grade, Path(sys.argv[1]), job).result()
+    source = load_lesson_source(Path(sys.argv[1]), "an-assignment")
+    cells = (Cell("only", "1", False, False),)
+    job = Job("an-assignment", cells, (), Limits(), version=checks_version(source))
+    executor.submit(grade, source, job).result()
     print(*[process.pid for process in multiprocessing.active_children()], flush=True)
     time.sleep(600)
 """

@@ -11,7 +11,8 @@ import nbformat
 import pytest
 from small_course import LESSON, SmallCourse
 
-from autograder.judge.lesson_view import lesson_view, withheld_exercises, without_bodies
+from autograder.judge.lesson_source import withheld_exercises
+from autograder.judge.lesson_view import lesson_view, without_bodies
 from autograder.release.build import COURSE
 from autograder.release.validate import BOILERPLATE, SHORTEST_SECRET
 from course_lib.checks.engine.exercise import Exercise

@@ -3,7 +3,6 @@
 import warnings
 
 import pytest
-from nbformat.v4 import new_code_cell
 
 from autograder.judge.locked_cells import imports_of, judge
 from course_lib.checks import check
@@ -79,8 +78,8 @@ def test_no_locked_cell_ends_the_judge(source: str) -> None:
 
 
 def test_imports_of_the_released_lesson_are_known() -> None:
-    cells = [
-        new_code_cell("import math\nfrom collections import Counter\nside = print('effect')"),
-        new_code_cell("import nothing_of_this_name\nnot python at all ("),
+    sources = [
+        "import math\nfrom collections import Counter\nside = print('effect')",
+        "import nothing_of_this_name\nnot python at all (",
     ]
-    assert imports_of(cells).keys() == {"math", "Counter"}
+    assert imports_of(sources).keys() == {"math", "Counter"}

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from autograder.judge.job import Cell, Job, Result
+from autograder.judge.lesson_source import load_lesson_source
 from autograder.release.build import COURSE
 from autograder.results.local_executor import LocalExecutor
+from autograder.results.version import checks_version
 from autograder.results.worker import grade, initialize
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
@@ -23,6 +25,10 @@ check("attention_scores", globals(), grading={"points": 4, "seed": 3})
 """
 
 
+SOURCE = load_lesson_source(COURSE, "an-assignment-of-ones-own")
+VERSION = checks_version(SOURCE)
+
+
 class Desk:
     """Has notebooks run by a worker: a process of its own, as in a real run."""
 
@@ -34,8 +40,8 @@ class Desk:
             Cell(f"cell-{place}", source, source.startswith("# judged"), source.startswith("# shows"))
             for place, source in enumerate(sources)
         )
-        job = Job("an-assignment-of-ones-own", cells, files, Limits.from_json(limits))
-        return self.executor.submit(grade, COURSE, job).result()
+        job = Job("an-assignment-of-ones-own", cells, files, Limits.from_json(limits), version=VERSION)
+        return Result.from_json(*self.executor.submit(grade, SOURCE, job).result())
 
 
 @pytest.fixture(scope="module")

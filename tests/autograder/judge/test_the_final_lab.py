@@ -12,8 +12,10 @@ import pytest
 
 from autograder.example_class import example_files
 from autograder.judge.job import Cell, Job, Result
+from autograder.judge.lesson_source import load_lesson_source
 from autograder.release.build import COURSE
 from autograder.results.local_executor import LocalExecutor
+from autograder.results.version import checks_version
 from autograder.results.worker import grade, initialize
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
@@ -59,6 +61,7 @@ def judged(name: str, points: float, **options: object) -> str:
     )
 
 
+
 class Desk:
     """Has the lesson's cells run by a worker in one of the sandboxes."""
 
@@ -70,8 +73,10 @@ class Desk:
             Cell(f"cell-{place}", source, source.startswith("# judged"), False)
             for place, source in enumerate(sources)
         )
-        job = Job(lesson, cells, tuple(sorted(files.items())), Limits())
-        return self.executor.submit(grade, COURSE, job).result()
+        source = load_lesson_source(COURSE, lesson)
+        files_beside = tuple(sorted(files.items()))
+        job = Job(lesson, cells, files_beside, Limits(), version=checks_version(source))
+        return Result.from_json(*self.executor.submit(grade, source, job).result())
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,82 @@
+"""What determines how a lesson is judged, besides the submission: plain data, which any worker can use."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import nbformat
+
+from course_lib.curriculum import Curriculum, Lesson
+from course_lib.curriculum.course_file import LESSONS, SOURCES, load_curriculum
+
+
+@dataclass(frozen=True)
+class ReleasedCell:
+    """A code cell of the released lesson."""
+
+    id: str
+    source: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LessonSource:
+    """The parts of a course folder that the judge needs for one lesson."""
+
+    name: str
+    curriculum: Curriculum
+    cells: tuple[ReleasedCell, ...] = ()
+
+    @property
+    def lesson(self) -> Lesson | None:
+        """The lesson in the curriculum, or None for an assignment that an instructor has added."""
+        return next((lesson for lesson in self.curriculum.lessons if lesson.name == self.name), None)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything in it that can change a result: texts, hints and points cannot."""
+        lesson = self.lesson
+        content = {
+            "name": self.name,
+            "cells": [asdict(cell) for cell in self.cells],
+            "withheld": withheld_exercises(self.curriculum, lesson) if lesson else {},
+            "may_not_call": {
+                name: list(getattr(entry, "may_not_call", ()))
+                for name, entry in (lesson.written if lesson else {}).items()
+            },
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode(errors="surrogatepass")).hexdigest()
+
+
+def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]:
+    """Return the exercises of this lesson and of later ones, each with its lesson."""
+    first = [one.name for one in curriculum.lessons].index(lesson.name)
+    return {entry.name: one.name for one in curriculum.lessons[first:] for entry in one.exercises}
+
+
+def load_lesson_source(course: Path, name: str, release: Sequence[Path] | None = None) -> LessonSource:
+    """Load a lesson's part of the course folder. `release` are its notebooks, by default those in `lessons/`.
+
+    It is cached until one of these files changes.
+    """
+    toml = course / SOURCES / "course.toml"
+    released = sorted((course / LESSONS / name).glob("*.ipynb")) if release is None else release
+    versions = tuple((path, path.stat().st_mtime_ns) for path in (toml, *released))
+    return _load(course, name, versions)
+
+
+@lru_cache(maxsize=50)
+def _load(course: Path, name: str, versions: tuple[tuple[Path, int], ...]) -> LessonSource:
+    cells = [cell for path, _ in versions[1:] for cell in nbformat.read(path, as_version=4).cells]
+    return LessonSource(
+        name,
+        load_curriculum(course),
+        tuple(
+            ReleasedCell(cell.get("id", ""), cell.source, tuple(cell.metadata.get("tags", ())))
+            for cell in cells
+            if cell.cell_type == "code"
+        ),
+    )

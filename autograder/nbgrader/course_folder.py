@@ -1,0 +1,82 @@
+"""A course folder as the instructors' commands see it: its nbgrader configuration and what follows."""
+
+from functools import cached_property
+from pathlib import Path
+
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config, PyFileConfigLoader
+
+from autograder.nbgrader.releases import Releases
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute
+from autograder.release.build import COURSE
+from autograder.results.store import ResultStore
+from autograder.submissions.folder import released_notebooks
+from course_lib.curriculum.course_file import CourseError
+
+CONFIG = "nbgrader_config.py"
+
+
+class CourseFolder:
+    """A course with its nbgrader_config.py, found from the current folder unless `folder` is given.
+
+    Raises CourseError if there is no configuration.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        here = Path.cwd()
+        candidates = [here, here / "autograder", COURSE / "autograder"]
+        if folder is not None:
+            candidates = [folder, folder / "autograder"]
+        found = next((each for each in candidates if (each / CONFIG).is_file()), None)
+        if found is None:
+            raise CourseError(f"there is no {CONFIG} in {' or '.join(map(str, candidates))}")
+        self.folder = found.resolve()
+
+    @cached_property
+    def config(self) -> Config:
+        """nbgrader's configuration."""
+        return PyFileConfigLoader(CONFIG, path=str(self.folder)).load_config()
+
+    def directory(self, lesson: str = "*") -> CourseDirectory:
+        """Return nbgrader's view of the course, for one lesson or all."""
+        directory = CourseDirectory(config=self.config)
+        directory.assignment_id = lesson
+        return directory
+
+    @cached_property
+    def execute(self) -> SandboxedExecute:
+        """The configured way to run notebooks. Nothing runs before its context is entered."""
+        execute = SandboxedExecute(config=self.config)
+        execute.group_shared = self.directory().groupshared
+        return execute
+
+    @property
+    def store(self) -> ResultStore:
+        """The result store."""
+        return self.execute.store
+
+    def gradebook(self) -> Gradebook:
+        """Open the gradebook."""
+        directory = self.directory()
+        return Gradebook(directory.db_url, directory.course_id)
+
+    def current(self, lesson: str) -> dict[str, set[str]]:
+        """Return what results of a lesson depend on now: the hashes in `Job.depends_on`, of each notebook."""
+        if lesson not in self._current:
+            current: dict[str, set[str]] = {"checks": set(), "limits": set()}
+            for name in released_notebooks(self.directory(lesson), lesson):
+                job = self.execute.job(lesson, self.releases.with_hidden_tests(lesson, name), {})
+                for part, known in current.items():
+                    known.add(job.depends_on[part])
+            self._current[lesson] = current
+        return self._current[lesson]
+
+    @cached_property
+    def releases(self) -> Releases:
+        """The released notebooks."""
+        return Releases(self.directory())
+
+    @cached_property
+    def _current(self) -> dict[str, dict[str, set[str]]]:
+        return {}

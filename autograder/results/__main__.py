@@ -1,0 +1,105 @@
+"""List, verify or prune the result store."""
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from autograder.nbgrader.course_folder import CourseFolder
+from autograder.results.store import Entry, ResultStore
+from course_lib.curriculum.course_file import CourseError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command, and return its exit code."""
+    parser = argparse.ArgumentParser(prog="course results", description=__doc__)
+    parser.add_argument("action", choices=["list", "verify", "prune"])
+    parser.add_argument(
+        "--older-than",
+        type=float,
+        metavar="DAYS",
+        help="prune: delete only results that were stored more than DAYS days ago",
+    )
+    parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
+    options = parser.parse_args(arguments)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    try:
+        course = CourseFolder(options.course)
+        match options.action:
+            case "list":
+                return _list(console, course)
+            case "verify":
+                return _verify(console, course.store)
+            case _:
+                return _prune(console, course, options.older_than)
+    except (CourseError, OSError) as error:
+        console.print(f"[bold red]✗[/] {escape(str(error))}")
+        return 1
+
+
+def _list(console: Console, course: CourseFolder) -> int:
+    """Print a table of the results by lesson, with the number that plain `autograde` would still use."""
+    rows: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0])
+    for entry in course.store.entries():
+        lesson = entry.header.lesson if entry.header else "(damaged)"
+        row = rows[lesson]
+        row[0] += 1
+        row[1] += entry.header is not None and _is_current(course, entry)
+        row[2] += entry.path.stat().st_size
+        row[3] += entry.header.seconds if entry.header else 0
+    table = Table(
+        "Lesson", "Results", "Current", "Size (MB)", "Time saved (min)", title=str(course.store.folder)
+    )
+    for lesson, (count, current, size, seconds) in sorted(rows.items()):
+        table.add_row(lesson, f"{count:.0f}", f"{current:.0f}", f"{size / 1e6:.1f}", f"{seconds / 60:.1f}")
+    console.print(table if rows else f"There are no results in {course.store.folder}.")
+    return 0
+
+
+def _verify(console: Console, store: ResultStore) -> int:
+    """Check every result against its checksum, and name the damaged ones."""
+    count = damaged = 0
+    for entry in store.entries(verify=True):
+        count += 1
+        if entry.problem:
+            damaged += 1
+            console.print(f"[bold red]✗[/] {escape(str(entry.path))}: {escape(entry.problem)}")
+    console.print(f"{count} results, {damaged} damaged.")
+    if damaged:
+        console.print("Damaged results are never used. `course results prune` deletes them.")
+    return int(damaged > 0)
+
+
+def _prune(console: Console, course: CourseFolder, older_than: float | None) -> int:
+    """Delete damaged results, and those of other checks or limits than the current ones."""
+    deleted = size = failed = 0
+    youngest = time.time() - (older_than or 0) * 86400
+    for entry in course.store.entries(verify=True):
+        about = entry.path.lstat()
+        if about.st_mtime > youngest or (entry.header is not None and _is_current(course, entry)):
+            continue
+        try:
+            course.store.delete(entry)
+        except OSError as error:
+            failed += 1
+            console.print(f"[bold red]✗[/] {escape(str(error))}")
+        else:
+            deleted, size = deleted + 1, size + about.st_size
+    console.print(f"Deleted {deleted} results, {size / 1e6:.1f} MB. Grades don't depend on them.")
+    return int(failed > 0)
+
+
+def _is_current(course: CourseFolder, entry: Entry) -> bool:
+    assert entry.header is not None
+    current = course.current(entry.header.lesson)
+    return all(entry.header.depends_on.get(part) in current[part] for part in ("checks", "limits"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""The result store: one file for each job, named by the job's digest.
+
+A file has two lines of JSON: what the result depends on, with a checksum, and the result. It never changes
+once it is written, and it is written atomically, so that several processes, accounts and machines can share a
+store. Whatever a file contains, a reader notices if it isn't the result of the job that it is named after.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from autograder.judge.job import Job, Result, digest_of
+
+_FORMAT = 1
+_SUFFIX = ".jsonl"
+
+
+class DamagedResultError(ValueError):
+    """An entry that isn't the result of the job that it is named after. The message says why."""
+
+
+class Header(msgspec.Struct, forbid_unknown_fields=True):
+    """The first line of an entry."""
+
+    format: int
+    digest: str
+    """The digest of the job."""
+    lesson: str
+    depends_on: dict[str, str]
+    """Hashes of the parts of the job, as in `Job.depends_on`."""
+    seconds: float
+    """The time that the job took."""
+    sha256: str
+    """The checksum of the second line."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of the store."""
+
+    path: Path
+    header: Header | None
+    """None if the entry is damaged."""
+    problem: str = ""
+
+
+class ResultStore:
+    """The results in a folder, which is created when the first result is written."""
+
+    def __init__(self, folder: Path, group_shared: bool = False) -> None:
+        self.folder = folder
+        self._group_shared = group_shared
+
+    def load(self, job: Job) -> Result | None:
+        """Return the result of a job, or None if it isn't in the store.
+
+        Raises DamagedResultError if there is an entry that can't be trusted, and OSError if it can't be read.
+        """
+        try:
+            content = self._path(job.digest).read_bytes()
+        except FileNotFoundError:
+            return None
+        header, body = _parse(content, job.digest)
+        try:
+            result = Result.from_json(body, header.seconds)
+        except ValueError as error:
+            raise DamagedResultError(str(error)) from None
+        if len(result.outputs) != len(job.cells) or len(result.counts) != len(job.cells):
+            raise DamagedResultError(f"it has {len(result.outputs)} cells, but the notebook {len(job.cells)}")
+        return result
+
+    def save(self, job: Job, body: bytes, seconds: float) -> None:
+        """Write the result of a job, serialized by `Result.to_json`, atomically. Raises OSError."""
+        header = Header(
+            format=_FORMAT,
+            digest=job.digest,
+            lesson=job.lesson,
+            depends_on=job.depends_on,
+            seconds=round(seconds, 3),
+            sha256=hashlib.sha256(body).hexdigest(),
+        )
+        path = self._path(job.digest)
+        self._make_folder(path.parent)
+        # No fsync: a file that a power failure has emptied is noticed, and its job is run again.
+        temporary = path.with_name(f".{path.stem}.{os.getpid()}.{os.urandom(4).hex()}")
+        try:
+            temporary.write_bytes(msgspec.json.encode(header) + b"\n" + body + b"\n")
+            with contextlib.suppress(PermissionError):
+                temporary.chmod(stat.S_IMODE(path.parent.stat().st_mode) & 0o664)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+
+    def entries(self, verify: bool = False) -> Iterator[Entry]:
+        """Yield all entries. Damage to the results themselves is only found if `verify` is true."""
+        for path in sorted(self.folder.glob("??/*")) if self.folder.is_dir() else []:
+            try:
+                if path.suffix != _SUFFIX or path.name.startswith("."):
+                    raise DamagedResultError(
+                        "it is not a result, or an incomplete one of a process that was killed"
+                    )
+                if not path.is_file() or path.is_symlink():
+                    raise DamagedResultError("it is not a regular file")
+                if verify:
+                    header, body = _parse(path.read_bytes(), path.stem)
+                    Result.from_json(body, header.seconds)
+                else:
+                    with path.open("rb") as file:
+                        header = _parse_header(file.readline(), path.stem)
+                yield Entry(path, header)
+            except (ValueError, OSError) as error:
+                yield Entry(path, None, str(error))
+
+    def delete(self, entry: Entry) -> None:
+        """Delete an entry. Raises OSError."""
+        entry.path.unlink(missing_ok=True)
+
+    def _path(self, digest: str) -> Path:
+        return self.folder / digest[:2] / f"{digest}{_SUFFIX}"
+
+    def _make_folder(self, folder: Path) -> None:
+        """Create a folder for entries, with the mode of the store's folder."""
+        if not self.folder.is_dir():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if self._group_shared:
+                with contextlib.suppress(PermissionError):
+                    self.folder.chmod(0o2775)
+        if not folder.is_dir():
+            folder.mkdir(exist_ok=True)
+            with contextlib.suppress(PermissionError):
+                folder.chmod(stat.S_IMODE(self.folder.stat().st_mode))
+
+
+def _parse(content: bytes, digest: str) -> tuple[Header, bytes]:
+    first, _, rest = content.partition(b"\n")
+    header = _parse_header(first, digest)
+    body = rest.removesuffix(b"\n")
+    if not rest.endswith(b"\n") or hashlib.sha256(body).hexdigest() != header.sha256:
+        raise DamagedResultError("its checksum doesn't match: it is incomplete, or was changed")
+    return header, body
+
+
+def _parse_header(line: bytes, digest: str) -> Header:
+    try:
+        header = msgspec.json.decode(line, type=Header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise DamagedResultError("its first line is not the header of a result") from None
+    if header.format != _FORMAT:
+        raise DamagedResultError(f"it has format {header.format}, but this version reads format {_FORMAT}")
+    if header.digest != digest or digest_of(header.lesson, header.depends_on) != digest:
+        raise DamagedResultError("it is the result of another job")
+    return header

@@ -1,0 +1,70 @@
+"""The version of the code that judges a lesson: a hash of its files, which nobody has to bump."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import autograder
+import course_lib
+from autograder.judge.lesson_source import LessonSource
+from course_lib.curriculum import public_curriculum
+
+_COURSE_LIB = Path(course_lib.__file__).parent
+_AUTOGRADER = Path(autograder.__file__).parent
+
+#: Packages that compute results or write them as text.
+_PACKAGES = ("torch", "numpy", "ipykernel", "IPython", "nbclient", "altair")
+
+#: The parts of `course_lib` that don't affect results, apart from those of the final lab, and exceptions.
+_NOT_JUDGING = ("__main__.py", "curriculum/curriculum.json", "student/progress", "translation")
+_JUDGING = ("translation/__init__.py", "translation/configs", "translation/data")
+_FINAL_LAB = "final_lab"
+
+
+def checks_version(source: LessonSource) -> str:
+    """Return a hash of everything on this machine that determines how a lesson is judged.
+
+    Changes to the checks of other lessons don't change it.
+    """
+    package = source.lesson.package if source.lesson else None
+    return hashlib.sha256(f"{_code_version(package)} {source.digest}".encode()).hexdigest()
+
+
+@cache
+def _code_version(package: str | None) -> str:
+    digest = hashlib.sha256(f"Python {sys.version_info.major}.{sys.version_info.minor}".encode())
+    for name in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            digest.update(f"\0{name} {importlib.metadata.version(name)}".encode())
+    for name, path in _files(package):
+        digest.update(f"\0{name} {hashlib.sha256(path.read_bytes()).hexdigest()}".encode())
+    return digest.hexdigest()
+
+
+def _files(package: str | None) -> Iterator[tuple[str, Path]]:
+    """Yield the files that determine results: all if the assignment isn't a lesson of the curriculum."""
+    for root in (_COURSE_LIB, _AUTOGRADER / "judge", _AUTOGRADER / "sandbox"):
+        for path in sorted(root.rglob("*")):
+            if not path.is_file() or "__pycache__" in path.parts:
+                continue
+            name = path.relative_to(root).as_posix()
+            if package is None or root != _COURSE_LIB or _judges(name, package):
+                yield f"{root.name}/{name}", path
+
+
+def _judges(name: str, package: str) -> bool:
+    """Return whether a file of `course_lib` can affect the results of a lesson."""
+    others = {lesson.package for lesson in public_curriculum().lessons} - {package, _FINAL_LAB}
+    if any(_is_in(name, f"checks/exercises/{other}") for other in others):
+        return False
+    if package == _FINAL_LAB or any(_is_in(name, folder) for folder in _JUDGING):
+        return True
+    return not any(_is_in(name, folder) for folder in _NOT_JUDGING)
+
+
+def _is_in(name: str, folder: str) -> bool:
+    return name == folder or name.startswith(f"{folder}/")

@@ -1,0 +1,139 @@
+"""The result store: what is stored is found again, and nothing else is taken for a result."""
+
+import multiprocessing
+import os
+import stat
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_output
+from unix_accounts import accounts, why_unavailable
+
+from autograder.judge.job import Cell, Job, Result
+from autograder.judge.lesson_source import load_lesson_source
+from autograder.release.build import COURSE
+from autograder.results.store import DamagedResultError, ResultStore
+from autograder.results.version import checks_version
+from autograder.sandbox.limits import Limits
+
+JOB = Job("01-scores", (Cell("only", "print(1)", False, False),), (("a.txt", b"x"),), Limits(), version="v")
+RESULT = Result([[new_output("stream", text="1\ud800\n")]], [1], {"check": {"points": 1.0}}, seconds=1.5)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    store = ResultStore(tmp_path / "store")
+    store.save(JOB, RESULT.to_json(), RESULT.seconds)
+    return store
+
+
+def only(store: ResultStore) -> Path:
+    (entry,) = store.entries()
+    return entry.path
+
+
+def test_a_stored_result_is_found_by_an_equal_job_only(store: ResultStore) -> None:
+    assert store.load(replace(JOB)) == RESULT
+    for other in (replace(JOB, version="w"), replace(JOB, files=()), replace(JOB, lesson="02")):
+        assert store.load(other) is None
+    assert [path.name[0] for path in store.folder.rglob("*") if path.is_file()] != ["."]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda content: content[:-3], "checksum"),
+        (lambda content: content[:20], "header"),
+        (lambda content: b"", "header"),
+        (lambda content: b"\xff\xfe" + content, "header"),
+        (lambda content: content.replace(b'"points":1.0', b'"points":9.0'), "checksum"),
+        (lambda content: content.replace(b"01-scores", b"02-scores", 1), "another job"),
+        (lambda content: content.replace(b'"format":1', b'"format":7', 1), "format 7"),
+        (lambda content: b"[" * 100_000, "header"),
+    ],
+)
+def test_a_damaged_entry_is_refused(store: ResultStore, change, reason: str) -> None:
+    path = only(store)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DamagedResultError, match=reason):
+        store.load(JOB)
+    (entry,) = store.entries(verify=True)
+    assert reason in entry.problem
+    store.save(JOB, RESULT.to_json(), 1.5)
+    assert store.load(JOB) == RESULT
+
+
+def test_an_entry_under_the_name_of_another_is_refused(store: ResultStore) -> None:
+    other = replace(JOB, version="w")
+    store.save(other, RESULT.to_json(), 1.5)
+    first, second = (entry.path for entry in store.entries())
+    first.write_bytes(second.read_bytes())
+    assert [entry.problem for entry in store.entries()].count("it is the result of another job") == 1
+
+
+def test_a_result_with_other_cells_is_refused(store: ResultStore) -> None:
+    store.save(JOB, Result([], []).to_json(), 1.0)
+    with pytest.raises(DamagedResultError, match="0 cells"):
+        store.load(JOB)
+
+
+def save_many(folder: Path) -> None:
+    for _ in range(50):
+        ResultStore(folder).save(JOB, RESULT.to_json(), 1.5)
+
+
+def test_several_writers_leave_one_complete_entry(tmp_path: Path) -> None:
+    writers = [
+        multiprocessing.get_context("fork").Process(target=save_many, args=(tmp_path / "s",))
+        for _ in range(3)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    assert [entry.problem for entry in ResultStore(tmp_path / "s").entries(verify=True)] == [""]
+
+
+@pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable()))
+def test_two_accounts_share_a_store() -> None:
+    other = replace(JOB, version="w")
+    with (
+        tempfile.TemporaryDirectory(prefix="store-") as name,
+        accounts("instructor", "assistant") as (instructor, assistant),
+    ):
+        os.chown(name, instructor.uid, instructor.group)
+        os.chmod(name, 0o2775)
+        store = ResultStore(Path(name, "store"), group_shared=True)
+
+        def write_and_read() -> None:
+            store.save(other, RESULT.to_json(), 1.0)
+            store.save(JOB, RESULT.to_json(), 1.0)  # replaces the instructor's
+            assert store.load(JOB) == replace(RESULT, seconds=1.0)
+
+        for account, function in (
+            (instructor, lambda: store.save(JOB, RESULT.to_json(), 1.5)),
+            (assistant, write_and_read),
+            (instructor, lambda: store.save(other, RESULT.to_json(), 1.5)),
+        ):
+            code, printed = account.call(function, umask=0o022)
+            assert code == 0, printed
+        assert {stat.S_IMODE(entry.path.stat().st_mode) & 0o660 for entry in store.entries()} == {0o660}
+
+
+def test_the_version_of_a_lesson_depends_on_its_own_checks_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = load_lesson_source(COURSE, "04-masks")
+    from autograder.results import version
+
+    files = {name for name, _ in version._files("masks")}
+    assert {"course_lib/checks/exercises/masks/probes.py", "judge/notebook_run.py"} <= files
+    assert "course_lib/translation/data/corpora/__init__.py" in files
+    assert not {name for name in files if "exercises/decoding" in name or "translation/train" in name}
+    assert any("translation/train" in name for name, _ in version._files("final_lab"))
+    hints = replace(masks.curriculum.lessons[4], title="Another title")
+    lessons = [hints if lesson.name == "04-masks" else lesson for lesson in masks.curriculum.lessons]
+    renamed = replace(masks, curriculum=replace(masks.curriculum, lessons=lessons))
+    assert checks_version(renamed) == checks_version(masks)
+    assert checks_version(replace(masks, cells=masks.cells[:-1])) != checks_version(masks)
