@@ -61,7 +61,6 @@ def judged(name: str, points: float, **options: object) -> str:
     )
 
 
-
 class Desk:
     """Has the lesson's cells run by a worker in one of the sandboxes."""
 
