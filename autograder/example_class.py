@@ -131,7 +131,7 @@ def _metrics() -> bytes:
         {
             "step": step,
             "epoch": 1 + step // (updates // 4),
-            "rate": 1e-3 * min(step / warmup, (warmup / step) ** 0.5),
+            "lr": 1e-3 * min(step / warmup, (warmup / step) ** 0.5),
             "loss": 12.0 * step**-0.3,
             "tokens_per_second": 6000.0 + step % 7,
             "padded": 0.05,

@@ -33,6 +33,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "train": Command("course_lib.translation.train", "cluster", "train a translation model"),
         "translate": Command("course_lib.translation.translate", "cluster", "translate with a trained model"),
         "fetch": Command("course_lib.translation.fetch", "cluster", "download corpora"),
+        "prepare": Command("course_lib.translation.prepare", "cluster", "prepare a corpus ahead of training"),
         "launch": Command(
             "course_lib.translation.launch",
             "cluster",

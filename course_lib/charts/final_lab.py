@@ -27,7 +27,7 @@ TRAINING, VALIDATION = "training", "validation"
 
 PANELS = (
     ("loss", "Loss (nats per token)", ".3f", "~g", ("loss", "validation_loss")),
-    ("learning rate", "Learning rate", ".3~g", "~g", ("rate",)),
+    ("learning rate", "Learning rate", ".3~g", "~g", ("lr", "rate")),
     ("tokens per second", "Target tokens per second", ",.0f", "~s", ("tokens_per_second",)),
     ("padding", "Padding (share of all positions)", ".1%", ".0%", ("padded",)),
 )
@@ -37,10 +37,10 @@ PANELS = (
 def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress of the run") -> Picture:
     """Draw loss, learning rate, throughput and padding over the updates of a run, in four panels.
 
-    `rows` are those of `metrics.jsonl`, each a mapping with `step` and any of `loss`, `validation_loss`,
-    `rate`, `tokens_per_second` and `padded`; other keys are ignored, and so are values that aren't finite
-    numbers. Axes begin at zero; panels without a number yet are empty. Raises ValueError for a row without a
-    step.
+    `rows` are those of `metrics.jsonl`, each a mapping with `step` and any of `loss`, `validation_loss`, `lr`
+    (`rate` in files of version 0.1.0), `tokens_per_second` and `padded`; other keys are ignored, and so are
+    values that aren't finite numbers. Axes begin at zero; panels without a number yet are empty. Raises
+    ValueError for a row without a step.
     """
     points = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""The command that translates German into English, one sentence a line.
+"""The command that translates text with a trained run, one sentence a line.
 
     python -m course_lib.translation.translate RUN_FOLDER [FILE] [--beam 5] [--n-best 3] ...
 
@@ -16,7 +16,8 @@ from pathlib import Path
 from course_lib.atomic_files import atomic_write
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
-from course_lib.translation.data.prepared import open_prepared
+from course_lib.translation.configs.schema import Direction
+from course_lib.translation.data.prepared import open_given, open_prepared
 from course_lib.translation.decoding import SearchSettings
 from course_lib.translation.decoding.attention_maps import SUFFIXES, AttentionMaps, save_attention_maps
 from course_lib.translation.decoding.line_stream import arriving_lines
@@ -28,6 +29,9 @@ from course_lib.translation.train.progress_bar import reading_bar
 
 EXIT_BAD_INPUT = 2
 EXIT_KEYBOARD = 130
+#: The direction by its target language, and the source language by direction.
+_DIRECTIONS: dict[str, Direction] = {"english": "de-en", "german": "en-de"}
+_SOURCE = {"de-en": "German", "en-de": "English"}
 #: Attention maps are for a few sentences; those of a corpus would fill the memory.
 MAX_ATTENTION_LINES = 200
 
@@ -52,11 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="course translate",
-        description="Translate German into English with a trained run, one sentence a line.",
+        description="Translate text with a trained run, one sentence a line.",
     )
     parser.add_argument("run_folder", metavar="RUN_FOLDER", help="the folder of a trained run")
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="the text to translate; default: standard input"
+    )
+    parser.add_argument(
+        "--to",
+        choices=_DIRECTIONS,
+        help="the language to translate into, for a run trained in both directions",
     )
     parser.add_argument("--beam", type=int, help="hypotheses kept at every step; 1 is greedy")
     parser.add_argument("--alpha", type=float, help="exponent of the length penalty")
@@ -108,8 +117,13 @@ def _run(options: argparse.Namespace) -> None:
     if options.attention is not None and options.attention.suffix not in SUFFIXES:
         raise BadInputError(f"--attention: expected a file name ending in {' or '.join(SUFFIXES)}.")
     translator = load_translator(
-        options.run_folder, options.checkpoint, options.device, options.ensemble_with
+        options.run_folder,
+        options.checkpoint,
+        options.device,
+        options.ensemble_with,
+        _DIRECTIONS[options.to] if options.to else None,
     )
+    direction = translator.direction
     translator.settings = _settings(translator.settings, options)
     if options.tune:
         folder = RunFolder(Path(options.run_folder))
@@ -122,7 +136,7 @@ def _run(options: argparse.Namespace) -> None:
     maps: list[AttentionMaps] = []
     on_screen = options.output is None and sys.stdout.isatty()
     with (
-        _opened(options.file) as descriptor,
+        _opened(options.file, direction) as descriptor,
         _writer(options.output) as write,
         reading_bar(descriptor, quiet=on_screen) as advance,
     ):
@@ -163,12 +177,20 @@ def _tune(translator: Translator, folder: RunFolder) -> None:
         raise BadInputError(
             "--tune: expected a beam of 2 or more, because one hypothesis leaves nothing to choose."
         )
-    validation = open_prepared(folder.data, folder.vocabulary).validation
+    if translator.direction != translator.config.data.direction:
+        raise BadInputError(
+            f"--tune: the validation split of this run is prepared for {translator.config.data.direction}. "
+            "Leave out --to."
+        )
+    data = translator.config.data
+    given = Path(data.prepared) if data.prepared else None
+    prepared = open_given(data, given) if given else open_prepared(folder.data, folder.vocabulary)
+    validation = prepared.validation
     evaluator = Evaluator(translator.config, translator.vocabularies, SINGLE_PROCESS, translator.device)
     tuned = evaluator.tune(
         translator.model,
         [source for source, _ in validation.pairs],
-        validation.text.english,
+        validation.references,
         translator.settings.beam,
     )
     for alpha, bleu in tuned.bleu.items():
@@ -193,10 +215,10 @@ def _one_line(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _opened(file: str | None) -> Iterator[int]:
+def _opened(file: str | None, direction: Direction) -> Iterator[int]:
     if file is None:
         if sys.stdin.isatty():
-            print("Type German, one sentence a line; Ctrl-D ends.", file=sys.stderr)
+            print(f"Type {_SOURCE[direction]}, one sentence a line; Ctrl-D ends.", file=sys.stderr)
         yield sys.stdin.fileno()
         return
     with contextlib.ExitStack() as stack:

@@ -30,7 +30,7 @@ from course_lib.transformer import Transformer, greedy_decode, padding_mask
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.data.prepared import open_prepared
-from course_lib.translation.decoding import BatchDecoder, SearchSettings, make_backend, max_target_length
+from course_lib.translation.decoding import BatchDecoder, SearchSettings, make_backend
 from course_lib.translation.decoding.backends import BFLOAT16_MIN_D_MODEL
 from course_lib.translation.decoding.translator import Translator, load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
@@ -133,7 +133,7 @@ def one_by_one(translator: Translator) -> Method:
         found = []
         for source in sources:
             row = torch.tensor([[ids.start_id, *source, end]], device=translator.device)
-            longest = max_target_length(row.shape[1])
+            longest = translator.config.evaluation.max_target_length(row.shape[1])
             target = greedy_decode(model, row, padding_mask(row, ids.pad_id), longest, ids.start_id, end)
             found.append([number for number in target[0, 1:].tolist() if number != end])
         return found
@@ -144,7 +144,8 @@ def one_by_one(translator: Translator) -> Method:
 def in_batches(translator: Translator, beam: int, precision: Precision) -> Method:
     """Decode as the lab does, in batches of BATCH sentences of like length."""
     config, end = translator.config, translator.vocabularies.end_id
-    decoder = BatchDecoder(translator.vocabularies, translator.device, config.data.max_length, 1_000_000)
+    unlimited = config.evaluation.model_copy(update={"tokens_per_batch": 1_000_000})
+    decoder = BatchDecoder(translator.vocabularies, translator.device, config.data.max_length, unlimited)
     model = make_backend(translator.model, precision)
     settings = SearchSettings(beam, 0.0 if beam == 1 else 1.0)
 
@@ -166,7 +167,7 @@ def by_ctranslate2(translator: Translator, folder: Path, beam: int, batches: int
     """
     from tests.benchmarks.ctranslate2_model import converted
 
-    ids = translator.vocabularies
+    ids, limit = translator.vocabularies, translator.config.evaluation.max_target_length
     other = converted(translator, folder, batches, threads)
 
     def translate(sources: Sequence[Ids]) -> list[Ids]:
@@ -175,7 +176,7 @@ def by_ctranslate2(translator: Translator, folder: Path, beam: int, batches: int
             beam_size=beam,
             length_penalty=1.0,
             max_batch_size=BATCH,
-            max_decoding_length=max(max_target_length(len(source) + 2) for source in sources),
+            max_decoding_length=max(limit(len(source) + 2) for source in sources),
         )
         return [[int(token) for token in result.hypotheses[0]] for result in results]
 
@@ -256,7 +257,7 @@ def main() -> None:
         sources = [list(source) for source, _ in test.pairs][: given.sentences]
         chosen = ways(translator, given.threads)
         contenders = measured(given.run_folder, given.device, chosen, sources, given.threads)
-        references = test.text.english[: len(sources)]
+        references = test.references[: len(sources)]
         Console(highlight=False, width=120).print(table_of(contenders, translator, references, given.threads))
 
 

@@ -1,5 +1,6 @@
-"""A real SLURM of two nodes on this machine, out of Debian's packages, with its own folders, ports and keys.
+"""A real SLURM of two nodes with two simulated GPUs each, out of Debian's packages.
 
+It has its own folders, ports and keys.
 Both nodes are this machine: it needs root, as SLURM does to start jobs for its users.
 """
 
@@ -39,10 +40,11 @@ MpiDefault=none
 SwitchType=switch/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
+GresTypes=gpu
 ReturnToService=2
 FirstJobId={job}
-NodeName=node1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={node1} CPUs={cores} State=UNKNOWN
-NodeName=node2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={node2} CPUs={cores} State=UNKNOWN
+NodeName=node1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={node1} CPUs={cores} Gres=gpu:2 State=UNKNOWN
+NodeName=node2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={node2} CPUs={cores} Gres=gpu:2 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -119,6 +121,8 @@ def real_slurm() -> Iterator[Slurm]:
         values = {"job": 1 + secrets.randbelow(9_000), "cores": os.cpu_count(), "folder": folder}
         values |= {"controller": ports[0], "node1": ports[1], "node2": ports[2]}
         (folder / "slurm.conf").write_text(CONFIG.format(**values))
+        # GPUs that SLURM counts and gives to jobs; no device stands behind them.
+        (folder / "gres.conf").write_text("NodeName=node[1-2] Name=gpu Count=2\n")
         (folder / "state").mkdir()
         config = str(folder / "slurm.conf")
         commands = [

@@ -24,7 +24,8 @@ STATE: dict[str, Any] = {
     "trainer": {"w": torch.arange(500.0)},
     "metrics_bytes": 3,
     "selection": {"best": 0.5, "since": 0, "step": 2},
-    "epochs_validated": 1,
+    "validated_step": 1,
+    "batches_before_division": {},
 }
 
 

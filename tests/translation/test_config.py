@@ -160,7 +160,10 @@ def test_all_faults_stand_in_one_line(tmp_path: Path) -> None:
 
 def test_a_missing_key_is_named(tmp_path: Path) -> None:
     message = refusal(tmp_path, "run_folder: runs/x\ntraining: {}\n")
-    assert message == 'wrong.yaml: the key "data" is missing; the key "training.epochs" is missing'
+    assert message == (
+        'wrong.yaml: the key "data" is missing; training.epochs: set epochs, '
+        "updates or both, so that training ends"
+    )
 
 
 @pytest.mark.parametrize(

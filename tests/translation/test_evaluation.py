@@ -17,11 +17,11 @@ from course_lib.transformer import (
     shift_target,
 )
 from course_lib.transformer.batching import collate
-from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.configs.schema import EvaluationConfig, RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.decoding import SearchSettings, max_target_length
+from course_lib.translation.decoding import SearchSettings
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.evaluation import Evaluator
@@ -76,7 +76,7 @@ def test_translations_are_those_of_single_sentences(
         expected = []
         for ids in sources:
             source, _ = collate([(ids, [])], PAD, START, END, 40)
-            mask, longest = padding_mask(source, PAD), max_target_length(source.shape[1])
+            mask, longest = padding_mask(source, PAD), EvaluationConfig().max_target_length(source.shape[1])
             target = (
                 greedy_decode(model, source, mask, longest, START, END)
                 if beam == 1

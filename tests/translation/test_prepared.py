@@ -60,8 +60,8 @@ def test_the_ids_are_those_of_the_sentences(bench: Bench, tokens: str) -> None:
         german, english = (lines(bench.corpus / f"{name}.{language}") for language in ("de", "en"))
         expected = zip(vocabularies.source.encode(german), vocabularies.target.encode(english), strict=True)
         assert list(pairs) == list(expected)
-    assert data.test.text.german == lines(bench.corpus / "test.de")
-    assert data.validation.text.english == lines(bench.corpus / "validation.en")
+    assert data.test.sources == lines(bench.corpus / "test.de")
+    assert data.validation.references == lines(bench.corpus / "validation.en")
     assert data.notes == []
 
 
@@ -98,7 +98,7 @@ def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
         write_split(bench.corpus, split, pairs)
     data = bench.prepare(too_long="drop")
     for split in (data.validation, data.test):
-        assert len(split) == len(split.text) == 5
+        assert len(split) == len(split.sources) == len(split.references) == 5
         assert split.pairs.lengths.tolist()[:3] == [[38, 38], [0, 0], [split.pairs.lengths[2, 0], 0]]
         assert data.vocabularies.source.decode([split.pairs[4][0]]) == ["日本 ☃"]
     assert data.notes[1:] == [
@@ -116,8 +116,8 @@ def test_both_directions_are_learnt_from_and_one_is_scored_on(bench: Bench) -> N
     assert data.train[240:] == [([to_german, *en], de) for de, en in zip(german, english, strict=True)]
     for split in (data.validation, data.test):
         assert [source[0] for source, _ in split.pairs] == [to_english] * len(split.text)
-        assert plain.decode([source for source, _ in split.pairs]) == split.text.german
-        assert plain.decode([target for _, target in split.pairs]) == split.text.english
+        assert plain.decode([source for source, _ in split.pairs]) == split.sources
+        assert plain.decode([target for _, target in split.pairs]) == split.references
     assert (
         bench.prepare(both_directions=True, max_length=20, too_long="drop")
         .notes[0]

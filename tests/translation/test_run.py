@@ -14,14 +14,14 @@ from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model
-from course_lib.translation.configs.loader import load_config
+from course_lib.translation.configs.loader import load_config, provided_configs
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, RankZeroError
 from course_lib.translation.train import setup
 from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.metrics import MEASURED
 from course_lib.translation.train.scoring import score
-from course_lib.translation.train.setup import choose_device
+from course_lib.translation.train.setup import choose_device, divide_updates
 
 
 def run(config: RunConfig) -> Result:
@@ -96,7 +96,7 @@ def test_a_run_keeps_what_it_did(tiny_config: Callable[..., RunConfig], tmp_path
     assert {row["step"] for row in training} == {
         step for step in range(1, 3 * updates + 1) if step % 4 == 0 or step % updates == 0
     }
-    assert all(row.keys() == {"step", "epoch", "rate", "loss", "padded", *MEASURED} for row in training)
+    assert all(row.keys() == {"step", "epoch", "lr", "loss", "padded", *MEASURED} for row in training)
     assert all(0 <= row["padded"] < 0.5 and row["tokens_per_second"] > 0 for row in training)
     assert (
         validation[0]["validation_loss"] > validation[1]["validation_loss"] > validation[2]["validation_loss"]
@@ -236,15 +236,64 @@ def test_processes_with_different_data_are_refused_before_the_first_update(
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_more_processes_than_batches_in_an_update_are_refused(
+def losses(distributed: DistributedInfo, *configs: RunConfig) -> list[str]:
+    """Train with each config, and give the refusals."""
+    return [refusal(distributed, config)[1] for config in configs]
+
+
+def test_an_update_is_divided_among_more_processes_than_batches(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    exact = ("training.precision=float64", "model.dropout=0", "training.epochs=1", "evaluation.bleu_every=0")
+    divided = tiny_config(*exact, "training.batches_per_update=1")
+    assert losses_of(in_processes(2, losses, divided)) == ""
+    by_hand = (
+        "training.batches_per_update=2",
+        "training.tokens_per_batch=200",
+        f"run_folder={tmp_path / 'hand'}",
+    )
+    run(tiny_config(*exact, *by_hand))
+    torch.testing.assert_close(final_weights(tmp_path / "run"), final_weights(tmp_path / "hand"))
+    # The run keeps its batches when it is resumed with fewer processes, and refuses more of them.
+    run(divided.model_copy(update={"training": divided.training.model_copy(update={"epochs": 2})}))
+    assert newest(tmp_path / "run")["config"]["training"]["tokens_per_batch"] == 200
+    assert "this run has 2 batches in an update" in losses_of(in_processes(3, losses, divided))
+
+
+def losses_of(outcomes: list[list[str]]) -> str:
+    assert len({*map(tuple, outcomes)}) == 1, "all processes end alike"
+    return outcomes[0][0]
+
+
+@pytest.mark.parametrize("name", sorted(provided_configs()))
+def test_every_provided_config_starts_on_any_number_of_processes(name: str) -> None:
+    config = load_config(name)
+    tokens = config.training.tokens_per_batch * config.training.batches_per_update
+    for processes in (1, 2, 4, 8, 32):
+        divided = divide_updates(config, processes).training
+        assert divided.batches_per_update >= processes
+        assert divided.tokens_per_batch >= config.data.max_length
+        if config.data.max_length * processes <= tokens:
+            assert 0.95 * tokens <= divided.batches_per_update * divided.tokens_per_batch <= tokens
+
+
+def test_training_ends_after_the_updates_of_the_config_in_the_middle_of_an_epoch(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    outcomes = in_processes(2, refusal, tiny_config("training.batches_per_update=1"))
-    assert [name for name, _ in outcomes] == [BadInputError.__name__, RankZeroError.__name__]
-    assert outcomes[0][1].startswith(
-        "training.batches_per_update: 2 processes need at least as many batches in an update, got 1."
-    )
-    assert not (tmp_path / "run").exists()
+    run(tiny_config("training.epochs=1", f"run_folder={tmp_path / 'whole'}", "evaluation.bleu_every=0"))
+    epoch = newest(tmp_path / "whole")["trainer"]["step"]
+    limited = ("training.epochs=null", f"training.updates={epoch + 2}", "evaluation.bleu_every=0")
+    run(tiny_config(*limited))
+    state = newest(tmp_path / "run")
+    assert (state["trainer"]["step"], state["validated_step"]) == (epoch + 2, epoch + 2)
+    assert [row["step"] for row in rows(tmp_path / "run") if "validation_loss" in row] == [epoch, epoch + 2]
+    before = final_weights(tmp_path / "run")
+    run(tiny_config(*limited))  # Nothing is left to do but the test.
+    assert_same_weights(final_weights(tmp_path / "run"), before)
+    # More updates go on in the middle of the epoch, and end with it.
+    run(tiny_config("training.epochs=2", f"training.updates={9 * epoch}", "evaluation.bleu_every=0"))
+    run(tiny_config("training.epochs=2", f"run_folder={tmp_path / 'whole'}", "evaluation.bleu_every=0"))
+    assert_same_weights(final_weights(tmp_path / "run"), final_weights(tmp_path / "whole"))
 
 
 def test_training_ends_early_and_the_best_weights_translate(

@@ -11,6 +11,8 @@ from real_processes import SECONDS, start_command
 from real_slurm import Slurm, real_slurm, why_not
 from same_run import assert_same_run
 
+from course_lib.translation.prepare import main as prepare_command
+
 SCRIPTS = Path(__file__).parents[2] / "solutions" / "13-final-lab"
 
 pytestmark = [pytest.mark.skipif(bool(why_not()), reason=str(why_not())), pytest.mark.slurm]
@@ -23,12 +25,14 @@ def slurm() -> Iterator[Slurm]:
         yield running
 
 
-def submit(slurm: Slurm, folder: Path, script: str, processes: int, *arguments: str) -> str:
+def submit(slurm: Slurm, folder: Path, script: str, gpus: int, *arguments: str, **environment: str) -> str:
     """Submit a script and give the job's number; its log is `log` in that folder."""
     return slurm.command(
         "sbatch",
         "--parsable",
         "--cpus-per-task=1",
+        f"--gpus-per-node={gpus}",
+        *(["--nodes=2"] if script == "several_nodes.sbatch" else []),
         f"--chdir={folder}",
         f"--output={folder / 'log'}",
         str(SCRIPTS / script),
@@ -36,7 +40,7 @@ def submit(slurm: Slurm, folder: Path, script: str, processes: int, *arguments: 
         PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         PYTHONPATH=str(SCRIPTS.parents[1]),
         OMP_NUM_THREADS="1",
-        PROCESSES=str(processes),
+        **environment,
     )
 
 
@@ -54,11 +58,13 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
     log = tmp_path / "log"
     arguments = [str(config_file), "training.epochs=25", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
     arguments += ["training.checkpoint_every=100000", "checkpoints.stop_check_every=2"]
-    job = submit(slurm, tmp_path, script, per_node, *arguments)
+    prepared = tmp_path / "prepared"
+    assert prepare_command([str(config_file), str(prepared)]) == 0
+    job = submit(slurm, tmp_path, script, per_node, *arguments, PREPARED=str(prepared))
     wait_for_text(log, "step 4 ")
     # What SLURM does by itself two minutes before the end: a signal to every process of the job's steps.
     slurm.command("scancel", "--signal=USR1", job)
-    wait_for_text(log, "goes back to the queue")
+    wait_for_text(log, "the job returns to the queue")
     assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
     slurm.start_now(job)
     slurm.wait_for(job, "COMPLETED")

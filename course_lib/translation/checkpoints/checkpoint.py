@@ -18,7 +18,10 @@ from course_lib.translation.configs.schema import RunConfig
 
 #: The keys of a checkpoint.
 KEYS = frozenset(
-    {"config", "vocabulary", "data", "trainer", "metrics_bytes", "selection", "epochs_validated"}
+    {
+        *("config", "batches_before_division", "vocabulary", "data"),
+        *("trainer", "metrics_bytes", "selection", "validated_step"),
+    }
 )
 
 _FILE_NAME = re.compile(r"step-(\d+)\.pt")

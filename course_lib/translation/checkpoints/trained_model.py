@@ -92,7 +92,7 @@ def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> Traine
     is missing, damaged, or has another vocabulary.
     """
     model = load_model(_model_path(folder, checkpoint))
-    vocabularies = load_vocabularies(folder.vocabulary)
+    vocabularies = load_vocabularies(folder.vocabulary, model.config.data.direction)
     if vocabularies.fingerprint != model.vocabulary:
         raise BadInputError(
             f"{folder.vocabulary}: the model was trained with another vocabulary. Restore the run's own file."

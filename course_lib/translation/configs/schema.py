@@ -18,6 +18,9 @@ class MayChangeMarker:
 
 MayChange = Annotated[T, MayChangeMarker]
 
+#: The source and the target language of a translator.
+Direction = Literal["de-en", "en-de"]
+
 
 class Section(BaseModel):
     """A part of the config. It refuses unknown keys, converts no types and is immutable."""
@@ -32,6 +35,11 @@ class DataConfig(Section):
     """captions: built in, needs no files. multi30k (29,000 captions), iwslt17 (206,000 sentences of talks)
     and wmt14 (4.5 million sentences of news, parliament and web pages): read from a mirror folder or
     downloaded. folder: your own files."""
+    direction: Direction = "de-en"
+    """de-en: translate German into English. en-de: English into German, as in table 2 of the paper."""
+    prepared: MayChange[str | None] = None
+    """A folder written by `course prepare` with the same settings, to train from without preparing the corpus
+    again; it may be a copy on each node's own disk. Default: the run prepares its data in its own folder."""
     folder: MayChange[str | None] = None
     """The folder of corpus: folder. It holds train, validation and test as NAME.de and NAME.en, one sentence
     a line, plain or as .gz."""
@@ -58,7 +66,7 @@ class DataConfig(Section):
     end token. drop: leave out the pair. Validation and test sentences are always truncated, never dropped."""
     both_directions: bool = False
     """Train on each pair in both directions, with a token at the start of the source that names the target
-    language. Helps on small corpora, at twice the updates per epoch. Only German to English is scored."""
+    language. Helps on small corpora, at twice the updates per epoch. Only `direction` is scored."""
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Probability of skipping a merge when the training split is split into subwords, which is done again in
     each epoch (arXiv 1910.13267). Helps on small corpora; 0.1 is usual."""
@@ -117,13 +125,17 @@ class ModelConfig(Section):
 class TrainingConfig(Section):
     """How the model is trained."""
 
-    epochs: MayChange[int] = Field(ge=1)
-    """Passes over the training split."""
+    epochs: MayChange[int | None] = Field(default=None, ge=1)
+    """Passes over the training split. Training ends after these epochs or after `updates`, whichever comes
+    first; at least one of them must be set."""
+    updates: MayChange[int | None] = Field(default=None, ge=1)
+    """Weight updates in all."""
     tokens_per_batch: int = Field(default=4096, ge=3)
     """Largest batch: the number of its sentences times the length of the longest one, on either side."""
     batches_per_update: int = Field(default=1, ge=1)
     """Batches per weight update, over all processes together. A process with several of them accumulates
-    their gradients, so the result does not depend on the number of processes."""
+    their gradients, so the result does not depend on the number of processes. If there are more processes
+    than batches, each update is divided into more and smaller batches, and the run says so."""
     init_from: MayChange[str | None] = None
     """The folder of another run to start from: its trained weights and its vocabulary, whatever the data
     section says about the vocabulary. Default: random weights."""
@@ -174,6 +186,8 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> "TrainingConfig":
+        if self.epochs is None and self.updates is None:
+            raise ValueError("epochs: set epochs, updates or both, so that training ends")
         if self.weight_decay and self.optimizer != "adamw":
             raise ValueError("weight_decay: needs optimizer: adamw")
         if self.schedule == "paper" and self.lr is not None:
@@ -207,6 +221,14 @@ class EvaluationConfig(Section):
     training always use greedy decoding."""
     alpha: MayChange[float | Literal["auto"]] = "auto"
     """Exponent of the length penalty, 0 or greater. auto: the best value on the validation split."""
+    length_factor: MayChange[float] = Field(default=1.2, gt=0)
+    """A translation has at most length_factor times the length of its source plus length_extra tokens."""
+    length_extra: MayChange[int] = Field(default=10, ge=1)
+    """See length_factor. Section 6.1 of the paper has 1 and 50."""
+
+    def max_target_length(self, source_length: int) -> int:
+        """Return the length limit of a translation, including the start, for a source with start and end."""
+        return int(self.length_factor * source_length) + self.length_extra
 
     @field_validator("alpha", mode="plain")
     @classmethod

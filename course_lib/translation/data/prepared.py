@@ -6,7 +6,7 @@ no corpus. Data that is damaged, or was made from another corpus or with other s
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import DataConfig
+from course_lib.translation.configs.schema import DataConfig, yaml_value
 from course_lib.translation.data.bpe_dropout import BpeDropoutPairs
 from course_lib.translation.data.corpora import ParallelText, corpus_fingerprint, load_corpus
 from course_lib.translation.data.epoch_plan import IdPair
@@ -31,9 +31,10 @@ from course_lib.translation.data.vocabularies import (
 )
 
 #: The version of the file layout. Data in another layout is prepared again.
-LAYOUT = 3
+LAYOUT = 4
 #: The settings that influence the ids, besides the corpus.
 ID_SETTINGS = (
+    "direction",
     "tokenizer",
     "vocab_size",
     "min_count",
@@ -42,6 +43,8 @@ ID_SETTINGS = (
     "both_directions",
     "bpe_dropout",
 )
+#: The file of the vocabularies in a folder written by `course prepare`.
+VOCABULARY = "vocabulary.json"
 #: Pairs that are converted to ids at a time.
 CHUNK = 20_000
 # The origin of vocabularies that were not given from another run: see `prepare`.
@@ -52,7 +55,8 @@ _LEARNED, _KEPT = "learned", "kept"
 class EvaluationSplit:
     """A split to evaluate on, as text and as ids. It contains every sentence of the corpus's split."""
 
-    text: ParallelText
+    sources: list[str]
+    references: list[str]
     pairs: TokenPairs
 
     def __len__(self) -> int:
@@ -93,7 +97,7 @@ def prepare(
         (folder / "contents.json").unlink(missing_ok=True)
         if learn:
             (given or learn_vocabularies(train, config)).save(vocabulary)
-        writer = _Writer(folder, load_vocabularies(vocabulary), config)
+        writer = _Writer(folder, load_vocabularies(vocabulary, config.direction), config)
         if empty := len(corpus.train) - len(train):
             writer.notes.append(
                 f"dropped {empty:,} of {len(corpus.train):,} training pairs with an empty side"
@@ -102,7 +106,9 @@ def prepare(
         writer.write_evaluation_split("validation", corpus.validation)
         writer.write_evaluation_split("test", corpus.test)
         writer.write_contents(
+            layout=LAYOUT,
             key=key,
+            settings=_settings(config),
             origin=origin if learn else _KEPT,
             bpe_dropout=config.bpe_dropout,
             vocabulary=_digest(vocabulary),
@@ -123,15 +129,66 @@ def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
     return _open(folder, vocabulary, contents)
 
 
+def open_given(config: DataConfig, folder: Path) -> PreparedData:
+    """Open data that `course prepare` wrote into `folder`, for a run with this config.
+
+    Raises BadInputError if it is missing or damaged, or was prepared with other settings, from another corpus
+    or by another version.
+    """
+    origin = f"data.prepared: {folder}"
+    try:
+        contents = json.loads((folder / "contents.json").read_text("utf-8"))
+        layout = contents.get("layout", "unknown")
+    except (OSError, ValueError, AttributeError):
+        raise BadInputError(
+            f"{origin} holds no prepared data, or only part of it. Run `course prepare` first."
+        ) from None
+    if layout != LAYOUT:
+        raise BadInputError(
+            f"{origin} was prepared by another version of the course (layout {layout}, this version needs "
+            f"{LAYOUT}). Run `course prepare` again, into an empty folder."
+        )
+    require_same_settings(config, contents["settings"], origin)
+    if contents["key"] != _key(config):
+        raise BadInputError(f"{origin} was prepared from another corpus. Run `course prepare` again.")
+    complete = _read_contents(folder, folder / VOCABULARY)
+    if complete is None:
+        raise BadInputError(
+            f"{origin} is damaged or incomplete. Run `course prepare` again, or copy it again."
+        )
+    return _open(folder, folder / VOCABULARY, complete)
+
+
+def require_same_settings(config: DataConfig, prepared: Mapping[str, Any], origin: str) -> None:
+    """Raise BadInputError, naming each difference, if data was prepared with other settings."""
+    differences = [
+        f"data.{name} is {yaml_value(prepared.get(name))} there and {yaml_value(ours)} here"
+        for name, ours in _settings(config).items()
+        if prepared.get(name) != ours
+    ]
+    if differences:
+        raise BadInputError(
+            f"{origin} was prepared with other settings: {'; '.join(differences)}. Use the same settings, or "
+            "another folder."
+        )
+
+
+def prepared_settings(folder: Path) -> dict[str, Any] | None:
+    """Return the settings that a folder was prepared with, or None if it holds no complete data."""
+    contents = _read_contents(folder, folder / VOCABULARY)
+    return contents["settings"] if contents and contents.get("layout") == LAYOUT else None
+
+
 def _open(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> PreparedData:
     def pairs(name: str, dtype: str) -> TokenPairs:
         return TokenPairs.mapped(folder / f"{name}.ids", folder / f"{name}.offsets", dtype)
 
     def evaluation_split(name: str) -> EvaluationSplit:
         text = json.loads((folder / f"{name}.json").read_text("utf-8"))
-        return EvaluationSplit(ParallelText(text["german"], text["english"]), pairs(name, contents["dtype"]))
+        return EvaluationSplit(text["sources"], text["references"], pairs(name, contents["dtype"]))
 
-    vocabularies, train = load_vocabularies(vocabulary), pairs("train", contents["dtype"])
+    vocabularies = load_vocabularies(vocabulary, contents["settings"]["direction"])
+    train = pairs("train", contents["dtype"])
     if "train.words.ids" in contents["files"]:
         words = [tuple(word) for word in json.loads((folder / "train.words.json").read_text("utf-8"))]
         word_pairs, rate = pairs("train.words", WORD_IDS), contents["bpe_dropout"]
@@ -156,9 +213,12 @@ def _without_empty(train: ParallelText) -> ParallelText:
 
 def _key(config: DataConfig) -> str:
     """Return a hash of everything that the prepared data depends on, except given vocabularies."""
-    settings = {name: getattr(config, name) for name in ID_SETTINGS}
-    facts = [LAYOUT, corpus_fingerprint(config), settings]
+    facts = [LAYOUT, corpus_fingerprint(config), _settings(config)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _settings(config: DataConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in ("corpus", *ID_SETTINGS)}
 
 
 def _read_contents(folder: Path, vocabulary: Path) -> dict[str, Any] | None:
@@ -205,11 +265,11 @@ class _Writer:
 
     def write_train(self, text: ParallelText) -> None:
         """Write the training split, in both directions if the config says so."""
-        directions = [self._to_english(text)]
+        directions = [self._forward(text)]
         if self._config.both_directions:
             assert isinstance(self._vocabularies, BidirectionalSubwords), "learned with this config"
-            to_german = self._vocabularies.source_to_german
-            directions.append(_Direction(to_german, text.english, self._vocabularies.target, text.german))
+            back, forward = self._vocabularies.reversed, directions[0]
+            directions.append(_Direction(back.source, forward.target_text, back.target, forward.source_text))
         drop = self._config.too_long == "drop"
         fits = self._write("train", directions, drop)
         if drop and not any(fits):
@@ -222,8 +282,9 @@ class _Writer:
 
     def write_evaluation_split(self, name: str, text: ParallelText) -> None:
         """Write a split to evaluate on, with its text. Long sentences are truncated, never dropped."""
-        self._write(name, [self._to_english(text)], drop=False)
-        self._write_json(f"{name}.json", {"german": text.german, "english": text.english})
+        self._write(name, [self._forward(text)], drop=False)
+        sources, references = text.sides(self._config.direction)
+        self._write_json(f"{name}.json", {"sources": sources, "references": references})
 
     def write_contents(self, **facts: object) -> None:
         """Write contents.json, which marks the data as complete."""
@@ -231,8 +292,9 @@ class _Writer:
         contents = {**facts, "dtype": self._dtype, "notes": self.notes, "files": files}
         atomic_write_text(self._folder / "contents.json", json.dumps(contents, indent=1))
 
-    def _to_english(self, text: ParallelText) -> _Direction:
-        return _Direction(self._vocabularies.source, text.german, self._vocabularies.target, text.english)
+    def _forward(self, text: ParallelText) -> _Direction:
+        sources, targets = text.sides(self._config.direction)
+        return _Direction(self._vocabularies.source, sources, self._vocabularies.target, targets)
 
     def _write(self, name: str, directions: list[_Direction], drop: bool) -> list[bool]:
         """Write the pairs of a split as ids. Return for each pair of the text whether it is short enough."""

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import DataConfig
+from course_lib.translation.configs.schema import DataConfig, Direction
 from course_lib.translation.data.corpora import ParallelText
 from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords
 from course_lib.translation.data.words import Words
@@ -125,21 +125,23 @@ class TaggedSubwords:
 class BidirectionalSubwords:
     """A shared vocabulary for a model that is trained in both directions.
 
-    The model translates German to English; `source_to_german` encodes the other half of its training pairs.
+    The model is evaluated in one of them, `direction`; `reversed` encodes the other half of its training
+    pairs.
     """
 
     subwords: Subwords
+    direction: Direction = "de-en"
     pad_id, start_id, end_id, unknown_id = range(4)
 
     @property
     def source(self) -> TaggedSubwords:
-        """The vocabulary of German sentences to translate into English."""
-        return TaggedSubwords(self.subwords, TO_ENGLISH)
+        """The vocabulary of source sentences, with the tag of the target language."""
+        return TaggedSubwords(self.subwords, TO_ENGLISH if self.direction == "de-en" else TO_GERMAN)
 
     @property
-    def source_to_german(self) -> TaggedSubwords:
-        """The vocabulary of English sentences to translate into German."""
-        return TaggedSubwords(self.subwords, TO_GERMAN)
+    def reversed(self) -> "BidirectionalSubwords":
+        """The same vocabulary for the other direction."""
+        return BidirectionalSubwords(self.subwords, "en-de" if self.direction == "de-en" else "de-en")
 
     @property
     def target(self) -> Subwords:
@@ -160,13 +162,20 @@ def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
     """Learn the vocabularies that the config asks for. `train` must be the training split alone."""
     size, both = config.vocab_size, [*train.german, *train.english]
     if config.both_directions:
-        return BidirectionalSubwords(Subwords.learn(both, size, tags=[TO_ENGLISH, TO_GERMAN]))
+        return BidirectionalSubwords(
+            Subwords.learn(both, size, tags=[TO_ENGLISH, TO_GERMAN]), config.direction
+        )
     if config.tokenizer == "joint-bpe":
         return Subwords.learn(both, size)
+    source, target = train.sides(config.direction)
     if config.tokenizer == "separate-bpe":
-        return SeparateVocabularies(Subwords.learn(train.german, size), Subwords.learn(train.english, size))
+        return SeparateVocabularies(Subwords.learn(source, size), Subwords.learn(target, size))
+    languages = config.direction.split("-")
     return SeparateVocabularies(
-        Words.learn(train.german, "de", config.min_count), Words.learn(train.english, "en", config.min_count)
+        *(
+            Words.learn(text, name, config.min_count)
+            for text, name in zip((source, target), languages, strict=True)
+        )
     )
 
 
@@ -179,8 +188,11 @@ def subwords_of(vocabularies: Vocabularies) -> tuple[Subwords, Subwords]:
     return sides[0], sides[1]
 
 
-def load_vocabularies(path: Path) -> Vocabularies:
-    """Load vocabularies written by `save`. Raises BadInputError if the file cannot be read."""
+def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularies:
+    """Load vocabularies written by `save`. Raises BadInputError if the file cannot be read.
+
+    `direction` only matters for a model trained in both directions, whose file is the same for either.
+    """
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -189,7 +201,9 @@ def load_vocabularies(path: Path) -> Vocabularies:
         content = json.loads(text)
         if "kind" not in content:
             subwords = Subwords.from_json(text)
-            return subwords if subwords.id_of(TO_ENGLISH) is None else BidirectionalSubwords(subwords)
+            if subwords.id_of(TO_ENGLISH) is None:
+                return subwords
+            return BidirectionalSubwords(subwords, direction)
         kind = _KINDS[content["kind"]]
         source, target = (kind.from_json(json.dumps(content[side])) for side in ("source", "target"))
         return SeparateVocabularies(source, target)

@@ -1,7 +1,7 @@
 """Translation with a trained model: batched beam search with a key/value cache."""
 
 from course_lib.translation.decoding.backends import DecoderBackend, Ensemble, make_backend
-from course_lib.translation.decoding.batch_decoder import BatchDecoder, max_target_length
+from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.beam_search import search
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 
@@ -12,6 +12,5 @@ __all__ = [
     "Hypothesis",
     "SearchSettings",
     "make_backend",
-    "max_target_length",
     "search",
 ]

@@ -8,6 +8,7 @@ import torch
 
 from course_lib.transformer import evaluating, padding_mask
 from course_lib.transformer.batching import collate, token_batches
+from course_lib.translation.configs.schema import EvaluationConfig
 from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.decoding.backends import DecoderBackend
 from course_lib.translation.decoding.beam_search import search
@@ -21,24 +22,16 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def max_target_length(source_length: int) -> int:
-    """Return the length limit of a translation, including the start, for a source with start and end.
-
-    A translation is seldom more than a fifth longer than its source; short ones need more room.
-    """
-    return int(1.2 * source_length) + 10
-
-
 class BatchDecoder:
     """Decodes sentences, given as ids without start and end. Those longer than `max_length` are cut."""
 
     def __init__(
-        self, vocabularies: Vocabularies, device: torch.device, max_length: int, tokens_per_batch: int
+        self, vocabularies: Vocabularies, device: torch.device, max_length: int, config: EvaluationConfig
     ) -> None:
         self._vocabularies = vocabularies
         self._device = device
         self._max_length = max_length
-        self._tokens_per_batch = tokens_per_batch
+        self._config = config
 
     def batches(self, sentences: Sequence[Sequence[int]], beam: int) -> list[list[int]]:
         """Plan batches of sentences of similar length, as lists of indices; each beam counts as a sentence.
@@ -48,7 +41,7 @@ class BatchDecoder:
         indices = [index for index, ids in enumerate(sentences) if len(ids)]
         lengths = [min(len(sentences[index]) + 2, self._max_length) for index in indices]
         # A sentence that is longer than the whole budget gets a batch of its own.
-        budget = max(self._tokens_per_batch // beam, max(lengths, default=0))
+        budget = max(self._config.tokens_per_batch // beam, max(lengths, default=0))
         return [[indices[number] for number in batch] for batch in token_batches(lengths, budget)]
 
     def decode(
@@ -63,7 +56,7 @@ class BatchDecoder:
             [(sentence, []) for sentence in sentences], ids.pad_id, ids.start_id, ids.end_id, self._max_length
         )
         lengths = (source != ids.pad_id).sum(dim=1)
-        limits = torch.tensor([max_target_length(length) for length in lengths.tolist()])
+        limits = torch.tensor([self._config.max_target_length(length) for length in lengths.tolist()])
         source = source.to(self._device)
         mask = padding_mask(source, ids.pad_id)
         return search(backend, source, mask, limits, settings, ids.start_id, ids.end_id)

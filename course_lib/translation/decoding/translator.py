@@ -1,7 +1,7 @@
 """A trained run as a translator, from text to text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import overload
 
@@ -10,9 +10,14 @@ import torch
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
-from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.configs.schema import Direction, RunConfig
 from course_lib.translation.data.subwords import END, PAD, START, UNKNOWN
-from course_lib.translation.data.vocabularies import TaggedSubwords, Vocabularies, Vocabulary
+from course_lib.translation.data.vocabularies import (
+    BidirectionalSubwords,
+    TaggedSubwords,
+    Vocabularies,
+    Vocabulary,
+)
 from course_lib.translation.decoding.attention_maps import AttentionMaps, record_attention
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
@@ -53,10 +58,14 @@ class Translator:
         self.settings = settings
         """The default search settings."""
         self.device = device
-        self._decoder = BatchDecoder(
-            vocabularies, device, config.data.max_length, config.evaluation.tokens_per_batch
-        )
+        self._decoder = BatchDecoder(vocabularies, device, config.data.max_length, config.evaluation)
         self._backend = make_backend(model, config.training.precision)
+
+    @property
+    def direction(self) -> Direction:
+        """The direction of translation."""
+        chosen = self.vocabularies
+        return chosen.direction if isinstance(chosen, BidirectionalSubwords) else self.config.data.direction
 
     @overload
     def translate(
@@ -76,7 +85,7 @@ class Translator:
         *,
         n_best: int | None = None,
     ) -> list[str] | list[list[Translation]]:
-        """Translate German sentences into one text each or, with `n_best`, into the n best translations.
+        """Translate sentences into one text each or, with `n_best`, into the n best translations.
 
         `beam` and `alpha` default to the run's; a beam of 1 is greedy decoding. The translation of an empty
         sentence is empty. Raises ValueError for an impossible beam, alpha or n_best.
@@ -92,18 +101,18 @@ class Translator:
             return self.vocabularies.target.decode(best)
         return [[self._translation(each) for each in hypotheses] for hypotheses in found]
 
-    def attention(self, german: str, english: str | None = None) -> AttentionMaps:
-        """Return the attention weights while a sentence is translated, into `english` if it is given.
+    def attention(self, sentence: str, translation: str | None = None) -> AttentionMaps:
+        """Return the attention weights while a sentence is translated, into `translation` if it is given.
 
         For an ensemble, these are the weights of the first model.
         """
         ids = self.vocabularies
-        (source,) = self._ids([german])
-        if english is None:
+        (source,) = self._ids([sentence])
+        if translation is None:
             ((best, *_),) = self._decoder.decode_all(self._backend, [source], self.settings)
             target = best.ids if best.ids[-1:] != [ids.end_id] else best.ids[:-1]
         else:
-            (target,) = ids.target.encode([english])
+            (target,) = ids.target.encode([translation])
         longest = self.config.data.max_length - 2
         source = [ids.start_id, *source[:longest], ids.end_id]
         prefix = [ids.start_id, *target]
@@ -164,16 +173,20 @@ def load_translator(
     checkpoint: str | None = None,
     device: str | torch.device = "cpu",
     ensemble_with: Sequence[str | Path] = (),
+    direction: Direction | None = None,
 ) -> Translator:
     """Load a translator from the folder of a run, which may still be training.
 
     `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that the run's
-    config names, or another if the run hasn't made that one yet. `device` is cpu, cuda or auto.
+    config names, or another if the run hasn't made that one yet. `device` is cpu, cuda or auto. `direction`
+    chooses the direction of a run that was trained in both; by default, it is the one of its config.
     `ensemble_with` names the folders of runs whose models decode together with this one. Raises BadInputError
     if a run, the model or the device is missing, or if the vocabularies differ.
     """
     folder = RunFolder(Path(run_folder))
     run = load_trained_run(folder, checkpoint)
+    if direction is not None:
+        run = _in_direction(folder, run, direction)
     config, target_device = run.model.config, _device(device)
     first = _build(folder, run, target_device)
     model: TransformerModel | Ensemble = first
@@ -185,9 +198,24 @@ def load_translator(
     return Translator(model, config, run.vocabularies, settings, target_device)
 
 
+def _in_direction(folder: RunFolder, run: TrainedRun, direction: Direction) -> TrainedRun:
+    trained = run.model.config.data.direction
+    if direction == trained:
+        return run
+    if not isinstance(run.vocabularies, BidirectionalSubwords):
+        raise BadInputError(
+            f"{folder.path}: this run translates {trained} only, not {direction}. Train a run with "
+            f"data.direction={direction} or data.both_directions=true."
+        )
+    return replace(run, vocabularies=run.vocabularies.reversed)
+
+
 def _load_member(folder: RunFolder, first: TrainedRun, device: torch.device) -> TransformerModel:
     """Load the model of another run, which must have the vocabularies of the first."""
     run = load_trained_run(folder)
+    ours, theirs = first.model.config.data.direction, run.model.config.data.direction
+    if ours != theirs and not isinstance(run.vocabularies, BidirectionalSubwords):
+        raise BadInputError(f"{folder.path}: this run translates {theirs}, but the first run {ours}.")
     if run.vocabularies.fingerprint != first.vocabularies.fingerprint:
         raise BadInputError(
             f"{folder.path}: this run has another vocabulary, so its token ids mean other words. Train it on "

@@ -88,7 +88,7 @@ def _train(options: argparse.Namespace, distributed: DistributedInfo, interrupti
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="course train",
-        description="Train a German-English translator. Run the same command again to resume a run.",
+        description="Train a translator between German and English. To resume a run, repeat its command.",
         epilog=f"keys [default]:\n{describe_keys()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -127,9 +127,11 @@ def _summary(result: Result) -> str:
     lines = []
     samples = list(zip(result.sources, result.translations, result.references, strict=True))[:_SAMPLES]
     for source, translation, reference in samples:
-        lines += [f"  German:     {source}", f"  translated: {translation}", f"  reference:  {reference}", ""]
+        lines += [f"  source:     {source}", f"  translated: {translation}", f"  reference:  {reference}", ""]
     lines += [
         f"BLEU {result.score.bleu:.1f} on {len(result.sources)} test sentences ({result.score.signature})",
+        f"BLEU {result.tokenized_score.bleu:.1f} on Moses' tokens with compounds split, as in table 2 of the "
+        "paper. It is usually higher, so compare a published score with the one that is computed in its way.",
         f"Translations: {result.folder.translations}",
         f"Metrics:      {result.folder.metrics}",
     ]

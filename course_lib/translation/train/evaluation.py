@@ -51,7 +51,7 @@ class Evaluator:
         self._precision: Precision = config.training.precision
         self._distributed = distributed
         self._device = device
-        self._decoder = BatchDecoder(vocabularies, device, self._max_length, self._config.tokens_per_batch)
+        self._decoder = BatchDecoder(vocabularies, device, self._max_length, self._config)
 
     def loss(self, model: TransformerModel, pairs: Sequence[IdPair]) -> float:
         """Return the mean cross-entropy of a token in nats, without label smoothing.

@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedModel
-from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.configs.schema import RunConfig, TrainingConfig
 from course_lib.translation.data.prepared import PreparedData
 from course_lib.translation.distributed import DistributedInfo, global_max, rank_zero_first
 from course_lib.translation.model.seq2seq import REFERENCE, TransformerModel
@@ -18,7 +18,7 @@ from course_lib.translation.train.interruption import Interrupted, Interruption
 from course_lib.translation.train.metrics import MetricsLog
 from course_lib.translation.train.progress_bar import RunDisplay
 from course_lib.translation.train.run_files import RunFiles
-from course_lib.translation.train.scoring import Score, score
+from course_lib.translation.train.scoring import Score, score, tokenized_score
 from course_lib.translation.train.setup import open_run, set_up_process
 from course_lib.translation.train.student_code.adapters import reference_view, student_search
 from course_lib.translation.train.student_code.cells import failing_cell_named
@@ -31,7 +31,9 @@ class Result:
     """The outcome of a finished run."""
 
     score: Score
-    """BLEU on the test split."""
+    """sacreBLEU on the test split."""
+    tokenized_score: Score
+    """BLEU on the test split after Moses' tokenizer with compounds split, as in table 2 of the paper."""
     sources: list[str]
     translations: list[str]
     references: list[str]
@@ -60,6 +62,7 @@ def train(
     with contextlib.ExitStack() as stack:
         stack.enter_context(failing_cell_named(student.parts if student else None, distributed))
         inputs = open_run(folder, config, distributed, student)
+        given, config = config, inputs.config
         data, vocabularies = inputs.data, inputs.data.vocabularies
         components = student.components() if student else REFERENCE
         trainer = Trainer(config, data.train, vocabularies, distributed, device, components)
@@ -73,7 +76,7 @@ def train(
         log = rank_zero_first(distributed, lambda: _open_log(folder, inputs.state, distributed))
         if log is not None:
             stack.enter_context(log)
-        total_updates = config.training.epochs * len(trainer.plan())
+        total_updates = _total_updates(config.training, len(trainer.plan()))
         display = stack.enter_context(
             RunDisplay(total_updates, trainer.step, silent=not distributed.is_rank_zero)
         )
@@ -82,12 +85,15 @@ def train(
         if student is not None:
             display.print(student.table())
         display.print(_summary(config, data, trainer, distributed, device.type))
+        if config.training.batches_per_update != given.training.batches_per_update:
+            display.print(_division(given.training, config.training))
         for note in data.notes:
             display.print(f"Data: {note}.")
         for note in trainer.notes:
             display.print(f"{note}.")
         experiment = Experiment(
             config,
+            given,
             distributed,
             data,
             trainer,
@@ -104,8 +110,8 @@ def train(
         # These are as large as the model and its optimiser.
         inputs.state = inputs.start = None
         experiment.train()
-        test_score, translations = experiment.test()
-    return Result(test_score, data.test.text.german, translations, data.test.text.english, folder)
+        test_score, tokenized, translations = experiment.test()
+    return Result(test_score, tokenized, data.test.sources, translations, data.test.references, folder)
 
 
 class Experiment:
@@ -114,6 +120,7 @@ class Experiment:
     def __init__(
         self,
         config: RunConfig,
+        given: RunConfig,
         distributed: DistributedInfo,
         data: PreparedData,
         trainer: Trainer,
@@ -125,6 +132,7 @@ class Experiment:
     ) -> None:
         self.files = files
         self._config = config
+        self._given = given
         self._distributed = distributed
         self._data = data
         self._trainer = trainer
@@ -133,7 +141,7 @@ class Experiment:
         self._interruption = interruption
         self._fingerprint = student.fingerprint if student else None
         self._best = BestWeights(config.selection)
-        self._epochs_validated = 0
+        self._validated_step = 0
         self._saved: tuple[int, int] | None = None
         # The model that is validated, saved and translated with. It shares the trainer's weights.
         self._model: TransformerModel = trainer.model
@@ -146,18 +154,18 @@ class Experiment:
     def load(self, state: dict[str, Any]) -> None:
         """Resume from a checkpoint, which the trainer has already loaded."""
         self._best.load(state["selection"])
-        self._epochs_validated = state["epochs_validated"]
+        self._validated_step = state["validated_step"]
 
     def train(self) -> None:
         """Make the remaining updates. Raises Interrupted, with everything saved, if a stop was requested."""
-        trainer, epochs = self._trainer, self._config.training.epochs
+        trainer = self._trainer
         with self._interruption.deferred():
-            if trainer.epochs_done > self._epochs_validated:
+            if trainer.step > self._validated_step and (trainer.updates_done == 0 or self._complete):
                 self._validate()
-            while trainer.epochs_done < epochs and not self._best.patience_exhausted:
+            while not self._complete and not self._best.patience_exhausted:
                 self._train_epoch()
                 self._validate()
-        if trainer.epochs_done < epochs:
+        if not self._complete:
             selection = self._config.selection
             self._display.print(
                 f"Training stops early: {selection.patience} measurements without a better "
@@ -165,32 +173,42 @@ class Experiment:
                 f"best was after update {self._best.step}."
             )
 
+    @property
+    def _complete(self) -> bool:
+        """Whether all epochs or all updates of the config are done."""
+        training = self._config.training
+        return (training.epochs is not None and self._trainer.epochs_done >= training.epochs) or (
+            training.updates is not None and self._trainer.step >= training.updates
+        )
+
     def _train_epoch(self) -> None:
+        """Make the remaining updates of the epoch, or those up to `training.updates`."""
         trainer, training = self._trainer, self._config.training
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
             learning_rate = trainer.update(plan[trainer.updates_done])
             self._display.advance()
-            last_of_epoch = trainer.updates_done == len(plan)
-            if trainer.step % training.log_every == 0 or last_of_epoch:
-                self._record({"rate": learning_rate, **trainer.window.close()})
+            last = trainer.updates_done == len(plan) or trainer.step == training.updates
+            if trainer.step % training.log_every == 0 or last:
+                self._record({"lr": learning_rate, **trainer.window.close()})
             if training.average_every and trainer.step % training.average_every == 0:
                 self.files.save_snapshot(self._trained_model)
-            if last_of_epoch:
+            if last:
                 break
             if trainer.step % training.checkpoint_every == 0:
                 self._save_checkpoint()
             listen_every = self._config.checkpoints.stop_check_every
             if self._distributed.world_size == 1 or trainer.step % listen_every == 0:
                 self._stop_if_requested()
-        trainer.end_epoch()
+        if trainer.updates_done == len(plan):
+            trainer.end_epoch()
         if not training.average_every:
             self.files.save_snapshot(self._trained_model)
         self.files.save_model("last", self._trained_model)
         self._save_checkpoint()
 
     def _validate(self) -> None:
-        """Evaluate the weights after an epoch, for which a checkpoint has been saved."""
+        """Evaluate the weights after an epoch or the last update, for which a checkpoint has been saved."""
         epochs, validation = self._trainer.epochs_done, self._data.validation
         self._stop_if_requested()
         # Several ranks stop together or not at all: the others would wait for one that left in the middle.
@@ -198,18 +216,18 @@ class Experiment:
         with self._interruption.immediate() if alone else contextlib.nullcontext():
             row: dict[str, Any] = {"validation_loss": self._evaluator.loss(self._model, validation.pairs)}
             bleu_every = self._config.evaluation.bleu_every
-            if bleu_every and epochs % bleu_every == 0:
+            if bleu_every and (epochs % bleu_every == 0 or self._trainer.updates_done):
                 sources = [source for source, _ in validation.pairs]
                 translations = self._evaluator.translate(self._model, sources)
-                row["bleu"] = score(translations, validation.text.english).bleu
+                row["bleu"] = score(translations, validation.references).bleu
         self._record(row, permanent=True)
         if self._best.is_better(row, self._trainer.step):
             self.files.save_model("best", self._trained_model)
-        self._epochs_validated = epochs
+        self._validated_step = self._trainer.step
         self._save_checkpoint()
         self._trainer.window.restart_clock()
 
-    def test(self) -> tuple[Score, list[str]]:
+    def test(self) -> tuple[Score, Score, list[str]]:
         """Translate the test split with the weights that the config chooses; save and return the results."""
         use, test, validation = self._config.evaluation.weights, self._data.test, self._data.validation
         self.files.save_average(self._trainer.step)
@@ -217,26 +235,30 @@ class Experiment:
             chosen = rank_zero_first(self._distributed, lambda: self.files.load_model(use, self._best.step))
             self._model.load_state_dict(chosen.weights)
         settings = self._evaluator.settings(
-            self._model, [source for source, _ in validation.pairs], validation.text.english
+            self._model, [source for source, _ in validation.pairs], validation.references
         )
         model = self._trainer.model if self._student_search else self._model
         sources = [source for source, _ in test.pairs]
         translations = self._evaluator.translate(model, sources, settings, self._student_search)
-        result = score(translations, test.text.english)
-        lowercased = score(translations, test.text.english, lowercase=True)
+        result = score(translations, test.references)
+        lowercased = score(translations, test.references, lowercase=True)
+        language = self._config.data.direction[-2:]
+        tokenized = tokenized_score(translations, test.references, language)
         self._record(
             {
                 "test_bleu": result.bleu,
                 "signature": result.signature,
                 "test_bleu_lowercased": lowercased.bleu,
                 "signature_lowercased": lowercased.signature,
+                "test_bleu_tokenized": tokenized.bleu,
+                "signature_tokenized": tokenized.signature,
                 "weights": use,
                 "beam": settings.beam,
                 "alpha": settings.alpha,
             }
         )
         self.files.save_results(translations, settings)
-        return result, translations
+        return result, tokenized, translations
 
     def _record(self, values: dict[str, Any], permanent: bool = False) -> None:
         epoch = self._trainer.epochs_done + (self._trainer.updates_done > 0)
@@ -245,14 +267,18 @@ class Experiment:
         self._display.show_metrics(row, permanent)
 
     def _save_checkpoint(self) -> None:
-        self._saved = self._trainer.step, self._epochs_validated
+        self._saved = self._trainer.step, self._validated_step
         state = {
             "config": self._config.model_dump(),
+            "batches_before_division": {
+                name: getattr(self._given.training, name)
+                for name in ("batches_per_update", "tokens_per_batch")
+            },
             "vocabulary": self._data.vocabularies.fingerprint,
             "data": self._data.fingerprint,
             "trainer": self._trainer.state(),  # All ranks take part in this.
             "selection": self._best.state(),
-            "epochs_validated": self._epochs_validated,
+            "validated_step": self._validated_step,
             "parts": self._fingerprint,
         }
         self.files.save_checkpoint(self._trainer.step, state)
@@ -260,7 +286,7 @@ class Experiment:
     def _stop_if_requested(self) -> None:
         """Stop on all ranks after the same update if any rank was told to."""
         if number := global_max(self._distributed, self._interruption.requested):
-            if self._saved != (self._trainer.step, self._epochs_validated):
+            if self._saved != (self._trainer.step, self._validated_step):
                 self._save_checkpoint()
             # torchrun ends all processes as soon as one has ended, so wait until rank 0 has written.
             global_max(self._distributed, 0)
@@ -274,6 +300,21 @@ class Experiment:
             self._trainer.step,
             self._fingerprint,
         )
+
+
+def _total_updates(training: TrainingConfig, updates_per_epoch: int) -> int:
+    limits = [training.updates, training.epochs and training.epochs * updates_per_epoch]
+    return min(limit for limit in limits if limit is not None)
+
+
+def _division(given: TrainingConfig, used: TrainingConfig) -> str:
+    before, now = (each.batches_per_update * each.tokens_per_batch for each in (given, used))
+    size = "as many tokens as before" if now <= before else f"{now / before:.1f} times as many tokens"
+    return (
+        f"Each update is divided into {used.batches_per_update} batches of {used.tokens_per_batch:,} tokens "
+        f"instead of {given.batches_per_update} of {given.tokens_per_batch:,}, one for each process; "
+        f"it has {size}."
+    )
 
 
 def _open_log(

@@ -1,7 +1,7 @@
 """Everything before the first update: devices, the validation of the config, and the run's data."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,12 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
 from course_lib.translation.configs.loader import documented_yaml, keys, value_text
 from course_lib.translation.configs.schema import RunConfig, TrainingConfig
-from course_lib.translation.data.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.data.prepared import PreparedData, open_given, open_prepared, prepare
 from course_lib.translation.data.vocabularies import BidirectionalSubwords, load_vocabularies
 from course_lib.translation.distributed import (
     DistributedInfo,
     broadcast_from_rank_zero,
     global_sum,
-    raise_on_all_ranks,
     rank_zero_first,
     require_equal,
 )
@@ -29,7 +28,7 @@ from course_lib.translation.train.student_code.parts import StudentCode, require
 
 #: Settings that may differ between ranks: local paths and thread counts.
 _LOCAL_SETTINGS = {
-    *("run_folder", "data.folder", "data.mirror", "data.cache"),
+    *("run_folder", "data.folder", "data.mirror", "data.cache", "data.prepared"),
     *("training.threads", "training.init_from"),
 }
 
@@ -47,21 +46,27 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     device = rank_zero_first(distributed, lambda: choose_device(training, distributed))
     # Before any other communication: a rank on a CPU and one on a GPU would wait for each other.
     require_equal(distributed, {"the device": device.type})
-    if training.batches_per_update < distributed.world_size:
-        raise_on_all_ranks(
-            distributed,
-            f"training.batches_per_update: {distributed.world_size} processes need at least as many batches "
-            "in an "
-            f"update, got {training.batches_per_update}. Start at most {training.batches_per_update} "
-            "processes, or "
-            f"set training.batches_per_update={distributed.world_size}, which makes each update larger.",
-        )
     share_cores(training, distributed)
     precision = resolve_precision_on_all_ranks(training.precision, device, distributed)
     config = config.model_copy(update={"training": training.model_copy(update={"precision": precision})})
     settings = {path: value_text(config, path) for path in keys() if path not in _LOCAL_SETTINGS}
     require_equal(distributed, {**settings, "PyTorch": torch.__version__})
     return config, device
+
+
+def divide_updates(config: RunConfig, world_size: int) -> RunConfig:
+    """Divide each update into at least as many batches as there are processes.
+
+    The batches become smaller, so that an update has as many tokens as before; but each batch must hold the
+    longest sentence, so with very many processes an update grows.
+    """
+    training = config.training
+    if training.batches_per_update >= world_size:
+        return config
+    total = training.tokens_per_batch * training.batches_per_update
+    tokens = max(config.data.max_length, total // world_size)
+    batches = {"batches_per_update": world_size, "tokens_per_batch": tokens}
+    return config.model_copy(update={"training": training.model_copy(update=batches)})
 
 
 def resolve_precision_on_all_ranks(
@@ -105,6 +110,8 @@ def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
 class RunInputs:
     """The data of a run, and the state or the weights that it starts from."""
 
+    config: RunConfig
+    """The config with as many batches in an update as the run's processes need."""
     data: PreparedData
     state: dict[str, Any] | None
     """The latest checkpoint; None for a new run."""
@@ -127,7 +134,7 @@ def open_run(
     # Other nodes may have mounted the folder elsewhere.
     path = latest.path and folder.checkpoints / latest.path.name
     start = rank_zero_first(distributed, lambda: None if path else load_starting_run(config))
-    data, state = rank_zero_first(
+    config, data, state = rank_zero_first(
         distributed, lambda: _load(folder, config, distributed, path, student, start)
     )
     require_equal(
@@ -138,7 +145,7 @@ def open_run(
             "the weights to start from": start.fingerprint if start else "none",
         },
     )
-    return RunInputs(data, state, start, latest.damaged)
+    return RunInputs(config, data, state, start, latest.damaged)
 
 
 def _load(
@@ -148,10 +155,12 @@ def _load(
     checkpoint: Path | None,
     student: StudentCode | None,
     start: TrainedRun | None,
-) -> tuple[PreparedData, dict[str, Any] | None]:
+) -> tuple[RunConfig, PreparedData, dict[str, Any] | None]:
     state = None
+    given, config = config, divide_updates(config, distributed.world_size)
     if checkpoint is not None:
         state = load_checkpoint(checkpoint)
+        config = _divided_as_before(checkpoint, state, given, distributed.world_size)
         require_same_config(checkpoint, state["config"], config)
         require_same_code(checkpoint, folder.parts, state.get("parts"), student)
         if load_vocabularies(folder.vocabulary).fingerprint != state["vocabulary"]:
@@ -159,12 +168,24 @@ def _load(
                 f"{folder.vocabulary}: {checkpoint} was made with another vocabulary. Restore the run's own "
                 "file."
             )
+    prepared = Path(config.data.prepared) if config.data.prepared else None
     if not distributed.is_rank_zero:
-        return open_prepared(folder.data, folder.vocabulary), state
+        if prepared:
+            return config, open_given(config.data, prepared), state
+        return config, open_prepared(folder.data, folder.vocabulary), state
     folder.remove_temporary_files()
     # A run may learn another vocabulary only before its first checkpoint.
-    given = start.vocabularies if start else None
-    data = prepare(config.data, folder.data, folder.vocabulary, learn=state is None, given=given)
+    known = start.vocabularies if start else None
+    if prepared:
+        data = open_given(config.data, prepared)
+        if known is not None and known.fingerprint != data.vocabularies.fingerprint:
+            raise BadInputError(
+                f"data.prepared: {prepared} was prepared with another vocabulary than that of "
+                f"training.init_from={config.training.init_from}. Run `course prepare` with the same "
+                "training.init_from."
+            )
+    else:
+        data = prepare(config.data, folder.data, folder.vocabulary, learn=state is None, given=known)
     if state is not None and state["data"] != data.fingerprint:
         raise BadInputError(
             f"{checkpoint}: the corpus has changed since this run was started. Restore it to resume, or "
@@ -172,12 +193,36 @@ def _load(
             "run with another run_folder."
         )
     try:
-        atomic_write_text(folder.config, documented_yaml(config))
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if prepared and state is None:
+            data.vocabularies.save(folder.vocabulary)
+        atomic_write_text(folder.config, documented_yaml(given))
         if student is not None and state is None:
             student.save(folder.parts)
     except OSError as error:
         raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
-    return data, state
+    return config, data, state
+
+
+def _divided_as_before(
+    checkpoint: Path, state: dict[str, Any], given: RunConfig, world_size: int
+) -> RunConfig:
+    """Return the config with the batches of an update that the run had when it was started.
+
+    Raises BadInputError if there are more processes than those batches.
+    """
+    names = ("batches_per_update", "tokens_per_batch")
+    saved, training = state["config"]["training"], given.training
+    if state["batches_before_division"] == {name: getattr(training, name) for name in names}:
+        training = training.model_copy(update={name: saved[name] for name in names})
+    if saved["batches_per_update"] < world_size:
+        count = saved["batches_per_update"]
+        raise BadInputError(
+            f"{checkpoint}: this run has {count} batches in an update, and a resumed run must keep them, but "
+            f"{world_size} processes need as many. Start at most {count} processes, or choose another "
+            "run_folder to start a new run."
+        )
+    return given.model_copy(update={"training": training})
 
 
 def load_starting_run(config: RunConfig) -> TrainedRun | None:
@@ -197,6 +242,8 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
     before = run.model.config
     facts = [(f"model.{name}", getattr(before.model, name), getattr(config.model, name)) for name in _SHAPE]
     facts.append(("data.tokenizer", before.data.tokenizer, config.data.tokenizer))
+    if not isinstance(run.vocabularies, BidirectionalSubwords):
+        facts.append(("data.direction", before.data.direction, config.data.direction))
     differences = [
         f"{key} is {theirs} there and {ours} here" for key, theirs, ours in facts if theirs != ours
     ]
@@ -212,4 +259,6 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
             "no tokens "
             "for the languages. Choose a run with data.both_directions, or turn it off."
         )
+    if isinstance(run.vocabularies, BidirectionalSubwords):
+        return replace(run, vocabularies=replace(run.vocabularies, direction=config.data.direction))
     return run

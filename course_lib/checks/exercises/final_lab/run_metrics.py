@@ -9,9 +9,9 @@ from typing import Any
 LEAST_ROWS = 8
 
 
-#: The maximum of each validated number in a row; the minimum is 0.
-_MOST = {"loss": 1e6, "validation_loss": 1e6, "rate": 1e6, "tokens_per_second": 1e12, "padded": 1.0}
-_MOST |= {"bleu": 100.1, "test_bleu": 100.1}
+#: The maximum of each validated number in a row; the minimum is 0. Version 0.1.0 wrote "rate" for "lr".
+_MOST = {"loss": 1e6, "validation_loss": 1e6, "lr": 1e6, "rate": 1e6, "tokens_per_second": 1e12}
+_MOST |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
 
 
 class MetricsError(ValueError):

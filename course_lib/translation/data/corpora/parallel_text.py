@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import Direction
 
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL)
 
@@ -23,6 +24,10 @@ class ParallelText:
 
     def __len__(self) -> int:
         return len(self.german)
+
+    def sides(self, direction: Direction) -> tuple[list[str], list[str]]:
+        """Return the sources and the targets for a direction."""
+        return (self.german, self.english) if direction == "de-en" else (self.english, self.german)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from course_lib.transformer import causal_mask, evaluating
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import ModelConfig, RunConfig
 from course_lib.translation.data.vocabularies import Vocabularies
-from course_lib.translation.decoding import Hypothesis, SearchSettings, max_target_length
+from course_lib.translation.decoding import Hypothesis, SearchSettings
 from course_lib.translation.model.precision import Precision, autocast
 from course_lib.translation.model.seq2seq import TransformerModel, build_model
 
@@ -106,7 +106,7 @@ def student_search(
         source, _ = collate(pairs, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
         source = source.to(device)
         inputs = (model, source, parts["padding_mask"](source, ids.pad_id))
-        limits = (max_target_length(source.shape[1]), ids.start_id, ids.end_id)
+        limits = (config.evaluation.max_target_length(source.shape[1]), ids.start_id, ids.end_id)
         with autocast(config.training.precision, device):
             if settings.beam == 1:
                 target = parts["greedy_decode"](*inputs, *limits)

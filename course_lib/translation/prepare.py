@@ -1,0 +1,59 @@
+"""The command that prepares the data of a config ahead of training, so that GPUs don't wait for it.
+
+    python -m course_lib.translation.prepare wmt14-base prepared/wmt14
+    sbatch one_node.sbatch wmt14-base data.prepared=prepared/wmt14
+
+It needs no GPU. Several runs with the same data settings can share the folder.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.loader import load_config, provided_configs
+from course_lib.translation.data.prepared import VOCABULARY, prepare, prepared_settings, require_same_settings
+from course_lib.translation.train.setup import load_starting_run
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Return its exit code: 0 on success, 2 on bad input, 130 if interrupted."""
+    parser = argparse.ArgumentParser(
+        prog="course prepare",
+        description="Learn the vocabulary of a config and write its corpus as token ids into FOLDER. Train "
+        "with data.prepared=FOLDER.",
+    )
+    parser.add_argument(
+        "config", metavar="CONFIG", help=f"a YAML file, or one of {', '.join(provided_configs())}"
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
+    parser.add_argument(
+        "overrides", metavar="section.key=value", nargs="*", help="values that replace those of the config"
+    )
+    given = parser.parse_intermixed_args(arguments)
+    try:
+        config = load_config(given.config, given.overrides)
+        start = load_starting_run(config)
+        if (settings := prepared_settings(given.folder)) is not None:
+            require_same_settings(config.data, settings, str(given.folder))
+        vocabulary = given.folder / VOCABULARY
+        vocabularies = start.vocabularies if start else None
+        data = prepare(config.data, given.folder, vocabulary, learn=True, given=vocabularies)
+    except BadInputError as error:
+        print(f"prepare: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("\nInterrupted. Run the same command again.", file=sys.stderr)
+        return INTERRUPTED
+    for note in data.notes:
+        print(f"Data: {note}.")
+    print(f"Prepared {len(data.train):,} training pairs. Train with data.prepared={given.folder}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
