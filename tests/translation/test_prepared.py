@@ -115,7 +115,7 @@ def test_both_directions_are_learnt_from_and_one_is_scored_on(bench: Bench) -> N
     assert data.train[:240] == [([to_english, *de], en) for de, en in zip(german, english, strict=True)]
     assert data.train[240:] == [([to_german, *en], de) for de, en in zip(german, english, strict=True)]
     for split in (data.validation, data.test):
-        assert [source[0] for source, _ in split.pairs] == [to_english] * len(split.text)
+        assert [source[0] for source, _ in split.pairs] == [to_english] * len(split.sources)
         assert plain.decode([source for source, _ in split.pairs]) == split.sources
         assert plain.decode([target for _, target in split.pairs]) == split.references
     assert (
@@ -164,7 +164,7 @@ def test_what_is_there_is_only_opened(bench: Bench, monkeypatch: pytest.MonkeyPa
     assert bench.times() == before
     assert again.fingerprint == first.fingerprint
     assert list(again.train) == list(first.train)
-    assert (again.test.text, again.notes) == (first.test.text, first.notes)
+    assert (again.test.sources, again.notes) == (first.test.sources, first.notes)
 
 
 def test_any_damage_is_found_and_mended(bench: Bench) -> None:

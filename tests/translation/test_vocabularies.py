@@ -63,7 +63,7 @@ def test_directed_subwords_say_into_which_language_and_come_back(tmp_path: Path)
     again = load_vocabularies(tmp_path / "vocabulary.json")
     assert isinstance(again, BidirectionalSubwords)
     assert again.fingerprint == vocabularies.fingerprint
-    (forth,), (back,) = again.source.encode(["Hunde"]), again.source_to_german.encode(["Hunde"])
+    (forth,), (back,) = again.source.encode(["Hunde"]), again.reversed.source.encode(["Hunde"])
     assert forth[1:] == back[1:] == again.target.encode(["Hunde"])[0]
     assert len({forth[0], back[0], *range(4)}) == 6
     assert again.source.decode([forth]) == again.target.decode([forth]) == ["Hunde"]
