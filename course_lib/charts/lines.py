@@ -23,13 +23,14 @@ def named_lines(
     title: str,
     log: bool = False,
     dashed: Collection[str] = (),
+    dots: bool = False,
 ) -> Picture:
-    """Draw one line for each name, with the name at its right end.
+    """Draw one line for each name, with the name at its end.
 
     `table` has one row for each point, with the columns `line` (at most seven names), `x` and `y`. `across`
-    and `up` name the axes. With `log` the y axis is logarithmic. Lines in `dashed` are dashed. Raises
-    ValueError for missing columns, an empty table, too many lines, an unknown name in `dashed`, numbers that
-    aren't finite, or with `log` numbers that aren't above 0.
+    and `up` name the axes. With `log` the y axis is logarithmic. Lines in `dashed` are dashed; with `dots`
+    each point is marked. Raises ValueError for missing columns, an empty table, too many lines, an unknown
+    name in `dashed`, numbers that aren't finite, or with `log` numbers that aren't above 0.
     """
     check_table(table, ("line", "x", "y"))
     table = table.reset_index(drop=True)
@@ -63,11 +64,12 @@ def named_lines(
         tooltip=tips(("line:N", "line"), ("x:Q", across, ".3~g"), ("y:Q", up, ".3~g"))
     )
     ends = table.loc[table.groupby("line", sort=False)["x"].idxmax()]
+    # The name of a line that stops early is where it stops; all others are in one column on the right.
+    right = float(table["x"].max())
+    early = ends["x"] < right - 0.1 * float(np.ptp(table["x"]))
     labels = ends.assign(
-        end_x=ends["x"],
-        end_y=ends["y"],
+        x=ends["x"].where(early, right),
         y=_apart(ends["y"].to_numpy(float), low, high, log),
-        x=table["x"].max(),
         ink=[readable(CATEGORIES[names.index(name)]) for name in ends["line"]],
     )
     written = (
@@ -75,19 +77,16 @@ def named_lines(
         .mark_text(align="left", dx=8, fontWeight="bold")
         .encode(x=x, y=y, text="line:N", fill=alt.Fill("ink:N", scale=None))
     )
-    # Leads from the end of a line that stops early to its name.
-    leader = (
-        alt.Chart(labels[labels["end_x"] < table["x"].max()])
-        .mark_rule(strokeDash=[1, 3], aria=False)
-        .encode(x=x, y=y, x2="end_x:Q", y2="end_y:Q", color=colour)
-    )
+    layers = [lines, touch, written]
+    if dots:
+        layers.insert(1, base.mark_point(size=40, opacity=1, filled=True, aria=False))
     told = []
     for name in names:
         heights = table[table["line"] == name].sort_values("x")["y"].tolist()
         told.append(f"{name}: {heights[0]:.3g} to {heights[-1]:.3g}")
     asked = title if title.endswith("?") else f"{title}."
     return alt.LayerChart(
-        layer=[lines, leader, touch, written],
+        layer=layers,
         width=WIDTH - NAME_ROOM,
         height=HEIGHT,
         title=alt.Title(title),

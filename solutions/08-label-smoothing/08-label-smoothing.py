@@ -23,16 +23,18 @@
 from course_lib.charts import (
     architecture_map,
     calibration_curves,
-    exercises_through,
     loss_by_confidence,
     show_offline,
     target_distributions,
 )
+from course_lib.student.progress import finished_exercises
 
 show_offline()
-architecture_map(built=exercises_through(7), current=["smooth_targets", "LabelSmoothingLoss"])
+architecture_map(built=finished_exercises(), current=["smooth_targets", "LabelSmoothingLoss"])
 
 # %% [markdown]
+# The map shows the exercises that pass in your saved notebooks, and in orange those of this lesson.
+#
 # Run the next cell once. It imports the parts of lessons 01 to 07, as the course's own versions.
 
 # %% given="setup"
@@ -486,10 +488,11 @@ calibration_curves(pd.concat(tables))
 # ## Where you are
 
 # %% tags=["see"]
-architecture_map(built=exercises_through(8))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# You have the model, the schedule and the loss. Before you hand the lesson in, press **Validate** in the toolbar: it
+# The map shows what was saved last: save the notebook and run the cell again to see today's work. You now have the model,
+# the schedule and the loss. Before you hand the lesson in, press **Validate** in the toolbar: it
 # runs the notebook from top to bottom, as the grader will.
 #
 # Next: **lesson 09, training**. One function combines the three, and then your own Transformer learns.

@@ -24,20 +24,19 @@
 from course_lib.charts import (
     architecture_map,
     beam_tree,
-    exercises_through,
     layers_and_heads,
     named_lines,
     show_offline,
     word_by_word,
 )
+from course_lib.student.progress import finished_exercises
 
 show_offline()
-architecture_map(
-    built=exercises_through(10), current=["length_penalty", "beam_search", "average_checkpoints"]
-)
+architecture_map(built=finished_exercises(), current=["length_penalty", "beam_search", "average_checkpoints"])
 
 # %% [markdown]
-# The three new parts are on the right, next to `greedy_decode`.
+# The map shows the exercises that pass in your saved notebooks. The three new parts are in orange, next to
+# `greedy_decode`.
 #
 # Run the next cell once. It imports the parts of lessons 01 to 10, as the course's own versions.
 
@@ -921,11 +920,11 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # ## Where you are
 
 # %% tags=["see"]
-architecture_map(built=exercises_through(11))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# From the root of $d_k$ to a translator that searches: almost every box is filled in. Before you hand the lesson in,
-# press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+# The map shows what was saved last: save the notebook and run the cell again to see today's work. From the root of $d_k$
+# to a translator that searches, you have now built it all. Before you hand the lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
 #
 # Next: **lesson 12, data parallelism by hand**: many processes, one model.
 #

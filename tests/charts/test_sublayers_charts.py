@@ -86,15 +86,17 @@ def test_lines_over_many_decades_have_ticks_at_powers_of_ten(texts_of: TextsOf) 
     assert {"1", "2", "5"} <= set(texts_of(_drawn(_lines(level=[1.0, 6.0]), log=True)))
 
 
-def test_a_line_that_ends_early_is_led_to_its_name() -> None:
+def test_a_line_that_ends_early_has_its_name_where_it_ends() -> None:
     table = pd.concat([_lines(short=[1.0, 2.0]), _lines(long=[1.0, 2.0, 3.0])])
-    (leaders,) = [
-        data
-        for layer in _drawn(table).to_dict()["layer"]
-        if layer["mark"]["type"] == "rule"
-        for data in [_drawn(table).to_dict()["datasets"][layer["data"]["name"]]]
-    ]
-    assert [row["line"] for row in leaders] == ["short"]
+    spec = _drawn(table).to_dict()
+    (names,) = [layer for layer in spec["layer"] if layer["mark"]["type"] == "text"]
+    found = {row["line"]: row["x"] for row in spec["datasets"][names["data"]["name"]]}
+    assert found == {"short": 1, "long": 2}
+
+
+def test_dots_mark_each_point() -> None:
+    plain, dotted = (_drawn(_lines(fast=[4.0, 1.0]), dots=dots).to_dict()["layer"] for dots in (False, True))
+    assert len(dotted) == len(plain) + 1
 
 
 def test_a_level_line_is_drawn(texts_of: TextsOf) -> None:

@@ -3,12 +3,14 @@
 import gzip
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+import spacy
 from web_server import Answer, send, serving
 
 from course_lib.errors import BadInputError
@@ -52,6 +54,25 @@ def test_a_mirror_is_read_from_itself_or_its_subfolder(published: Path, tmp_path
     assert [len(corpus.train), len(corpus.validation), len(corpus.test)] == [29000, 1014, 1000]
     assert corpus.train.german[0] == "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche."
     assert corpus.train.english[0] == "Two young, White males are outside near many bushes."
+
+
+@pytest.mark.slow
+def test_the_numbers_in_lesson_10(published: Path) -> None:
+    corpus = MULTI30K.load(published)
+    shares = {}
+    for language in ("german", "english"):
+        tokenizer = spacy.blank({"german": "de", "english": "en"}[language])
+        counts = Counter(
+            token.text for line in getattr(corpus.train, language)[:6000] for token in tokenizer(line)
+        )
+        new = [token.text for line in getattr(corpus.validation, language) for token in tokenizer(line)]
+        shares[language] = (
+            len(counts),
+            list(counts.values()).count(1),
+            round(100 * sum(word not in counts for word in new) / len(new), 1),
+        )
+    assert shares["german"] == (6927, 4197, 7.3)
+    assert shares["english"][2] == 3.6
 
 
 def test_the_variable_names_the_mirror(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
