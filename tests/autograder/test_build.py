@@ -14,6 +14,8 @@ from autograder.release.solutions import refresh
 from course_lib.curriculum.course_file import CourseError
 from tests.nbgrader_command import try_nbgrader
 
+pytestmark = pytest.mark.slow
+
 CLASS_EXERCISE = """
 [[lessons.exercises]]
 name = "MultiHeadAttention"

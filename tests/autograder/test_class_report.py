@@ -17,6 +17,8 @@ from autograder.reports.class_report import as_csv
 from autograder.reports.class_report.charts import misconceptions_chart
 from tests.nbgrader_command import nbgrader
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def nothing_yet(tmp_path_factory: pytest.TempPathFactory) -> Path:

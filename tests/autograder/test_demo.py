@@ -7,6 +7,8 @@ from small_course import SmallCourse
 
 from autograder.demo import StepFailedError, play_class
 
+pytestmark = pytest.mark.sandbox
+
 
 def test_a_step_that_fails_ends_the_demo_and_says_why(small: SmallCourse, tmp_path: Path) -> None:
     small.change_source('# %% check="predict_spread"\n', "")

@@ -8,6 +8,8 @@ from autograder.judge import smoke_test
 from autograder.sandbox.confinement import WITHOUT, probe
 from course_lib.curriculum.course_file import CourseError
 
+pytestmark = pytest.mark.sandbox
+
 
 def doctor(without: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -20,7 +20,10 @@ from autograder.sandbox.confinement import probe
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import SOURCES, load_curriculum
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux"),
+    pytest.mark.sandbox,
+]
 
 CURRICULUM = load_curriculum(COURSE)
 RIGHT, AS_IT_WAS = "amara", "chiyo"

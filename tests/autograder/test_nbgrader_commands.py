@@ -26,6 +26,8 @@ from course_lib.curriculum.course_file import load_curriculum
 from tests.made_once import made_once
 from tests.nbgrader_command import nbgrader
 
+pytestmark = pytest.mark.sandbox
+
 ATTACK = (
     'I say <script>alert(1)</script><img src="x" onerror="alert(2)"> [this](javascript:alert(3)). **Really.**'
 )

@@ -10,6 +10,8 @@ from autograder.release.build import main
 from autograder.release.lessons import write_lessons
 from autograder.release.validate import validate
 
+pytestmark = pytest.mark.sandbox
+
 NOTEBOOK = f"lessons/{LESSON}/{LESSON}.ipynb"
 SOLUTION_LINE = "return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])"
 AFTER_BUILD = '# %% [markdown] hints="attention_scores"'

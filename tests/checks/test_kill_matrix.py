@@ -10,7 +10,7 @@ from tests.checks.kill_matrix import FILE, VARIANTS, exercises, kept, summary, w
 from tests.checks.totals import totals
 from tests.checks.unrelated import UNRELATED
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 SEEDS = ["practice", "graded 1706"]
 by_name = pytest.mark.parametrize("exercise", exercises(), ids=lambda exercise: exercise.name)
 

@@ -24,6 +24,8 @@ from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.experiment import train
 from course_lib.translation.translate import main
 
+pytestmark = pytest.mark.slow
+
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
 LENGTHS = [4, 1, 6, 3]
 LIMITS = [9, 4, 12, 8]

@@ -27,6 +27,8 @@ from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.scoring import score
 
+pytestmark = pytest.mark.slow
+
 PAD, START, END = Subwords.pad_id, Subwords.start_id, Subwords.end_id
 
 

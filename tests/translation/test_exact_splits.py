@@ -11,6 +11,8 @@ from real_processes import in_processes
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import DistributedInfo
 
+pytestmark = pytest.mark.slow
+
 #: An update's batches, each of indices of pairs.
 Update = list[list[int]]
 Case = tuple[RunConfig, list[Update]]

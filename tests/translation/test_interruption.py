@@ -21,6 +21,8 @@ from course_lib.translation.train.experiment import train
 from course_lib.translation.train.interruption import EXIT_KEYBOARD, EXIT_RESTART, Interrupted, Interruption
 from course_lib.translation.train.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 LONG = [
     "training.epochs=100000",
     "training.checkpoint_every=100000",

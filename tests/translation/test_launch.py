@@ -16,6 +16,8 @@ from same_run import assert_same_run
 from course_lib.translation.launch import EXIT_CANNOT_MEET
 from course_lib.translation.train.interruption import EXIT_RESTART
 
+pytestmark = pytest.mark.slow
+
 LAUNCH = [sys.executable, "-m", "course_lib.translation.launch", "--nproc-per-node=2"]
 Launch = Callable[..., "subprocess.Popen[bytes]"]
 TRAIN = ["-m", "course_lib.translation.train"]

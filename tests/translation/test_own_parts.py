@@ -33,6 +33,8 @@ from course_lib.translation.train.student_code.parts import (
 from course_lib.translation.train.trainer import Trainer
 from tests.student.parts.conftest import Student, stub
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 SHORT = ("training.epochs=1", "evaluation.beam_size=1", "evaluation.bleu_every=0")
 

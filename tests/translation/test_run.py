@@ -23,6 +23,8 @@ from course_lib.translation.train.metrics import MEASURED
 from course_lib.translation.train.scoring import score
 from course_lib.translation.train.setup import choose_device, divide_updates
 
+pytestmark = pytest.mark.slow
+
 
 def run(config: RunConfig) -> Result:
     return train(config, SINGLE_PROCESS)

@@ -16,6 +16,8 @@ import pytest
 from course_lib.translation.train.__main__ import EXIT_BAD_INPUT, main
 from course_lib.translation.train.interruption import EXIT_KEYBOARD
 
+pytestmark = pytest.mark.slow
+
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 TRAIN = ["-m", "course_lib.translation.train"]
 

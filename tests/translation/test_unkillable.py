@@ -11,6 +11,8 @@ import pytest
 from real_processes import SECONDS, start_command
 from same_run import assert_same_run
 
+pytestmark = pytest.mark.slow
+
 #: Everything that writes: snapshots, best weights, a checkpoint after every other update.
 OVERRIDES = [
     "training.epochs=3",

@@ -12,6 +12,8 @@ import pytest
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from tests.student.parts.conftest import Student, stub
 
+pytestmark = pytest.mark.slow
+
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 TRAIN = ["-m", "course_lib.translation.train"]
 SMALL = ["evaluation.beam_size=2", "evaluation.bleu_every=0", "training.batches_per_update=2"]

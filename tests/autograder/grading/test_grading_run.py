@@ -18,6 +18,8 @@ from autograder.nbgrader.grading_run import GradingRun
 from autograder.submissions.folder import Submission, refuse_bad_timestamp
 from autograder.submissions.reading import UnreadableError
 
+pytestmark = pytest.mark.sandbox
+
 NAME = f"{LESSON}.ipynb"
 
 

@@ -16,6 +16,8 @@ from small_desk import Desk, solved
 
 from autograder.release.build import COURSE
 
+pytestmark = pytest.mark.sandbox
+
 HERE = Path(__file__).parent
 NAME = f"{LESSON}.ipynb"
 TRIALS = 22

@@ -19,7 +19,10 @@ from small_desk import Desk, configuration, solved
 
 from autograder.sandbox.confinement import probe
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux"),
+    pytest.mark.sandbox,
+]
 
 RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
 KILLS = int(os.environ.get("COURSE_KILLS", "2"))

@@ -26,7 +26,10 @@ from autograder.results.worker import initialize
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux"),
+    pytest.mark.sandbox,
+]
 
 
 SOURCE = load_lesson_source(COURSE, "an-assignment-of-ones-own")

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from autograder.release.build import COURSE
 from tests import nbgrader_command
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.sandbox]
 
 HERE = Path(__file__).parent
 

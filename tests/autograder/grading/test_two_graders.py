@@ -15,7 +15,10 @@ from small_course import LESSON, SmallCourse, cell_of
 from small_desk import Desk, solved
 from unix_accounts import Account, accounts, why_unavailable
 
-pytestmark = pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable()))
+pytestmark = [
+    pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable())),
+    pytest.mark.sandbox,
+]
 
 NAME = f"{LESSON}.ipynb"
 SHARED = "\nc.CourseDirectory.groupshared = True\n"

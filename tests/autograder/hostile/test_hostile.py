@@ -14,6 +14,8 @@ from tests.autograder.hostile.threat import Threat
 from tests.autograder.hostile.threats import THREATS
 from tests.autograder.hostile.threats.submissions import SCRIPTS
 
+pytestmark = pytest.mark.sandbox
+
 #: Each run, with the threats that are tried in it. The weaker mechanism has to confine as well; judging is
 #: the same under both.
 RUNS = {

@@ -15,7 +15,10 @@ from autograder.results.worker import grade, initialize
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux"),
+    pytest.mark.sandbox,
+]
 
 RIGHT = "def attention_scores(q, k):\n    return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5"
 CHECK = """\

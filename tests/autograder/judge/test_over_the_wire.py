@@ -22,6 +22,8 @@ from course_lib.checks.remote.serialization import pack
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import LESSONS, load_curriculum
 
+pytestmark = pytest.mark.sandbox
+
 CURRICULUM = load_curriculum(COURSE)
 SEED = "graded 1706"
 

@@ -21,6 +21,8 @@ from course_lib.checks.remote.serialization import pack
 from course_lib.checks.remote.server import serve
 from course_lib.checks.remote.transport import ChannelClosed, ChannelOverrun, ChannelTimeout
 
+pytestmark = pytest.mark.sandbox
+
 
 @contextmanager
 def forked(there_runs: Callable[[socket.socket], None]) -> Iterator[Channel]:

@@ -22,7 +22,10 @@ from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import load_curriculum
 from course_lib.transformer.data_parallel import global_token_mean, shard
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux"),
+    pytest.mark.sandbox,
+]
 
 PARALLEL, LESSON = load_curriculum(COURSE).lessons[-2:]
 FILES = example_files(LESSON)

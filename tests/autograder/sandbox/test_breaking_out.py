@@ -14,6 +14,8 @@ from confined import ALL, WAYS, as_root, run
 
 from autograder.sandbox.limits import Limits
 
+pytestmark = pytest.mark.sandbox
+
 ways = pytest.mark.parametrize("mechanisms", WAYS, ids="+".join)
 
 

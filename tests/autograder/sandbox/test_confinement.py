@@ -7,6 +7,8 @@ from autograder.sandbox import bubblewrap
 from autograder.sandbox.confinement import WITHOUT, Confinement, attempt, probe, require
 from course_lib.curriculum.course_file import CourseError
 
+pytestmark = pytest.mark.sandbox
+
 
 def test_with_nothing_on_all_attempts_come_through() -> None:
     """So what the probe tries is no mistake in the trying; Linux may itself refuse to trace."""

@@ -6,6 +6,8 @@ import pytest
 
 from autograder.sandbox.limits import Limits
 
+pytestmark = pytest.mark.sandbox
+
 
 def test_they_come_back_from_json() -> None:
     limits = Limits(cell_seconds=1.5, processes=3)
