@@ -31,6 +31,8 @@ from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.precision import has_bfloat16
 from course_lib.translation.train.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = [4, 1, 6, 3, 5, 2]
 LIMITS = [9, 4, 12, 2, 15, 8]
 

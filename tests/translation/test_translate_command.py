@@ -18,6 +18,8 @@ from course_lib.translation.decoding.search_settings import load_settings, save_
 from course_lib.translation.decoding.translator import Translator
 from course_lib.translation.translate import main
 
+pytestmark = pytest.mark.slow
+
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
 
 

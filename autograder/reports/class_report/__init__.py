@@ -6,6 +6,7 @@ import pandas as pd
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import ExportPlugin
+from traitlets import Unicode
 
 from autograder.reports.class_report.figures import figures
 from autograder.reports.class_report.page import report_page
@@ -26,6 +27,10 @@ class ClassReport(ExportPlugin):
     The same gradebook and notebooks give the same bytes.
     """
 
+    formgrader = Unicode(
+        help="The address of Formgrader, for links: https://hub.example.org/services/course/formgrader"
+    ).tag(config=True)
+
     def export(self, gradebook: Gradebook) -> None:
         """Write the report on the students and lessons that were asked for, or on all."""
         page = Path(self.to or REPORT)
@@ -36,7 +41,7 @@ class ClassReport(ExportPlugin):
         found = figures(records)
         folder = page.with_suffix("")
         links = {name: f"{folder.name}/{name}.csv" for name in found.named()}
-        html = report_page(records, found, course.course_id, links)
+        html = report_page(records, found, course.course_id, links, self.formgrader)
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in found.named().items():
             atomic_write_text(folder / f"{name}.csv", as_csv(table))

@@ -34,6 +34,37 @@ _OUTCOMES = {"full": "all points", "partial": "some", "none": "none", "waiting":
 _OUTCOME_FILLS = ("#08306b", "#6baed6", "#fbd9c4", "#ffffff")
 
 
+def totals_chart(figures: Figures) -> Picture | None:
+    """Draw the distribution of the students' totals in steps of a tenth. Return None without any total."""
+    shares = figures.totals["share"].dropna().astype(float)
+    if shares.empty:
+        return None
+    tenths = (shares * 10 + 1e-9).clip(0, 9).astype(int)
+    counts = tenths.map(dict(enumerate(_TENTHS))).value_counts().reindex(_TENTHS, fill_value=0)
+    data = counts.rename_axis("tenth").reset_index(name="students")
+    base = alt.Chart(data).encode(
+        x=alt.X(
+            "tenth:N",
+            sort=_TENTHS,
+            title="share of the points so far",
+            axis=alt.Axis(labelAngle=0, grid=False, labelFontSize=10, ticks=False),
+        ),
+        y=alt.Y("students:Q", title="students", axis=alt.Axis(format="d", tickMinStep=1)),
+    )
+    bars = base.mark_bar(color=CATEGORIES[0])
+    numbers = (
+        base.mark_text(dy=-6, color=INK).encode(text="students:Q").transform_filter("datum.students > 0")
+    )
+    described = f"Median {shares.median():.0%}, from {shares.min():.0%} to {shares.max():.0%}."
+    return _finished(
+        bars + numbers,
+        "Totals",
+        "A lesson that was not handed in counts as zero; points still to be given by a person are left out.",
+        f"Number of students for each tenth of the points so far. {described}",
+        170,
+    )
+
+
 def scores_chart(figures: Figures) -> Picture | None:
     """Draw the distribution of scores for each lesson. Return None if nothing has been graded."""
     scored = figures.scores.dropna(subset=["share"])

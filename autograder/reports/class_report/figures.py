@@ -26,6 +26,12 @@ KINDS = (
     "answer in words",
 )
 
+#: A student with a smaller share of the points so far, or of an exercise's points, needs help.
+HELP_BELOW = 0.5
+
+#: A correlation from fewer students than this says nothing.
+MIN_FOR_DISCRIMINATION = 10
+
 _DAY = timedelta(days=1)
 
 
@@ -33,10 +39,17 @@ _DAY = timedelta(days=1)
 class Figures:
     """The tables of the report. Rows are in the order of lessons, exercises and students."""
 
+    totals: pd.DataFrame
+    """A row for each student: points in the lessons that anyone has handed in. What was not handed in counts
+    as zero, and points still to be given by a person count neither way."""
+    students_to_help: pd.DataFrame
+    """A row for each student who is behind, the smallest share first."""
     scores: pd.DataFrame
     """A row for each student and lesson. The share leaves out points that are still to be given."""
     points_by_exercise: pd.DataFrame
-    """A row for each graded cell: students with all, some or none of its points, and the verdicts."""
+    """A row for each graded cell: students with all, some or none of its points, and the verdicts.
+    The discrimination is the correlation of the points for the cell with those for the rest of the lesson.
+    """
     misconceptions: pd.DataFrame
     """A row for each mistake that was made, the most frequent first."""
     time_per_lesson: pd.DataFrame
@@ -51,11 +64,19 @@ class Figures:
 
 def figures(records: ClassRecords) -> Figures:
     """Compute all tables."""
+    scores = _table(_scores(records), "lesson student name state points of still_open share")
+    totals = _totals(scores)
     return Figures(
-        scores=_table(_scores(records), "lesson student name state points of still_open share"),
+        totals=totals,
+        students_to_help=_table(
+            _students_to_help(records, scores, totals),
+            "student name share not_handed_in weak_exercises mistakes",
+        ),
+        scores=scores,
         points_by_exercise=_table(
             _exercises(records),
-            "lesson exercise kind of students mean_share full partial none waiting " + " ".join(_VERDICTS),
+            "lesson exercise kind of students mean_share discrimination full partial none waiting "
+            + " ".join(_VERDICTS),
         ),
         misconceptions=_table(
             _misconceptions(records),
@@ -69,7 +90,15 @@ def figures(records: ClassRecords) -> Figures:
 
 
 #: Columns that hold numbers, or nothing.
-_NUMBERS = ("points", "still_open", "share", "mean_share", "days_since_lesson_before", "hours_late")
+_NUMBERS = (
+    "points",
+    "still_open",
+    "share",
+    "mean_share",
+    "discrimination",
+    "days_since_lesson_before",
+    "hours_late",
+)
 
 
 def _table(rows: Iterator[dict[str, object]], columns: str) -> pd.DataFrame:
@@ -105,6 +134,43 @@ def _scores(records: ClassRecords) -> Iterator[dict[str, object]]:
                 "of": lesson.most,
                 "still_open": still_open,
                 "share": points / decided if points is not None and decided > 0 else None,
+            }
+
+
+def _totals(scores: pd.DataFrame) -> pd.DataFrame:
+    reached = scores.groupby("lesson")["state"].transform(lambda states: (states != NOT_HANDED_IN).any())
+    rows = scores[reached & (scores["state"] != NOT_GRADED)].fillna({"points": 0.0, "still_open": 0.0})
+    sums = rows.assign(decided=rows["of"] - rows["still_open"]).groupby(["student", "name"], sort=False)
+    totals = sums.agg(points=("points", "sum"), of=("of", "sum"), decided=("decided", "sum")).reset_index()
+    totals["share"] = (totals["points"] / totals["decided"]).where(totals["decided"] > 0)
+    return totals.drop(columns="decided")
+
+
+def _students_to_help(
+    records: ClassRecords, scores: pd.DataFrame, totals: pd.DataFrame
+) -> Iterator[dict[str, object]]:
+    handed_in = (scores["state"] != NOT_HANDED_IN).groupby(scores["lesson"]).mean()
+    expected = set(handed_in[handed_in >= 0.5].index)
+    missing = scores[(scores["state"] == NOT_HANDED_IN) & scores["lesson"].isin(expected)]
+    weak: dict[str, list[Mark]] = defaultdict(list)
+    for submission in records.submissions:
+        weak[submission.student] += (
+            mark
+            for mark in (submission.marks if submission.graded else ())
+            if not mark.open and mark.points < HELP_BELOW * mark.most
+        )
+    for row in totals.sort_values(["share", "name"], kind="stable").itertuples():
+        lessons = list(missing.loc[missing["student"] == row.student, "lesson"])
+        if lessons or (pd.notna(row.share) and row.share < HELP_BELOW):
+            marks = weak[str(row.student)]
+            said = (text for mark in marks if mark.judged for text in mark.judged.says)
+            yield {
+                "student": row.student,
+                "name": row.name,
+                "share": row.share,
+                "not_handed_in": "; ".join(lessons),
+                "weak_exercises": "; ".join(dict.fromkeys(mark.exercise for mark in marks)),
+                "mistakes": "; ".join(dict.fromkeys(said)),
             }
 
 
@@ -157,6 +223,7 @@ def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
                 "of": found[0].most,
                 "students": len(found),
                 "mean_share": _mean([mark.points / mark.most for mark in final if mark.most]),
+                "discrimination": _discrimination(cell, lesson.name, records),
                 "full": full,
                 "partial": len(final) - full - none,
                 "none": none,
@@ -167,6 +234,21 @@ def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
 
 def _mean(numbers: list[float]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
+
+
+def _discrimination(cell: str, lesson: str, records: ClassRecords) -> float | None:
+    """Return the correlation between the points for one cell and for the rest of the lesson, or None."""
+    pairs = [
+        (mark.points, sum(other.points for other in submission.marks if other is not mark and not other.open))
+        for submission in records.submissions
+        if submission.lesson == lesson and submission.graded
+        for mark in submission.marks
+        if mark.cell == cell and not mark.open
+    ]
+    table = pd.DataFrame(pairs, columns=["cell", "rest"])
+    if len(table) < MIN_FOR_DISCRIMINATION or (table.nunique() < 2).any():
+        return None
+    return float(table["cell"].corr(table["rest"]))
 
 
 def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:

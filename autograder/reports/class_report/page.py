@@ -13,9 +13,18 @@ from autograder.reports.class_report.charts import (
     misconceptions_chart,
     scores_chart,
     times_chart,
+    totals_chart,
 )
-from autograder.reports.class_report.figures import GRADED, NOT_GRADED, NOT_HANDED_IN, WAITING, Figures
+from autograder.reports.class_report.figures import (
+    GRADED,
+    HELP_BELOW,
+    NOT_GRADED,
+    NOT_HANDED_IN,
+    WAITING,
+    Figures,
+)
 from autograder.reports.class_report.records import ClassRecords, LessonRecord
+from autograder.reports.class_report.teaching import differing_lines, explanations
 from course_lib.charts import Picture, as_svg
 
 #: The maximum size of an example in lines and characters a line. No sensible answer is longer.
@@ -27,10 +36,12 @@ OPEN_EXAMPLES = 8
 _SIGNS = {WAITING: "*", NOT_GRADED: "not graded", NOT_HANDED_IN: "–"}
 
 
-def report_page(records: ClassRecords, figures: Figures, course: str, tables: dict[str, str]) -> str:
-    """Render the page. `tables` has the link to the CSV file of each table.
+def report_page(
+    records: ClassRecords, figures: Figures, course: str, tables: dict[str, str], formgrader: str = ""
+) -> str:
+    """Render the page, in which everything that comes from students, including names, is escaped.
 
-    Everything that comes from students, including names, is escaped.
+    `tables` has the link to the CSV file of each table. Submissions are linked if `formgrader` is an address.
     """
     return _template().render(
         course=course,
@@ -38,6 +49,7 @@ def report_page(records: ClassRecords, figures: Figures, course: str, tables: di
         figures=figures,
         tables=tables,
         charts={
+            "totals": _drawn(totals_chart(figures)),
             "scores": _drawn(scores_chart(figures)),
             "exercises": _drawn(exercises_chart(figures)),
             "misconceptions": _drawn(misconceptions_chart(figures)),
@@ -49,6 +61,8 @@ def report_page(records: ClassRecords, figures: Figures, course: str, tables: di
         unjudged=_unjudged(records),
         urgent=_urgent(figures.needs_a_human),
         answers=_answers(figures.needs_a_human),
+        explanations=explanations(figures.misconceptions),
+        formgrader=formgrader.rstrip("/"),
     )
 
 
@@ -61,8 +75,18 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"open_examples": OPEN_EXAMPLES}
-    environment.filters |= {"short": _short, "number": _number, "percent": _percent, "cut": _cut}
+    environment.globals |= {
+        "open_examples": OPEN_EXAMPLES,
+        "help_below": HELP_BELOW,
+        "differing_lines": differing_lines,
+    }
+    environment.filters |= {
+        "short": _short,
+        "number": _number,
+        "percent": _percent,
+        "cut": _cut,
+        "listed": _listed,
+    }
     return environment.get_template("page.html.j2")
 
 
@@ -83,6 +107,11 @@ def _number(value: float | None) -> str:
 
 def _percent(value: float | None) -> str:
     return "–" if value is None or pd.isna(value) else f"{float(value):.0%}"
+
+
+def _listed(texts: str) -> list[str]:
+    """Return the entries of a cell of a table that holds several."""
+    return [text for text in str(texts).split("; ") if text]
 
 
 def _cut(code: str) -> str:

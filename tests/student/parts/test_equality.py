@@ -5,7 +5,7 @@ import pytest
 from course_lib.student.parts import LESSONS, load_parts, unequal_parts
 from tests.student.parts.conftest import Student, stub
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
 #: A mistake for each part: a piece of the reference's source and its replacement.
 MISTAKES = {

@@ -1,0 +1,101 @@
+"""For the next class: the most common mistakes explained, and the lines in which code differs."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+import pandas as pd
+
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.exercises.registry import catalogue
+
+#: The number of mistakes that the report explains.
+EXPLAINED = 5
+
+#: Below this similarity two programs share no structure, and single lines of them cannot be compared.
+_ALIKE = 0.5
+
+#: Longer answers are not compared. No sensible answer has more characters.
+_MOST_COMPARED = 20_000
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What to say in class about one mistake."""
+
+    exercise: str
+    students: int
+    of_students: int
+    says: str
+    hint: str
+    source: str
+
+
+def explanations(misconceptions: pd.DataFrame) -> list[Explanation]:
+    """Return the explanations of the most common mistakes that the catalogue knows."""
+    found = (_explanation(row) for _, row in misconceptions.iterrows())
+    return [explanation for explanation in found if explanation is not None][:EXPLAINED]
+
+
+def _explanation(row: "pd.Series[str]") -> Explanation | None:
+    entry = catalogue().get(row["exercise"])
+    if not isinstance(entry, Exercise):
+        return None
+    for known in entry.misconceptions:
+        if known.name == row["misconception"]:
+            students, of_students = int(row["students"]), int(row["of_students"])
+            return Explanation(entry.name, students, of_students, known.statement, known.hint, known.source)
+    return None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a comparison."""
+
+    of: Literal["both", "student", "reference", "gap"]
+    text: str
+
+
+def differing_lines(code: str, exercise: str) -> list[Line]:
+    """Compare a student's code with the reference: the lines that differ, each with one line around it.
+
+    Comments, docstrings and formatting are left out of the comparison. Returns an empty list if the code
+    cannot be parsed, or has too little in common with the reference.
+    """
+    entry = catalogue().get(exercise)
+    if not isinstance(entry, Exercise):
+        return []
+    student, reference = _plain_lines(code, entry.name), _plain_lines(entry.source, entry.name)
+    matcher = SequenceMatcher(None, reference, student, autojunk=False)
+    if not student or matcher.ratio() < _ALIKE:
+        return []
+    return list(_lines(matcher, student, reference))
+
+
+def _lines(matcher: SequenceMatcher[str], student: list[str], reference: list[str]) -> Iterator[Line]:
+    for number, group in enumerate(matcher.get_grouped_opcodes(n=1)):
+        if number:
+            yield Line("gap", "…")
+        for tag, low, high, start, end in group:
+            if tag == "equal":
+                yield from (Line("both", text) for text in student[start:end])
+            else:
+                yield from (Line("student", text) for text in student[start:end])
+                yield from (Line("reference", text) for text in reference[low:high])
+
+
+def _plain_lines(code: str, name: str) -> list[str]:
+    """Return the definition called `name` without comments and docstrings, in one way of formatting."""
+    if len(code) > _MOST_COMPARED:
+        return []
+    try:
+        tree = ast.parse(code)
+        found = [node for node in tree.body if getattr(node, "name", None) == name]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+        return "\n".join(map(ast.unparse, found)).splitlines()
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
