@@ -15,6 +15,8 @@ from graded_class import CODE, NOT_SCALED, RIGHT, GradedClass, copy_of, empty_co
 
 from autograder.reports.class_report import as_csv
 from autograder.reports.class_report.charts import misconceptions_chart
+from autograder.reports.class_report.teaching import differing_lines, explanations
+from course_lib.checks.exercises.registry import catalogue
 from tests.nbgrader_command import nbgrader
 
 pytestmark = pytest.mark.slow
@@ -75,6 +77,68 @@ def test_points_by_exercise_count_students_and_verdicts(graded: GradedClass) -> 
     assert scores["mean_share"] == pytest.approx((1 + 0.5 + 0.5) / 3, abs=1e-4)
     assert (scores["known_mistake"], guess["other_mistake"], guess["not_written"]) == (2, 1, 1)
     assert list(explain[["full", "partial", "none", "waiting"]]) == [0, 0, 2, 1]
+
+
+def test_totals_count_a_missing_lesson_as_zero_and_leave_open_points_out(graded: GradedClass) -> None:
+    _, tables = graded.report()
+    totals = tables["totals"].set_index("student")
+    # Nobody has handed in the third lesson, so it does not count yet.
+    assert list(totals.loc["ann"][["points", "of", "share"]]) == [10, 14, 1]
+    assert list(totals.loc["cem"][["points", "of"]]) == [2, 14]
+
+
+def test_students_who_are_behind_are_listed_with_what_they_lack(graded: GradedClass) -> None:
+    page, tables = graded.report()
+    cem, ben = tables["students_to_help"].itertuples()
+    assert (cem.student, cem.not_handed_in, cem.weak_exercises) == ("cem", "02-second", "guess; explain")
+    assert (ben.student, ben.share) == ("ben", pytest.approx(4 / 14, abs=1e-3))
+    assert "Who needs help" in page
+    assert "/formgrader" not in page
+
+
+def test_links_lead_to_formgrader(graded: GradedClass) -> None:
+    page, _ = graded.report(formgrader="https://hub.example.org/formgrader/")
+    assert 'href="https://hub.example.org/formgrader/manage_students/cem"' in page
+    assert 'href="https://hub.example.org/formgrader/gradebook/01-first"' in page
+
+
+def test_discrimination_is_the_correlation_with_the_rest_of_the_lesson(empty: GradedClass) -> None:
+    empty.release("01-first")
+    for number in range(12):
+        good = number % 2
+        points = {"check_scores": 4.0 * good, "check_guess": 1.0 * (number < 6), "explain": 2.0 * good}
+        empty.hand_in(f"s{number}", "01-first", points)
+    _, tables = empty.report()
+    found = tables["points_by_exercise"].set_index("exercise")["discrimination"]
+    rest = [2.0 * (number % 2) + (number < 6) for number in range(12)]
+    expected = pd.Series([4.0 * (number % 2) for number in range(12)]).corr(pd.Series(rest))
+    assert found["scores"] == pytest.approx(expected, abs=1e-3)
+    assert abs(found["guess"]) < 0.2 < found["explain"]
+
+
+def test_the_lines_that_differ_from_the_reference_are_found() -> None:
+    code = catalogue()["shift_target"].source.replace(
+        "target[:, :-1], target[:, 1:]", "target, target[:, 1:]"
+    )
+    lines = differing_lines(f"# a comment\n{code}", "shift_target")
+    assert [line.text.strip() for line in lines if line.of != "both"] == [
+        "return (target, target[:, 1:])",
+        "return (target[:, :-1], target[:, 1:])",
+    ]
+    assert differing_lines("def shift_target(:", "shift_target") == []
+    assert differing_lines("def shift_target(t):\n    return t", "no_exercise") == []
+
+
+def test_common_mistakes_are_explained_in_the_words_of_the_checks() -> None:
+    known = catalogue()["shift_target"].misconceptions[0]
+    made = {
+        "exercise": ["shift_target", "gone"],
+        "misconception": [known.name, "x"],
+        "students": 3,
+        "of_students": 5,
+    }
+    [explanation] = explanations(pd.DataFrame(made))
+    assert (explanation.says, explanation.hint, explanation.students) == (known.statement, known.hint, 3)
 
 
 def test_misconceptions_are_counted_with_an_example(graded: GradedClass) -> None:
@@ -198,7 +262,7 @@ def test_the_page_asks_for_nothing_and_says_what_its_pictures_show(graded: Grade
     page, _ = graded.report()
     assert not re.search(r"""(src|href|url)\s*[=(]\s*["']?(https?:)?//""", page)
     descriptions = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
-    assert len(descriptions) == 4
+    assert len(descriptions) == 5
     assert all(len(text) > 40 for text in descriptions)
 
 
@@ -225,6 +289,8 @@ def test_the_command_writes_page_and_tables(graded: GradedClass) -> None:
     exporter = "--exporter=autograder.reports.class_report.ClassReport"
     nbgrader(graded.root, "export", exporter, "--to", "mine/report.html")
     assert {path.name for path in (graded.root / "mine" / "report").iterdir()} == {
+        "totals.csv",
+        "students_to_help.csv",
         "scores.csv",
         "points_by_exercise.csv",
         "misconceptions.csv",

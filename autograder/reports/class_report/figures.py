@@ -159,15 +159,17 @@ def _students_to_help(
             for mark in (submission.marks if submission.graded else ())
             if not mark.open and mark.points < HELP_BELOW * mark.most
         )
-    for row in totals.sort_values(["share", "name"], kind="stable").itertuples():
-        lessons = list(missing.loc[missing["student"] == row.student, "lesson"])
-        if lessons or (pd.notna(row.share) and row.share < HELP_BELOW):
-            marks = weak[str(row.student)]
+    rows = totals.sort_values(["share", "name"], kind="stable")
+    # A share that is missing is NaN, which is smaller than nothing.
+    for student, name, share in zip(rows["student"], rows["name"], rows["share"].astype(float), strict=True):
+        lessons = list(missing.loc[missing["student"] == student, "lesson"])
+        if lessons or share < HELP_BELOW:
+            marks = weak[student]
             said = (text for mark in marks if mark.judged for text in mark.judged.says)
             yield {
-                "student": row.student,
-                "name": row.name,
-                "share": row.share,
+                "student": student,
+                "name": name,
+                "share": share,
                 "not_handed_in": "; ".join(lessons),
                 "weak_exercises": "; ".join(dict.fromkeys(mark.exercise for mark in marks)),
                 "mistakes": "; ".join(dict.fromkeys(said)),

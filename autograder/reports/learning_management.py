@@ -1,0 +1,253 @@
+"""Export grades for Canvas and Moodle, as CSV files with the columns that their imports document.
+
+Canvas (instructor guide, "How do I import grades in the Gradebook?"): a row per student, who is identified by
+ID or SIS Login ID, a row "Points Possible", and a column per assignment, with its number in parentheses once
+Canvas has given it one. Moodle (https://docs.moodle.org/en/Grade_import): the columns of its own export,
+which the instructor matches at the import.
+
+A cell keeps what it had, which is nothing without a roster, until all points of the submission are given.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbgrader.api import Gradebook
+from nbgrader.plugins import ExportPlugin
+from traitlets import Unicode
+
+from course_lib.atomic_files import atomic_write_text
+
+#: Canvas adds the number of an assignment to its name.
+_CANVAS_COLUMN = re.compile(r"(?P<name>.+?)\s*\((?P<number>\d+)\)")
+_POINTS_POSSIBLE = "Points Possible"
+
+#: What Canvas calls the student that an instructor uses to try a course.
+_TEST_STUDENT = "Student, Test"
+
+
+@dataclass(frozen=True)
+class StudentGrades:
+    """A student's final points, by lesson. Lessons with points that are still open are left out."""
+
+    id: str
+    first_name: str
+    last_name: str
+    email: str
+    lms_user_id: str
+    points: Mapping[str, float]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """What identifies the student in a learning management system."""
+        return frozenset(filter(None, (self.id, self.email, self.lms_user_id)))
+
+
+def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGrades]:
+    """Read all students' points, after late penalties, from the gradebook."""
+    points: dict[str, dict[str, float]] = {}
+    for lesson in lessons:
+        for submission in gradebook.assignment_submissions(lesson):
+            if not submission.needs_manual_grade:
+                score = max(0.0, submission.score - (submission.late_submission_penalty or 0.0))
+                points.setdefault(submission.student_id, {})[lesson] = score
+    return [
+        StudentGrades(
+            id=student.id,
+            first_name=student.first_name or "",
+            last_name=student.last_name or "",
+            email=student.email or "",
+            lms_user_id=student.lms_user_id or "",
+            points=points.get(student.id, {}),
+        )
+        for student in sorted(gradebook.students, key=lambda student: student.id)
+    ]
+
+
+class _Export(ExportPlugin):
+    """Writes one CSV file with a row per student and a column per lesson."""
+
+    roster = Unicode(
+        help="A CSV file exported from the learning management system. Its rows and columns are kept."
+    ).tag(config=True)
+
+    #: The name of the file if nobody names one.
+    file = ""
+
+    def export(self, gradebook: Gradebook) -> None:
+        """Write the grades, and report the students who are on only one of the two lists.
+
+        Raises ValueError if the roster is not a file of the learning management system.
+        """
+        wanted = set(map(str, self.assignment))
+        most = {
+            lesson.name: float(lesson.max_score)
+            for lesson in sorted(gradebook.assignments, key=lambda lesson: lesson.name)
+            if not wanted or lesson.name in wanted
+        }
+        chosen = set(map(str, self.student))
+        grades = [grade for grade in final_grades(gradebook, list(most)) if not chosen or grade.id in chosen]
+        rows = self.with_roster(self.read_roster(), grades, most) if self.roster else self.table(grades, most)
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        target = Path(self.to or self.file)
+        atomic_write_text(target, text.getvalue())
+        self.log.info("Wrote %s", target)
+
+    def read_roster(self) -> list[list[str]]:
+        """Read the roster's rows. Raises ValueError if it has none."""
+        try:
+            text = Path(self.roster).read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"the roster {self.roster} cannot be read ({error})") from None
+        rows = [row for row in csv.reader(io.StringIO(text)) if any(row)]
+        if not rows:
+            raise ValueError(f"the roster {self.roster} is empty; export it from the gradebook once more")
+        return rows
+
+    def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
+        """Return the rows of a file without a roster."""
+        raise NotImplementedError
+
+    def with_roster(
+        self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
+    ) -> list[list[str]]:
+        """Return the roster's rows with the grades in them."""
+        raise NotImplementedError
+
+    def fill(
+        self,
+        header: list[str],
+        rows: list[list[str]],
+        grades: Sequence[StudentGrades],
+        columns: Mapping[str, int],
+        identifiers: Sequence[str],
+    ) -> list[list[str]]:
+        """Put the points into the rows of the students, who are found by their identifiers."""
+        at = [header.index(name) for name in identifiers if name in header]
+        if not at:
+            raise ValueError(
+                f"the roster {self.roster} has none of the columns {', '.join(identifiers)}; "
+                f"its columns are {', '.join(header)}"
+            )
+        known: dict[str, StudentGrades] = {key: grade for grade in grades for key in grade.keys}
+        found: set[str] = set()
+        filled: list[list[str]] = []
+        for row in rows:
+            cells = [*row, *[""] * (max([len(header) - 1, *columns.values()]) + 1 - len(row))]
+            grade = next((known[key] for key in (cells[place] for place in at) if key in known), None)
+            if grade is None:
+                self.log.warning("%s is in %s but not in the gradebook", cells[0], self.roster)
+            elif grade.id in found:
+                raise ValueError(f"the roster {self.roster} has {grade.id} twice; remove one of the rows")
+            else:
+                found.add(grade.id)
+                for lesson, column in columns.items():
+                    if lesson in grade.points:
+                        cells[column] = _number(grade.points[lesson])
+            filled.append(cells)
+        for grade in grades:
+            if grade.id not in found:
+                self.log.warning("%s is in the gradebook but not in %s", grade.id, self.roster)
+        return filled
+
+
+class CanvasExport(_Export):
+    """`nbgrader export --exporter=autograder.reports.learning_management.CanvasExport`."""
+
+    file = "canvas.csv"
+
+    def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
+        """Return a row for each student, identified by the login."""
+        header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *most]
+        possible = [f"    {_POINTS_POSSIBLE}", "", "", "", "", *map(_number, most.values())]
+        rows = [
+            [_last_first(grade), grade.lms_user_id, "", grade.id, "", *_points(grade, most)]
+            for grade in grades
+        ]
+        return [header, possible, *rows]
+
+    def with_roster(
+        self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
+    ) -> list[list[str]]:
+        """Return Canvas's own rows with the grades in the assignments' columns. New lessons get a column."""
+        header, *others = rows
+        columns = {lesson: number for lesson in most for number in _named(header, lesson)}
+        new = [lesson for lesson in most if lesson not in columns]
+        columns |= {lesson: len(header) + number for number, lesson in enumerate(new)}
+        header = [*header, *new]
+        students = [
+            row for row in others if row[0].strip() not in (_POINTS_POSSIBLE, _TEST_STUDENT) and any(row[1:4])
+        ]
+        above = [row for row in others if row[0].strip() == _POINTS_POSSIBLE]
+        for row in above:
+            row += [""] * (len(header) - len(row))
+            for lesson in new:
+                row[columns[lesson]] = _number(most[lesson])
+        identifiers = ("ID", "SIS Login ID", "SIS User ID", "Integration ID")
+        return [header, *above, *self.fill(header, students, grades, columns, identifiers)]
+
+
+class MoodleExport(_Export):
+    """`nbgrader export --exporter=autograder.reports.learning_management.MoodleExport`."""
+
+    file = "moodle.csv"
+
+    def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
+        """Return a row for each student, identified by ID number, username and email address."""
+        header = ["First name", "Last name", "ID number", "Username", "Email address", *most]
+        rows = [
+            [
+                *(grade.first_name, grade.last_name, grade.lms_user_id, grade.id, grade.email),
+                *_points(grade, most),
+            ]
+            for grade in grades
+        ]
+        return [header, *rows]
+
+    def with_roster(
+        self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
+    ) -> list[list[str]]:
+        """Return Moodle's own rows with the grades in the items' columns.
+
+        Moodle refuses columns that its export did not have, so a lesson without a grade item is an error.
+        """
+        header, *students = rows
+        columns = {lesson: number for lesson in most for number in _items(header, lesson)}
+        if missing := [lesson for lesson in most if lesson not in columns]:
+            raise ValueError(
+                f"Moodle has no grade item for {', '.join(missing)}: add the items there, export the grades "
+                f"again, or choose lessons with --assignment"
+            )
+        identifiers = ("ID number", "Username", "Email address")
+        return [header, *self.fill(header, students, grades, columns, identifiers)]
+
+
+def _named(header: Sequence[str], lesson: str) -> Iterator[int]:
+    """Find Canvas's column for a lesson."""
+    for number, name in enumerate(header):
+        match = _CANVAS_COLUMN.fullmatch(name)
+        if name == lesson or (match and match["name"] == lesson):
+            yield number
+
+
+def _items(header: Sequence[str], lesson: str) -> Iterator[int]:
+    """Find Moodle's column for a lesson: "01-attention (Real)" or "Assignment: 01-attention (Real)"."""
+    for number, name in enumerate(header):
+        if re.fullmatch(rf"(\w+: ?)?{re.escape(lesson)}( \(\w+\))?", name):
+            yield number
+
+
+def _last_first(grade: StudentGrades) -> str:
+    return ", ".join(filter(None, (grade.last_name, grade.first_name))) or grade.id
+
+
+def _points(grade: StudentGrades, most: Mapping[str, float]) -> list[str]:
+    return [_number(grade.points[lesson]) if lesson in grade.points else "" for lesson in most]
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 4):g}"
