@@ -89,7 +89,9 @@ def token_counts(
     positions = [str(position + 1) for position in range(shape[1])]
     grid = Grid(rows, positions, cell_size(shape[1], room, 34), ("sentence", "position", "counts"))
     # Light shades only, on which small numbers are easy to read.
-    shades = Shades(0.0, float(max(matrix.max() for matrix in matrices.values())) or 1.0, AMOUNTS[:3])
+    shades = Shades(
+        0.0, float(max(matrix.max() for matrix in matrices.values())) or 1.0, (*AMOUNTS[:2], "#9ecae1")
+    )
     panels = {
         name: grid.numbers(np.where(kept, matrix, 0.0), shades, kept, _times)
         for name, matrix in matrices.items()

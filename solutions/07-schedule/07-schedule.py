@@ -1,47 +1,42 @@
 # %% [markdown]
 # # Lesson 07: the schedule
 #
-# The model is built. From here on it learns: in thousands of **updates**, each of which moves every weight a little.
-# How little? That is the **learning rate**. Too large, and the model never settles; too small, and it never arrives.
+# The model is built. Now it learns: in thousands of **updates**, each of which moves the weights a little. How little is
+# set by the **learning rate**. If it is too large, the model never settles; if it is too small, it never arrives.
 #
-# The paper gives an odd answer: begin with almost nothing, rise in a straight line for 4,000 updates, then fall
-# slowly for ever. It is one line of mathematics. Leave its first half out, and a model like the paper's may hardly
-# learn at all: you will see it happen in this lesson.
+# The paper gives an unusual answer: begin with almost nothing, rise in a straight line for 4,000 updates, then fall
+# slowly for ever. It is one line of mathematics. In the last section you leave its first half out, and see what happens.
 #
-# At the end of it you can
+# At the end of this lesson you can
 #
-# - say why the first updates have to be small,
-# - write one update of Adam, the optimiser of the paper,
+# - write one update of Adam, the optimiser of the paper, and explain its first moves,
 # - read and write equation 3 of the paper, and work out its peak in your head,
-# - drive any optimiser of PyTorch with a schedule of your own, without being one update off,
+# - drive any PyTorch optimiser with a schedule of your own, without being off by one,
 # - say what a "step" is when a batch comes in several pieces.
 #
-# **Time:** about an hour and a half. **In the paper:** section 5.3 of
+# **Time:** about two hours. **In the paper:** section 5.3 of
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 
 # %% tags=["see"]
-from course_lib.charts import (
-    architecture_map,
-    exercises_through,
-    named_lines,
-    schedule_curves,
-    show_offline,
-)
+from course_lib.charts import architecture_map, named_lines, schedule_curves, show_offline
+from course_lib.student.progress import finished_exercises
 
 show_offline()
-architecture_map(built=exercises_through(6), current=["learning_rate", "make_scheduler"])
+architecture_map(built=finished_exercises(), current=["learning_rate", "make_scheduler"])
 
 # %% [markdown]
-# The whole model is filled in. Below it stands what trains it, and now you build the first part of that.
+# The map shows the exercises that pass in your saved notebooks, and in orange those of this lesson: the first parts of
+# what trains the model. (`adam_update` is not in it: the course uses the Adam of PyTorch.)
 #
-# Run the next cell once. The parts of lessons 01 to 06 are there, as the course's own versions.
+# Run the next cell once. It imports the parts of lessons 01 to 06, as the course's own versions.
 
 # %% given="setup"
 import math
 
 import pandas as pd
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -52,23 +47,26 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # %% [markdown]
 # ## 1. How far does one update move a weight?
 #
-# The plainest way to learn is **gradient descent**. The gradient $g$ says how the loss changes when a weight
-# $\theta$ changes, and the weight moves a little the other way:
+# The simplest way to learn is **gradient descent**. The gradient $g$ says how the loss changes when a weight $\theta$
+# changes, and the weight moves a little in the opposite direction:
 #
 # $$\theta \leftarrow \theta - \eta\, g$$
 #
 # where $\eta$ is the learning rate. A large gradient makes a large move.
 #
-# The paper uses **Adam** (Kingma and Ba 2015), which works differently. It keeps two running means for every weight:
-# $m$ of its gradients, and $v$ of their squares. At update $t$, with the gradient $g_t$:
+# That is a problem for a Transformer, in which the gradients of different weights can differ by orders of magnitude: one
+# rate can't fit them all. Around 2011 people began to give each weight a step size of its own, computed from the gradients
+# that it has seen (AdaGrad, RMSProp). The paper uses their best-known successor, **Adam** (Kingma and Ba 2015). It keeps
+# two running means for every weight: $m$ of its gradients, and $v$ of their squares. At update $t$, with the gradient
+# $g_t$:
 #
 # $$m_t = \beta_1 m_{t-1} + (1 - \beta_1)\, g_t \qquad v_t = \beta_2 v_{t-1} + (1 - \beta_2)\, g_t^2$$
 #
-# Both begin at 0 and are therefore too small at first. Dividing corrects that exactly:
+# Both start at 0 and are therefore too small at first. These divisions correct that exactly:
 #
 # $$\hat m_t = \frac{m_t}{1 - \beta_1^t} \qquad \hat v_t = \frac{v_t}{1 - \beta_2^t}$$
 #
-# And then the weight moves:
+# Then the weight moves:
 #
 # $$\theta \leftarrow \theta - \eta\, \frac{\hat m_t}{\sqrt{\hat v_t} + \epsilon}$$
 #
@@ -76,10 +74,10 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # |---|---|---|
 # | $\beta_1$ | 0.9 | how slowly the mean of the gradients forgets: it remembers about 10 updates |
 # | $\beta_2$ | 0.98 | how slowly the mean of the squares forgets: about 50 updates |
-# | $\epsilon$ | $10^{-9}$ | a tiny number, so that nobody divides by zero |
+# | $\epsilon$ | $10^{-9}$ | a tiny number that prevents a division by zero |
 # | $\eta$ | the schedule | the learning rate |
 #
-# Put $t = 1$ into these formulas with pencil and paper. What happens?
+# Put $t = 1$ into these formulas, with pencil and paper. What happens?
 
 # %% predict="predict_first_move"
 # Adam, with the settings of the paper, runs at a learning rate of 0.01. In its very first update a
@@ -88,15 +86,16 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # %% check="predict_first_move"
 
 # %% [markdown]
-# So Adam's first move has nothing to do with how large the gradient is, only with its **sign**. Every weight of the
-# model moves by the whole rate, be its first gradient strong or weak, trustworthy or an accident of the first batch.
+# So Adam's first move doesn't depend on how large the gradient is, only on its **sign**. Every weight that has a gradient
+# moves by the full learning rate, whether that gradient is large or small, trustworthy or an accident of the first batch.
+# (A weight whose gradient is exactly zero stays where it is, such as the embedding of a word that isn't in the batch.)
 #
 # ### Build it: Adam
 #
-# `torch.optim.Adam` does all of this for you, and the rest of the course uses it. But the optimiser is where most of the
-# memory of a training goes, and what the schedule is for, so write its update once yourself.
+# `torch.optim.Adam` does all of this for you, and the rest of the course uses it. But Adam needs two more numbers for
+# every weight, and it is what the schedule is for, so write its update once yourself.
 #
-# Start with **one update on two weights**, at a learning rate of 0.1. Both running means are zero before it.
+# Here is a worked example: **one update on two weights**, at a learning rate of 0.1. Both running means are zero before it.
 #
 # | | first weight | second weight |
 # |---|---|---|
@@ -109,8 +108,8 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # | $\hat m_1 / (\sqrt{\hat v_1} + \epsilon)$ | 1 | -1 |
 # | new weight | 0.9 | -1.9 |
 #
-# The gradients differ by a factor of 15, and the moves are equally large. What the next update needs are the new weights
-# and the **plain** $m_1$ and $v_1$. The corrected ones are used once and dropped.
+# The gradients differ by a factor of 15, and the moves are equally large. The next update needs the new weights and the
+# **plain** $m_1$ and $v_1$. The corrected ones are used once and dropped.
 
 # %% tags=["see"]
 # A scratch cell: follow update 2 by hand, then compare. The gradients of update 2 are 0.1 and 0.04.
@@ -118,7 +117,7 @@ gradient = torch.tensor([0.1, 0.04])
 mean, variance = torch.tensor([0.03, -0.002]), torch.tensor([0.0018, 0.000008])
 print("0.9 of the old mean:      ", 0.9 * mean)
 print("0.1 of the new gradient:  ", 0.1 * gradient)
-print("corrections of update 2:  ", 1 - 0.9**2, 1 - 0.98**2)
+print(f"corrections of update 2:   {1 - 0.9**2:.4f} and {1 - 0.98**2:.4f}")
 
 # %% build="adam_update"
 ### BEGIN SOLUTION course_lib.transformer.adam:adam_update
@@ -131,10 +130,10 @@ print("corrections of update 2:  ", 1 - 0.9**2, 1 - 0.98**2)
 # ### See it: a steep weight and a flat one
 #
 # Two weights, and a loss that is a hundred times steeper along one of them:
-# $\frac12 (100\, \theta_1^2 + \theta_2^2)$. Both start at 1, and the loss is smallest where both are 0. Gradient
+# $\frac12 (100\, \theta_1^2 + \theta_2^2)$. Both start at 1, and the loss is lowest where both are 0. Gradient
 # descent has one rate for both weights, and 0.015 is about as much as the steep one tolerates.
 #
-# **Change something:** the rate of gradient descent, 0.015. What happens at 0.021? Then raise that of Adam to 0.5.
+# **Change something:** the rate of gradient descent, 0.015. What happens at 0.021? Then raise Adam's rate to 0.5.
 
 # %% tags=["see"]
 steepness = torch.tensor([100.0, 1.0])
@@ -178,18 +177,17 @@ named_lines(
 )
 
 # %% [markdown]
-# Gradient descent throws the steep weight from side to side, and after 60 updates the flat one has lost only three fifths
-# of its distance. With Adam, the line of the flat weight lies exactly on that of the steep one: a gradient a hundred times
+# Gradient descent throws the steep weight from side to side, and after 60 updates the flat one has covered only three fifths
+# of its distance. With Adam, the line of the flat weight is exactly on that of the steep one: a gradient a hundred times
 # larger makes the same move. Adam overshoots, because its mean remembers about ten gradients, and then comes back.
-# The **warm-up**, which you build in the next section, only delays the start.
-
-# %% [markdown]
+# The **warm-up**, which you build in the next section, only delays the start here. The next picture shows what it is for.
+#
 # ### See it: signal and noise
 #
-# Later on that changes. Let us watch three kinds of weights. The first has the same gradient in every batch: pure
-# **signal**. The second has gradients that are random numbers around zero: pure **noise**, no reason to move at all.
-# The third has both, in equal parts. How far does Adam move each of them in update 1, 2, 3, …, in units of the
-# learning rate? Each line is the mean over 500 weights.
+# Watch three kinds of weights. The first has the same gradient in every batch: pure **signal**. The gradients of the
+# second are random numbers around zero: pure **noise**, no reason to move at all. The third has both, in equal parts. How
+# far does Adam move each of them in update 1, 2, 3, …, in units of the learning rate? Each line is the mean over 500
+# weights.
 #
 # **Change something:** `betas`. What happens at the start, and later, if $\beta_1$ is 0.5?
 
@@ -214,19 +212,22 @@ named_lines(
 )
 
 # %% [markdown]
-# Adam learns to tell them apart: after some tens of updates a weight with nothing but noise moves by a fifth of the
-# rate, since its gradients cancel out in the mean $m$, but not in the root of the mean square. At the **first** update
-# all three move by the whole rate. Adam has seen one batch, and takes all of it for signal.
+# Adam learns to tell them apart: after a few dozen updates, a weight with nothing but noise moves by about a fifth of the rate,
+# because its gradients cancel out in the mean $m$, but not in the root of the mean square. But at the **first** update all
+# three move by the full rate. Adam has seen one batch, and takes everything for signal.
 #
-# A new Transformer is at its most delicate just then. In the paper's model the normalisation stands after each sum
+# A new Transformer is most fragile at exactly that time. In the paper's model the normalisation comes after each sum
 # (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020,
-# [arXiv 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it to where the gradients hardly
-# lead back. So: **small steps while the optimiser is still learning what to trust.** That is a **warm-up**.
+# [arXiv 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it to a place from which the gradients
+# hardly lead back. So: **small steps while the optimiser is still learning what to trust.** That is a **warm-up**.
+#
+# The idea wasn't new in 2017. He et al. ([2016](https://arxiv.org/abs/1512.03385)) needed a few hundred gentle updates to
+# get a network of 110 layers going, and Goyal et al. ([2017](https://arxiv.org/abs/1706.02677)) warmed up to train on very large batches.
 
 # %% [markdown]
 # ## 2. One line: up, then down
 #
-# Equation 3 of the paper, with a factor of ours in front:
+# Equation 3 of the paper, with an additional factor in front:
 #
 # $$\mathrm{rate}(\mathit{step}) = \mathit{factor} \cdot d_\mathrm{model}^{-0.5} \cdot
 # \min\!\left(\mathit{step}^{-0.5},\; \mathit{step} \cdot \mathit{warmup}^{-1.5}\right)$$
@@ -236,15 +237,35 @@ named_lines(
 # | $\mathit{step}$ | `step` | the number of the update; the first one is step **1** |
 # | $d_\mathrm{model}$ | `d_model` | the features of each position, 512 in the base model |
 # | $\mathit{warmup}$ | `warmup` | how many updates the rise takes, 4,000 in the paper |
-# | $\mathit{factor}$ | `factor` | a knob to turn the whole schedule up or down; 1 in the paper |
+# | $\mathit{factor}$ | `factor` | scales the whole schedule up or down; 1 in the paper |
 #
-# Read it from the inside. The second term in the minimum, $\mathit{step} \cdot \mathit{warmup}^{-1.5}$, is a straight
-# line that rises. The first, $\mathit{step}^{-0.5}$, falls with the root of the step: four times as many updates,
-# half the rate. **The smaller of the two holds.** At first that is the line, later the falling curve.
+# Read it from the inside. The second term of the minimum, $\mathit{step} \cdot \mathit{warmup}^{-1.5}$, is a rising straight
+# line. The first, $\mathit{step}^{-0.5}$, falls with the root of the step: four times as many updates, half the rate.
+# **The smaller of the two counts.** At first that is the line, later the falling curve.
 #
 # Where do they meet? Where $\mathit{step}^{-0.5} = \mathit{step} \cdot \mathit{warmup}^{-1.5}$, so
-# $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is what the odd power
-# of $-1.5$ is for: it makes the two halves fit.
+# $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is the purpose of the odd
+# power of $-1.5$: it makes the two halves fit together.
+#
+# ### A worked example
+#
+# A tiny model with 4 features and a warm-up of 4 updates, so that every number is easy to check.
+
+# %% tags=["see"]
+print("step   1/root(step)   step/8   smaller   times 1/root(4)")
+for update in range(1, 9):
+    falling, rising = 1 / math.sqrt(update), update / 8  # 4 to the power of 1.5 is 8
+    smaller = rising if rising < falling else falling
+    print(f"{update:>4} {falling:>14.3f} {rising:>8.3f} {smaller:>9.3f} {smaller / 2:>17.4f}")
+
+# %% [markdown]
+# At step 4, both terms are 0.5. Before it the rising one is smaller, after it the falling one.
+#
+# Play: a warm-up of 9 (9 to the power of 1.5 is 27). Where do the two columns meet now?
+
+# %% tags=["see"]
+for update in [4, 8, 9, 10, 16]:
+    print(update, round(1 / math.sqrt(update), 3), round(update / 27, 3))
 
 # %% predict="predict_peak"
 # The base model: 512 features, a warm-up of 4000 updates, factor 1. What is the largest learning
@@ -255,7 +276,7 @@ named_lines(
 # %% [markdown]
 # ### Build it
 #
-# All of it is plain numbers, no tensors. In Python `**` is the power, and it binds more tightly than `*`.
+# Everything is plain numbers, no tensors. In Python `**` is the power, and it binds more tightly than `*`.
 
 # %% build="learning_rate"
 ### BEGIN SOLUTION course_lib.transformer.schedule:learning_rate
@@ -267,8 +288,8 @@ named_lines(
 # %% [markdown]
 # ### See it: two halves make a schedule
 #
-# The two terms of the minimum for a warm-up of 100 (and $d_\mathrm{model} = 1$, so that nothing stands in front), and
-# your function.
+# The two terms of the minimum for a warm-up of 100 (with $d_\mathrm{model} = 1$, so that nothing is in front), and your
+# function.
 #
 # **Change something:** replace `100 ** -1.5` by `100 ** -1` or by `100 ** -2`. Where do the terms meet then?
 
@@ -291,11 +312,11 @@ named_lines(
 # %% [markdown]
 # ### See it: the paper's schedules, and others
 #
-# The paper's base model has 512 features and its big one 1,024, both with a warm-up of 4,000 updates. Beside them
-# stand three other settings.
+# The paper's base model has 512 features and its big one 1,024, both with a warm-up of 4,000 updates. There are also three
+# other settings.
 #
-# **Change something:** add the small model that you would train on a laptop: 128 features, a warm-up of 400. Then
-# find a `factor` for it (the third number in the brackets) that gives the same peak as the base model's.
+# **Change something:** add a small model that you could train on a laptop: 128 features, a warm-up of 400. Then find a
+# `factor` for it (the third number in the brackets) that gives the same peak as the base model's.
 
 # %% tags=["see"]
 settings = {
@@ -313,46 +334,61 @@ for name, (d_model, warmup, factor) in settings.items():
 schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 
 # %% [markdown]
-# Three things to see.
+# Notice three things.
 #
 # **A longer warm-up has a lower peak.** The rise has a slope of $d_\mathrm{model}^{-0.5} \cdot \mathit{warmup}^{-1.5}$,
 # and the peak is $(d_\mathrm{model} \cdot \mathit{warmup})^{-0.5}$. The warm-up sets both.
 #
-# **After the warm-up nobody can tell how long it was.** The three curves with 512 features become one: the falling
-# half doesn't know the warm-up.
+# **After the warm-up you can't tell how long it was.** The three curves with 512 features become one, because the falling
+# half doesn't depend on the warm-up.
 #
-# **Wider models take smaller steps.** An output of a wide layer sums up more weights. If each of them moves by the
-# rate, then the sum moves further, so the rate has to be smaller. The paper takes the root of the width for it.
+# **Wider models take smaller steps.** An output of a wide layer is a sum over more weights. If each of them moves by the
+# rate, the sum moves further, so the rate has to be smaller. The paper divides by the root of the width.
 
 # %% [markdown]
 # ## 3. Into the optimiser
 #
-# An optimiser of PyTorch holds its weights in one or several **groups**, each with a rate of its own, in
-# `optimizer.param_groups[0]["lr"]`. A **scheduler** writes there. A training loop therefore has two calls at its end:
-# `optimizer.step()` moves the weights at the rate that stands there, and `scheduler.step()` writes the rate for the
-# *next* update.
+# A PyTorch optimiser holds its weights in one or several **groups**, each with its own learning rate in
+# `optimizer.param_groups[0]["lr"]`. A **scheduler** writes there. So a training loop ends with two calls:
+# `optimizer.step()` moves the weights at the current rate, and `scheduler.step()` sets the rate of the *next* update.
 #
 # PyTorch's `LambdaLR(optimizer, function)` is the scheduler for a formula of your own. It sets each rate to
 #
 # $$\text{the optimiser's own rate} \times \text{function}(\text{number of scheduler steps so far})$$
 #
-# So the optimiser is made with `lr=1.0`, and then `function` gives the rate itself.
+# So create the optimiser with `lr=1.0`, and `function` gives the rate itself.
 #
-# Now look closely at *what it is called with*, for here is a mistake that has been copied many times. The first call
-# comes when the scheduler is made, before any update:
+# ### A worked example
 #
-# | when | LambdaLR calls `function` with | it sets the rate for |
-# |---|---|---|
-# | the scheduler is made | 0 | update 1 |
-# | `scheduler.step()` after update 1 | 1 | update 2 |
-# | `scheduler.step()` after update 2 | 2 | update 3 |
-#
-# PyTorch counts what is **done**, from 0. Equation 3 counts what is **next**, from 1.
+# A schedule that simply looks its rates up in a list, and prints with which number it is called.
+
+# %% tags=["see"]
+rates = [0.5, 0.25, 0.125, 0.0625]
+
+
+def look_up(number):
+    print(f"   LambdaLR calls the function with {number}")
+    return rates[number]
+
+
+tiny = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+print("the scheduler is made:")
+looking_up = LambdaLR(tiny, look_up)
+for update in [1, 2, 3]:
+    print(f"update {update} runs at the rate {tiny.param_groups[0]['lr']}")
+    tiny.step()
+    looking_up.step()
 
 # %% [markdown]
+# Look closely at *what it is called with*, because a mistake here has been copied many times. The first call comes when the
+# scheduler is made, before any update, with 0. PyTorch counts the updates that are **done**, from 0. Equation 3 counts the
+# **next** update, from 1.
+#
+# Play: create `tiny` with `lr=0.1`, and look at the rates again.
+#
 # ### Build it
 #
-# Your function makes the scheduler and hands it back. It need not step it.
+# Your function creates the scheduler and returns it. It must not step it.
 
 # %% build="make_scheduler"
 ### BEGIN SOLUTION course_lib.transformer.schedule:make_scheduler
@@ -364,10 +400,10 @@ schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 # %% [markdown]
 # ### See it: the first updates
 #
-# One weight, whose gradient is always 1, under plain gradient descent: how far it falls in each update *is* the rate
-# of that update. Beside it stands what equation 3 says.
+# One weight, whose gradient is always 1, under plain gradient descent: how far it falls in each update *is* the rate of
+# that update. Next to it is the value of equation 3.
 #
-# **Change something:** forget `scheduler.step()`. Call it twice.
+# **Change something:** leave out `scheduler.step()`. Call it twice.
 
 # %% tags=["see"]
 weight = nn.Parameter(torch.zeros((), dtype=torch.float64))
@@ -385,12 +421,12 @@ for update in range(1, 6):
 # %% [markdown]
 # ## 4. What is a step?
 #
-# The paper's batches hold about 25,000 tokens a side. If your processor cannot hold that many at once, you cut a batch
-# into **micro-batches**: you work out the gradient of one after the other, let them add up, and then make **one**
-# update with the sum. (You will build this in lesson 09.)
+# The paper's batches hold about 25,000 tokens on each side. If your processor can't hold that many at once, you split a
+# batch into **micro-batches**: you compute the gradient of one after another, let them add up, and then make **one** update
+# with the sum. (You will build this in lesson 09.)
 #
-# What should the scheduler count? The paper's step is an update of the weights. But the loop runs over micro-batches,
-# and it is easy to put `scheduler.step()` one line too far inside.
+# What should the scheduler count? The paper's step is an update of the weights. But the loop runs over micro-batches, and it
+# is easy to put `scheduler.step()` one level too deep.
 
 # %% predict="predict_warmup"
 # The warm-up is 4000. A program cuts each batch into 8 micro-batches, and steps the scheduler after
@@ -399,9 +435,9 @@ for update in range(1, 6):
 # %% check="predict_warmup"
 
 # %% [markdown]
-# ### See it: the schedule that you think you have, and the one you get
+# ### See it: the schedule that you wanted, and the one that you get
 #
-# **Change something:** the number of micro-batches. Is there one at which hardly any warm-up is left?
+# **Change something:** the number of micro-batches. From which number on is there hardly any warm-up left?
 
 # %% tags=["see"]
 micro_batches = 8
@@ -416,24 +452,24 @@ schedule_curves(
 )
 
 # %% [markdown]
-# The peak is as high as before, but it comes eight times as early: on the way up every rate is eight times as large as
-# you meant, just where it should be small. The two curves cross at update 2,000, and from update 4,000 on the rate is
-# smaller than you meant by a factor of $\sqrt 8$. Nothing fails, nothing warns. Such a model trains, only worse, and
-# nobody knows why. The rule: **one step of the scheduler for each step of the optimiser.**
+# The peak is as high as before, but it comes eight times as early: on the way up, where the rate should be small, it is
+# eight times as large as intended. The two curves cross at update 2,000, and from update 4,000 on the rate is too
+# small by a factor of $\sqrt 8$. Nothing fails, and nothing warns. The model trains worse, and nobody knows why. The rule:
+# **one step of the scheduler for each step of the optimiser.**
 
 # %% [markdown]
 # ## 5. Does it matter?
 #
-# See for yourself. The task: read six random symbols and write the same six. The model: your Transformer, small, two
-# layers each side and 32 features. Three trainings of 150 updates each:
+# See for yourself. The task: read six random symbols and write the same six. The model: a small Transformer with two layers
+# on each side and 32 features. It is trained three times, for 150 updates:
 #
 # - **post-norm, with warm-up:** the paper's kind of model and your schedule, with a warm-up of 40,
-# - **post-norm, without:** the same model and the same peak, but *at* the peak from the first update until update 40;
-#   after that it is the same schedule,
+# - **post-norm, without:** the same model and the same peak, but *at* the peak from the first update until update 40; after
+#   that the schedule is the same,
 # - **pre-norm, without:** the other kind of model, which normalises before each sublayer.
 #
-# A line shows the mean loss of the last ten updates. Somebody who guesses among the ten symbols has a loss of
-# $\ln 10 \approx 2.3$. It takes some seconds to run.
+# A line shows the mean loss of the last ten updates. Guessing among the ten symbols has a loss of $\ln 10 \approx 2.3$. It
+# takes several seconds to run. Write down your guess first: which of the three learns, and which doesn't?
 #
 # **Change something:** a `factor` of 0.1 instead of 0.5. Is the warm-up still needed? And how large may the factor be
 # before the model with warm-up fails, too?
@@ -493,51 +529,50 @@ named_lines(
 )
 
 # %% [markdown]
-# The post-norm model that begins at the peak is thrown off by its first few updates and has not come back a hundred
-# updates later, although its rate has long been the same as that of the other. The difference was made **in the first
-# forty updates**, and lasts. The pre-norm model forgives more: that is why many later models are built that way, and
-# why some of them do with a short warm-up.
+# The post-norm model that begins at the peak is thrown off by its first few updates, and a hundred updates later it hasn't
+# recovered, although its rate has long been the same as that of the other. The difference was made **in the first forty
+# updates**, and it lasts. The pre-norm model is more forgiving: that is one reason why most later models are built that way.
 #
-# A word of caution. This is one tiny model and one seed, and how much is lost depends on the rate. Why exactly a
-# warm-up helps is still being studied. What you saw are two of the reasons given: Adam trusts its first gradients
-# blindly, and a fresh post-norm model takes that badly.
+# A word of caution: this is one tiny model and one seed, and how much is lost depends on the rate. Why exactly a warm-up helps
+# is still being studied. You have seen two of the reasons that are given: Adam trusts its first gradients blindly, and a fresh
+# post-norm model can't take that.
 #
 # ### Explain it
 #
-# In four or five sentences: why does a Transformer like the paper's begin with tiny learning rates? Say what is
-# special about Adam's first updates, why a fresh post-norm model is delicate, and why the trouble doesn't simply go
-# away when the rate falls later.
+# In four or five sentences: why does a Transformer like the paper's begin with tiny learning rates? Say what is special about
+# Adam's first updates, why a fresh post-norm model is fragile, and why the problem doesn't simply go away when the rate
+# falls later.
 
 # %% [markdown] explain="explain_warmup"
-# Adam divides the mean of the gradients by the root of the mean of their squares. After one batch both hold the same
-# single gradient, so every weight moves by the whole rate, in the direction of that gradient's sign, whether it is
-# signal or noise. Only after some tens of updates do noisy gradients cancel out in the mean, and noisy weights move
-# less. A fresh post-norm model has large gradients near its output and hasn't settled, so such large blind moves of
-# all its weights can push it into a region where it gives the same answer for everything and the gradients hardly
-# lead back. The falling rate comes too late: the harm is done, and small steps from a bad place lead nowhere quickly.
-# The warm-up keeps the steps small until Adam's means are worth trusting.
+# Adam divides the mean of the gradients by the root of the mean of their squares. After one batch both come from the same
+# single gradient, so every weight moves by the full rate, in the direction of that gradient's sign, whether it is signal or
+# noise. Only after a few dozen updates do noisy gradients cancel out in the mean, and noisy weights move less. A fresh
+# post-norm model has large gradients near its output and hasn't settled, so such large blind moves of all its weights can
+# push it into a region where it gives the same answer to everything and the gradients hardly lead back. The falling rate
+# comes too late: the harm is done, and small steps from a bad place lead nowhere quickly. The warm-up keeps the steps small
+# until Adam's means can be trusted.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (sign only, noise like signal).
-# - 1 point: a fresh (post-norm) model is delicate: large or unsettled gradients, easily thrown off.
-# - 1 point: early harm lasts: the model is pushed somewhere from which it does not come back soon.
+# - 1 point: a fresh (post-norm) model is fragile: large or unsettled gradients, easily thrown off.
+# - 1 point: early harm lasts: the model is pushed somewhere from which it doesn't come back soon.
 #
-# Give the point for a right idea in other words. Formulas are not needed.
+# Give the point for a correct idea in other words. Formulas aren't needed.
 # ### END MARK SCHEME
 
 # %% [markdown]
 # ### Explain it
 #
-# In a widely copied program stands `LambdaLR(optimizer, lambda step: rate(max(step, 1)))`, where `rate` is equation 3.
-# The `max` was put in since `rate(0)` divides by zero. At which rates do updates 1, 2, 3 and 4 run? Why does hardly
-# anybody notice? And what is the better cure?
+# A widely copied program contains `LambdaLR(optimizer, lambda step: rate(max(step, 1)))`, where `rate` is equation 3. The
+# `max` is there because `rate(0)` divides by zero. At which rates do updates 1, 2, 3 and 4 run? Why does hardly anybody
+# notice? And what is the better fix?
 
 # %% [markdown] explain="explain_lag"
-# LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1,
-# 1, 2 and 3: the first two share a rate, and every later update has the rate of the one before it. With a warm-up of
-# 4,000 neighbouring rates hardly differ, so the training looks the same; only somebody who compares rate with formula
-# finds out (or somebody with a very short warm-up). The cure is to add one: the number of updates done, plus one, is
-# the number of the next.
+# LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1, 1, 2
+# and 3: the first two share a rate, and every later update has the rate of the one before it. With a warm-up of 4,000,
+# neighbouring rates hardly differ, so the training looks the same. Only somebody who compares the rates with the formula
+# notices (or somebody with a very short warm-up). The fix is to add one: the number of updates done, plus one, is the number
+# of the next.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the rates are those of steps 1, 1, 2, 3 (the schedule lags by one).
@@ -550,57 +585,70 @@ named_lines(
 #
 # <details><summary>How long should the warm-up be?</summary>
 #
-# The paper takes 4,000 of 100,000 updates; small models on small corpora do with some hundreds. Too long a warm-up
-# costs time and, in equation 3, lowers the peak. Too short a one can cost the whole run. If a run's loss leaps up early
-# on and stays there, try twice the warm-up or half the factor first.
+# The paper takes 4,000 of 100,000 updates; small models on small corpora get by with a few hundred. Too long a warm-up costs
+# time and, in equation 3, lowers the peak. Too short a warm-up can cost the whole run. If the loss of a run jumps up early
+# and stays there, first try twice the warm-up or half the factor.
 #
 # </details>
 #
 # <details><summary>Why does the rate fall with the root of the step, and not in some other way?</summary>
 #
-# Later steps should be smaller, so that the weights settle. The root falls slowly enough to go on learning for as long as
-# you like, and you need not say beforehand when you will stop. Many newer programs fall along a cosine or a straight
-# line to zero. That often ends a little better, but then the end has to be fixed at the start.
+# Later steps should be smaller, so that the weights settle. The root falls slowly enough to keep learning for as long as you
+# like, and you needn't decide in advance when to stop. Many newer programs fall along a cosine or a straight line to zero.
+# That often ends a little better, but then the end has to be fixed at the start.
 #
 # </details>
 #
 # <details><summary>Does plain gradient descent need a warm-up, too?</summary>
 #
-# Less often. A small gradient makes a small move there, so noise near zero does no harm. But plain gradient descent trains
-# Transformers badly: the gradients of an embedding and of a normalisation differ by orders of magnitude, and one
-# rate does not fit both. That is what Adam's division is good for.
+# Less often. There a small gradient makes a small move, so noise near zero does no harm. But plain gradient descent trains
+# Transformers badly: gradients of different parts differ by orders of magnitude, and one rate doesn't fit them all. That is
+# what Adam's division is for.
 #
 # </details>
 #
-# <details><summary>My training was interrupted. What has to be saved so that the schedule goes on where it was?</summary>
+# <details><summary>My training was interrupted. What must be saved so that the schedule continues where it was?</summary>
 #
-# How many steps are done: `scheduler.state_dict()` holds that number. Save it with the model's weights and with the
-# optimiser's state, which holds Adam's means. Without the scheduler's state a resumed run warms up a second time;
-# without the optimiser's it takes blind first moves a second time.
+# The number of steps done: it is in `scheduler.state_dict()`. Save it together with the model's weights and the optimiser's
+# state, which contains Adam's means. Without the scheduler's state, a resumed run warms up a second time; without the
+# optimiser's, it makes blind first moves a second time.
 #
 # </details>
 #
 # <details><summary>What if the optimiser's own rate isn't 1.0?</summary>
 #
-# LambdaLR multiplies by it. With `lr=0.001` left there from a tutorial, all rates are a thousand times smaller than
-# equation 3 says, and the model seems not to learn at all.
+# LambdaLR multiplies by it. With `lr=0.001` left over from a tutorial, all rates are a thousand times smaller than equation 3
+# says, and the model seems not to learn at all.
 #
 # </details>
 #
 # <details><summary>If I double the batch, what should the rate do?</summary>
 #
-# A larger batch has less noise in its gradient, so it bears a larger rate; the root of two is a common first try with
-# Adam. There is no law. `factor` is the knob for it.
+# A larger batch has less noise in its gradient, so it tolerates a larger rate; with Adam, the root of two is a common first
+# try. There is no law. Use `factor` for it.
 #
 # </details>
 #
 # ## Where you are
 
 # %% tags=["see"]
-architecture_map(built=exercises_through(7))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# You can now say how large every single update of a training is, and why. Before you hand the lesson in, press
-# **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+# The map shows what was saved last: save the notebook and run the cell again to see today's work. You can now say how large
+# every single update of a training run is, and why. Before you hand the lesson in, press **Validate** in the toolbar: it
+# runs the notebook from top to bottom, as the grader will.
 #
-# Next: **lesson 08, label smoothing**. The size of the updates is settled. What should the model be told is right?
+# Next: **lesson 08, label smoothing**. What should the model be told is correct?
+#
+# **Read on**
+#
+# - Section 5.3 of the paper. Kingma and Ba 2015, *Adam* ([arXiv 1412.6980](https://arxiv.org/abs/1412.6980)): algorithm 1
+#   is the one that you have built.
+# - Xiong et al. 2020, *On Layer Normalization in the Transformer Architecture*
+#   ([arXiv 2002.04745](https://arxiv.org/abs/2002.04745)), and Ma and Yarats 2019, *On the Adequacy of Untuned Warmup for
+#   Adaptive Optimization* ([arXiv 1910.04209](https://arxiv.org/abs/1910.04209)): why a warm-up helps.
+# - Loshchilov and Hutter 2019, *Decoupled Weight Decay Regularization*
+#   ([arXiv 1711.05101](https://arxiv.org/abs/1711.05101)): AdamW, the usual optimiser of Transformers today, and 2017,
+#   *SGDR* ([arXiv 1608.03983](https://arxiv.org/abs/1608.03983)): the cosine schedule.
+# - What people do today: pre-norm models, AdamW, a short linear warm-up, then a fall along a cosine or a straight line.

@@ -1,20 +1,20 @@
 # %% [markdown]
 # # Lesson 09: training
 #
-# The model is there (lessons 01 to 06), the size of each step (lesson 07) and what to aim at (lesson 08). What is left
-# is one function that puts them together: it takes a batch and makes **one update**. Call it some hundred times, and a
-# network of random numbers has learned something.
+# You have the model (lessons 01 to 06), the learning rate (lesson 07) and the loss (lesson 08). What is missing is one
+# function that combines them: it takes a batch and makes **one update**. Call it a few hundred times, and a network of
+# random numbers has learned something.
 #
-# The function has about ten lines, and nearly every one of them can be put one place too far up, down or to the right
-# without any error. The model then trains, only worse, or something else than you think. That is what this lesson is
-# about. And at its end you watch a model learn, from the first guess to the last mistake.
+# The function has about ten lines. Nearly every one of them can be misplaced, by a line or by one level of indentation,
+# without any error. The model then trains worse, or learns something unintended. This lesson is about these mistakes. At
+# its end you watch a model learn, from the first guess to the last mistake.
 #
 # At the end of this lesson you can
 #
-# - say what happens in one update, in which order, and what goes wrong in any other,
-# - cut a batch into pieces that fit into your memory, without changing the update,
-# - read a training curve: where it has to begin, how low it can get, and why it ends above that,
-# - say why training may show the decoder the right words, and what is different when it has to use its own.
+# - implement one update, and say what goes wrong if its steps come in another order,
+# - split a batch into pieces that fit into memory without changing the update (**gradient accumulation**),
+# - judge a training curve: where it should begin, and how low it can get,
+# - explain teacher forcing, and how decoding differs from it.
 #
 # **Time:** about two hours. **In the paper:** sections 3.1, 5, 5.1 and 5.4 of Vaswani et al. 2017, [Attention Is All
 # You Need](https://arxiv.org/abs/1706.03762).
@@ -23,19 +23,21 @@
 from course_lib.charts import (
     architecture_map,
     attention_heatmap,
-    exercises_through,
     learning_curve,
     live_progress,
     named_lines,
     show_offline,
     token_counts,
 )
+from course_lib.student.progress import finished_exercises
 
 show_offline()
-architecture_map(built=exercises_through(8), current=["train_step"])
+architecture_map(built=finished_exercises(), current=["train_step"])
 
 # %% [markdown]
-# Run the next cell once. The parts of lessons 01 to 08 are there, as the course's own versions. (Your own come at the
+# The map shows the exercises that pass in your saved notebooks, and in orange the one of this lesson.
+#
+# Run the next cell once. It imports the parts of lessons 01 to 08, as the course's own versions. (Your own come at the
 # end.)
 
 # %% given="setup"
@@ -69,14 +71,14 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. The task, and a batch
 #
-# We need something to learn that is small and still needs all parts of the model. The **copy task**: read a sequence of
-# letters, write the same sequence. It looks trivial, but the model knows nothing of copying. The only way from the
-# source into the decoder is cross-attention, so it has to find out where each letter stands, which one comes next, and
+# We need a task that is small and still uses every part of the model. In the **copy task** the model reads a sequence of
+# letters and writes the same sequence. It looks trivial, but the model knows nothing about copying. The only way from the
+# source into the decoder is cross-attention, so the model must find out where each letter is, which one comes next, and
 # when to stop.
 #
 # The vocabulary has 13 words: padding, start, end, and ten letters. Sequences have 5 to 9 letters, drawn at random. A
-# batch looks just like one of sentences (in lesson 10 you write `collate`, which makes them): each side is a matrix of
-# ids, every row stands between start and end, and the shorter rows are filled up with padding.
+# batch looks just like a batch of sentences (in lesson 10 you write `collate`, which builds them): each side is a matrix
+# of ids, every row begins with the start and ends with the end symbol, and shorter rows are filled up with padding.
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
@@ -87,7 +89,7 @@ WORDS = 3 + len(LETTERS)
 def drawn(count: int, shortest: int = 5, longest: int = 9) -> list[str]:
     """Sequences of random letters."""
     lengths = torch.randint(shortest, longest + 1, (count,)).tolist()
-    return ["".join(LETTERS[place] for place in torch.randint(10, (length,)).tolist()) for length in lengths]
+    return ["".join(LETTERS[index] for index in torch.randint(10, (length,)).tolist()) for length in lengths]
 
 
 def collated(sequences: list[str]) -> tuple[Tensor, Tensor]:
@@ -107,35 +109,38 @@ print(collated(few)[0])
 #
 # | | | from lesson |
 # |---|---|---|
-# | 1 | **Training mode**, so that dropout acts. Somebody may just have decoded with this model, in evaluation mode. | 03 |
-# | 2 | **Clear the old gradients.** PyTorch *adds* each new gradient to what is there. | |
-# | 3 | **Shift the target**: what the decoder reads, and the labels. | 04 |
+# | 1 | **Training mode**, so that dropout is active. The model may still be in evaluation mode after decoding. | 03 |
+# | 2 | **Clear the old gradients.** PyTorch *adds* each new gradient to the existing one. | |
+# | 3 | **Shift the target**: the decoder's input, and the labels. | 04 |
 # | 4 | **Masks**: padding of the source; padding and the future of the target. | 04 |
-# | 5 | **Forward**: encode, decode, and the generator makes logits. | 06 |
+# | 5 | **Forward pass**: encode, decode, and the generator computes logits. | 06 |
 # | 6 | **Loss**, a mean over the real tokens. | 08 |
-# | 7 | **Backward**: the gradient of the loss for every weight. | |
+# | 7 | **Backward pass**: the gradient of the loss for every weight. | |
 # | 8 | **The optimiser's step** moves the weights. | |
-# | 9 | **The scheduler's step** sets the rate of the next update. | 07 |
+# | 9 | **The scheduler's step** sets the learning rate of the next update. | 07 |
 #
-# Think of what happens if a line is missing or stands somewhere else. Without 1, nothing fails, and the model trains
-# without dropout. Without 2, every update drags all earlier gradients along. With 2 between 7 and 8, no weight ever
-# moves. With 9 before 8, every update runs at the rate of the next. Without the shift in 3, the decoder is asked for
-# the word that it has just read, the loss falls fast, and the model has learned nothing.
+# What happens if a line is missing or misplaced?
 #
-# None of these raises an error. A good habit: when a loss looks too good, look for a leak first.
+# - Without 1, nothing fails, and the model may train without dropout.
+# - Without 2, every update adds all earlier gradients. With 2 between 7 and 8, no weight ever moves.
+# - With 9 before 8, every update uses the learning rate of the next one.
+# - Without the shift in 3, the decoder is asked for the word that it has just read. The loss falls fast, and the model has
+#   learned nothing.
+#
+# None of these raises an error. A good habit: if a loss looks too good, look for a leak first.
 
 # %% [markdown]
-# ## 2. A batch in pieces
+# ## 2. Gradient accumulation
 #
-# The paper's batches hold about 25,000 tokens a side (section 5.1). Most of the memory that training needs is not the
-# weights but what the forward pass keeps for the backward pass, and that grows with the batch. If it does not fit, you
-# cut the batch into **micro-batches** and run steps 3 to 7 for each. Since PyTorch adds gradients up, after the last
-# piece the gradient of the whole batch is there. Then you make *one* update. Only one piece has to fit into memory at a
-# time.
+# The paper's batches hold about 25,000 tokens on each side (section 5.1). Most of the memory that training needs isn't
+# for the weights but for the **activations**: what the forward pass stores for the backward pass. That grows with the
+# batch. If it doesn't fit, split the batch into **micro-batches** and do steps 3 to 7 for each of them. Because PyTorch
+# adds gradients up, the gradient of the whole batch is there after the last piece. Then make *one* update. Only one piece
+# has to fit into memory at a time, provided that its backward pass comes before the next forward pass.
 #
 # ### See it: gradients add up
 #
-# One weight, and three pieces of a batch, one after the other. The gradient of $3w$ is 3, whatever $w$ is.
+# One weight, and three pieces of a batch, one after another. The gradient of $3w$ is 3, whatever $w$ is.
 #
 # **Change something:** clear the gradient inside the loop (`descent.zero_grad()`). What is left of the three pieces?
 
@@ -151,8 +156,8 @@ descent.step()
 print(f"after one step of the optimiser the weight is {weight.item():.1f}")
 
 # %% [markdown]
-# "Adds up", though, is a sum, and the loss is a *mean*. What has to be added up so that the sum is the mean over the
-# whole batch?
+# But "adding up" is a sum, and the loss is a *mean*. What has to be added up so that the sum is the mean over the whole
+# batch?
 
 # %% predict="predict_batch_loss"
 # A batch comes in two micro-batches. The first has 30 real tokens, and their mean loss is 2. The second has
@@ -161,32 +166,71 @@ print(f"after one step of the optimiser the weight is {weight.item():.1f}")
 # %% check="predict_batch_loss"
 
 # %% [markdown]
-# Write it down with symbols. Micro-batch $m$ has $N_m$ real tokens, and token $i$ costs $\ell_i$. The loss of lesson 08
-# gives the mean of one micro-batch, $L_m$. With $N$ the number of real tokens in the whole batch,
+# In symbols: micro-batch $m$ has $N_m$ real tokens, and token $i$ costs $\ell_i$. The loss of lesson 08 returns the mean
+# of one micro-batch, $L_m$. With $N$ the number of real tokens in the whole batch,
 #
 # $$L_m = \frac{1}{N_m} \sum_{i \in m} \ell_i \qquad\qquad L = \frac{1}{N} \sum_i \ell_i = \sum_m \frac{N_m}{N}\, L_m$$
 #
-# So each mean is weighed by its **share** of the real tokens, $N_m / N$, and the shares sum to one. A gradient is
+# So each mean is weighted by its **share** of the real tokens, $N_m / N$, and the shares sum to one. The gradient is
 # linear, so the same shares hold for it:
 #
 # $$\nabla L = \sum_m \frac{N_m}{N}\, \nabla L_m$$
 #
-# Two things follow for the code. The share has to be in the loss *before* it is sent back. And $N$ has to be known
-# before the first piece is sent back, so the real tokens of all pieces are counted beforehand.
+# ### A worked example
 #
-# What is a real token here? One that has to be predicted: a **label** that is not padding. The start symbol is in the
-# target, but it is no label.
+# A model with a single weight $w = 2$, whose token $i$ costs $w \cdot x_i$. The first piece has three tokens, the second
+# has one. The gradient of a piece's mean is the mean of its $x_i$.
+
+# %% tags=["see"]
+w = torch.tensor(2.0, requires_grad=True)
+first, second = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([6.0])
+print("mean cost of the first piece: ", (w * first).mean().item())
+print("mean cost of the second piece:", (w * second).mean().item())
+
+(w * torch.cat([first, second])).mean().backward()
+print("\nthe whole batch at once: gradient", w.grad.item())
+
+w.grad = None
+(3 / 4 * (w * first).mean()).backward()
+print("\nafter the first piece, weighted by 3/4: ", w.grad.item())
+(1 / 4 * (w * second).mean()).backward()
+print("after the second piece, weighted by 1/4:", w.grad.item())
+
+w.grad = None
+for one in [first, second]:
+    (1 / 2 * (w * one).mean()).backward()
+print("\nif each piece gets a half, a mean of means:", w.grad.item())
+
+# %% [markdown]
+# Play: change the sizes of the pieces. When are the two results equal? What happens if the weights 3/4 and 1/4 are
+# applied *after* the backward pass?
+
+# %% tags=["see"]
+w.grad = None
+late = (w * first).mean()
+late.backward()
+late = late * 3 / 4
+print(w.grad)
+
+# %% [markdown]
+# Two things follow for the code. The weight has to be applied *before* the backward pass. And $N$ has to be known before
+# the first backward pass, so count the real tokens of all pieces first.
+#
+# What is a real token here? One that has to be predicted: a **label** that isn't padding. The start symbol is in the
+# target, but it isn't a label.
 #
 # ### Build it
 #
-# The function gets everything handed in: the model, the loss, the micro-batches, the optimiser and the scheduler. Some
-# rules, so that it works with whatever comes:
+# The function gets everything as arguments: the model, the loss, the micro-batches, the optimiser and the scheduler. Some
+# rules make it work with any of them:
 #
-# - A micro-batch is a pair `(source, target)`, as above. They may differ in size.
-# - Which id is padding is in `loss.pad_id`, and holds for both sides. Do not rely on 0.
+# - A micro-batch is a pair `(source, target)`, as above. They may differ in size. `micro_batches` may be a generator, which
+#   can be read only once.
+# - The padding id is `loss.pad_id`, for both sides. Don't rely on 0.
 # - Use the model through `encode`, `decode` and `generator`.
-# - Hand back the loss of the whole batch as a **plain number**. (A tensor may hold on to the whole graph from which it
-#   was made. A list of a thousand of them is a popular way to run out of memory.)
+# - Keep the activations of at most one micro-batch at a time.
+# - Return the loss of the whole batch as a **plain number**. (A tensor may keep the whole graph from which it was computed
+#   in memory. A list of a thousand of them is a popular way to run out of memory.)
 
 # %% build="train_step"
 ### BEGIN SOLUTION course_lib.transformer.training:train_step
@@ -196,17 +240,17 @@ print(f"after one step of the optimiser the weight is {weight.item():.1f}")
 # %% check="train_step"
 
 # %% [markdown]
-# ### See it: one update, however the batch is cut up
+# ### See it: the same update, however the batch is split
 #
-# The same batch of 16 sequences in 1, 2 and 4 pieces, with your `train_step`. Short sequences stand at the front, so
-# the pieces have different numbers of tokens. Each time the same fresh model makes one update, and we compare all its
-# weights with those after the update in one piece.
+# The same batch of 16 sequences in 1, 2 and 4 pieces, with your `train_step`. Short sequences come first, so the pieces
+# have different numbers of tokens. Each time a fresh, identical model makes one update, and we compare all its weights
+# with those after the update in one piece.
 #
-# On the right, what a **mean of means** would do, in which each piece counts the same. (For plain gradient descent that
-# is easy to get: let each piece make the update alone, and take the mean of the weights that come out.)
+# The columns on the right show what a **mean of means** would do, in which each piece counts the same. (With plain
+# gradient descent that is easy to compute: let each piece make the update alone, and average the resulting weights.)
 #
-# **Change something:** shuffle the sequences instead of sorting them. Is the mean of means closer now? Put in pieces of
-# one sequence each.
+# **Change something:** shuffle the sequences instead of sorting them. Is the mean of means closer now? Use pieces of one
+# sequence each.
 
 # %% tags=["see"]
 loss = LabelSmoothingLoss(WORDS, PAD, smoothing=0.1)
@@ -245,13 +289,13 @@ for count in [1, 2, 4]:
 pd.DataFrame(rows).set_index("pieces")
 
 # %% [markdown]
-# With shares, 1, 2 and 4 pieces give the same loss and the same weights, but for rounding. With the mean of means each
-# cut gives another loss and another model, and no run can be repeated on a machine with less memory.
+# With shares, 1, 2 and 4 pieces give the same loss and the same weights, except for rounding. With the mean of means,
+# each split gives another loss and another model, and no run can be repeated on a machine with less memory.
 #
 # ### See it: how much does a token count?
 #
-# Why is it another one? Look at single tokens. Below, the batch of eight sequences comes in two pieces. A cell is a
-# token to be predicted, and its number says how much it counts, where 1 is the average.
+# Why do they differ? Look at single tokens. Below, a batch of eight sequences comes in two pieces. Each cell is a token to
+# be predicted, and its number shows how much it counts, where 1 is the average.
 #
 # **Change something:** `shortest=7`, so that nearly all have the same length. Four pieces instead of two.
 
@@ -268,39 +312,37 @@ for first in range(0, len(batch), size):
 token_counts(
     {"mean over the tokens": fair, "mean of means": careless},
     real,
-    [f"piece {1 + place // size}" for place in range(len(batch))],
+    [f"piece {1 + row // size}" for row in range(len(batch))],
 )
 
 # %% [markdown]
 # ### Explain it
 #
 # A fellow student divides the loss of each micro-batch by the number of micro-batches, and says: "That is a mean, too.
-# And if I shuffle, pieces are about the same size, so who cares?" What is wrong with it? Say which tokens count more
-# than others, what it does to a model that is to learn long sentences, and why two runs with the same batches may
-# differ.
+# And if I shuffle, the pieces have about the same size, so who cares?" What is wrong with it? Say which tokens count more
+# than others, how it affects a model that should learn long sentences, and why two runs with the same batches may differ.
 
 # %% [markdown] explain="explain_mean"
 # The mean of a piece divides by the number of tokens of that piece. If each piece then counts the same, a token in a
 # piece with few tokens has more weight than one in a piece with many: with 10 and 30 tokens, three times as much.
-# Pieces are often sorted by length to save padding (or limited by memory), so the tokens of short sentences count more,
-# all through the training, and long sentences are learned less well than the loss promises: it is not the mean loss of
-# a token that is made smaller. Shuffling makes the error smaller on average, but it is still there in each update. And
-# the result depends on how the batch was cut: the same batch on a machine with less memory, or on more processors,
-# gives another gradient, so runs cannot be compared or repeated. Weighing by the share of real tokens costs one
-# division.
+# Pieces are often sorted by length to save padding (or limited by memory), so the tokens of short sentences count more
+# throughout training, and long sentences are learned less well than the loss suggests: what is minimised isn't the mean
+# loss of a token. Shuffling makes the error smaller on average, but it is still there in each update. And the result
+# depends on how the batch was split: the same batch on a machine with less memory, or on more processors, gives another
+# gradient, so runs can't be compared or repeated. Weighting by the share of real tokens costs one division.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: tokens in pieces with few real tokens count more (with a reason or an example).
 # - 1 point: what is minimised is no longer the mean over tokens; short sentences are favoured, long ones neglected.
-# - 1 point: the update depends on the cut, so runs with other memory or other numbers of processors differ.
+# - 1 point: the update depends on the split, so runs with other memory or other numbers of processors differ.
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
 # ## 3. A model learns
 #
-# Now let it run. Before you do, two anchors, so that you can read the curve. How high should it begin?
+# Now let it run. Before that, two reference values, so that you can read the curve. Where should it begin?
 
 # %% predict="predict_first_loss"
 # A model that knows nothing gives each of the 13 words of the vocabulary the same probability. The labels
@@ -309,21 +351,20 @@ token_counts(
 # %% check="predict_first_loss"
 
 # %% [markdown]
-# A curve that begins much higher says that the model starts out sure of nonsense, or that something is wrong with its
-# initial weights. And how low can it get? To the entropy of the smoothed targets (lesson 08), 0.54 here. Both are drawn
-# into the picture as dashed lines. (Ours begins a little above the upper one: fresh random weights don't treat all words
-# quite alike. After some ten updates it is below. To begin at 10 would be another matter.)
+# If a curve begins much higher, the model is confidently wrong from the start, or something is wrong with its initial
+# weights. And how low can it get? Down to the entropy of the smoothed targets (lesson 08). The picture shows both values
+# as dashed lines. (Ours begins a little above the upper one, because fresh random weights don't treat all words quite
+# alike. Beginning at 10 would be another matter.)
 #
 # ### See it: learning, live
 #
-# A small model, two layers on each side and 32 features, with your `train_step` and 400 updates. Each batch holds 48
-# new sequences, in two micro-batches. The bar tells how far it is, and the curve grows as it learns.
+# A small model, with two layers on each side and 32 features, makes 400 updates with your `train_step`. Each batch holds 48
+# new sequences, in two micro-batches. The bar shows the progress, and the curve grows as the model learns.
 #
-# After 140 updates a copy of the weights is put aside. We need a half-trained model later.
+# After 140 updates a copy of the weights is stored. We will need a half-trained model later.
 #
-# **Change something:** `dropout=0.0`, and see how low the curve gets. A `factor` of 3. Then put a mistake into your
-# `train_step` (leave out the clearing, or the causal mask), and watch how a model trains that is wrong *without an
-# error*.
+# **Change something:** `dropout=0.0`: how low does the curve get? A `factor` of 3. Then put a mistake into your
+# `train_step` (remove the clearing, or the causal mask), and watch how a model trains that is wrong *without an error*.
 
 # %% tags=["see"]
 SIZES = TransformerConfig(layers=2, d_model=32, heads=2, d_ff=64, dropout=0.05)
@@ -360,22 +401,20 @@ scheduler = make_scheduler(adam, d_model=32, warmup=60, factor=0.4)
 losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 
 # %% [markdown]
-# The curve has a shape that you will meet again. In the first few updates it drops fast: the model learns which words
-# occur at all, and gives the others nothing. Then it takes longer: it has to find out *where to look*, and as long as
-# it looks everywhere a bit, each step helps only a little. In the end it knows, and the loss goes down to near its
-# floor.
+# The curve has a typical shape. In the first few updates it drops fast: the model learns which words occur at all, and
+# gives the others nothing. Then progress slows down: the model has to find out *where to look*, and while it looks
+# everywhere at once, each step helps only a little. When it has found out, the loss goes down almost to its minimum.
 #
-# It ends a little above the floor. One reason is dropout: the loss is measured in training mode, with some of the
-# network missing. So the loss that a training run shows is not that of the finished model.
+# It ends a little above the minimum. One reason is dropout: the loss is measured in training mode, with some of the
+# network missing. So the loss that a training run shows isn't the loss of the finished model.
 #
 # ### See it: does it really copy?
 #
-# A loss is not what we want. We want sequences copied. So now the model has to write by itself, with `greedy_decode` of
-# lesson 06: 200 sequences that it has never been trained on, and a copy counts only if *every* letter is right and the
-# end is in its place.
+# We don't want a low loss; we want copies. So now the model has to write by itself, with `greedy_decode` of lesson 06: 200
+# sequences that it was never trained on. A copy counts only if *every* letter is right and the end is in the right place.
 #
-# **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). It has never seen any longer than 9. What does
-# it do, and at which place does it break?
+# **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What does it
+# do, and from which position on?
 
 
 # %% tags=["see"]
@@ -399,13 +438,13 @@ for sequence, copy in wrong_ones_first[:5]:
 # %% [markdown]
 # ### See it: how does it do that?
 #
-# Look inside. The model is built once more with an attention function that writes its weights down (as in lesson 06),
-# and gets the trained weights. You see the decoder's cross-attention, both heads of both layers. Each row is a place in
-# the target, named by the letter that the model is *to write* there. Each column is a letter of the source. `<` is the
-# start, and `.` the end.
+# Look inside. The model is built once more with an attention function that records its weights (as in lesson 06), and
+# gets the trained parameters. You see the decoder's cross-attention, both heads of both layers. Each row is a position in
+# the target, labelled with the letter that the model should *write* there. Each column is a position in the source. `<` is
+# the start, and `.` the end.
 #
-# **Change something:** a sequence of your own, also one with the same letter many times: `"aaaaaaaa"`. The untrained
-# model (leave out `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
+# **Change something:** a sequence of your own, also one that repeats a letter: `"aaaaaaaa"`. The untrained model (leave out
+# `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
 
 # %% tags=["see"]
 seen = []
@@ -436,18 +475,18 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# A diagonal. To write the third letter it looks at the third letter of the source. To know that it has to stop, it
-# looks at the source's end, one head more clearly than the others. Nobody told it to. Nothing in the model moves along
-# the source step by step. It has *learned* to ask for the place that comes next, and each place is found by what lesson
-# 05 has added to it, a few sines and cosines.
+# A diagonal. To write the third letter, the model looks at the third letter of the source. Nobody told it to, and nothing
+# in the model moves along the source step by step. It *learned* to ask for the position that comes next, and it recognises
+# each position by what lesson 05 added to it: sines and cosines. Only in the last row, where it should stop, do the heads
+# disagree about where to look.
 #
-# In translation you will see the same picture, only less straight: words change their order between languages.
+# In translation you will see the same picture, only less straight, because words change their order between languages.
 #
-# ## 4. Right words, and own words
+# ## 4. Teacher forcing
 #
-# In training the decoder reads the target, whatever it would have written itself. This is called **teacher forcing**:
-# at each place the teacher tells the right words so far. In decoding nobody does. The model reads its own words,
-# mistakes included.
+# During training the decoder reads the target, whatever it would have written itself. This is called **teacher forcing**
+# (Williams and Zipser 1989): at each position the teacher supplies the correct prefix. During decoding nobody does. The model
+# reads its own words, mistakes included.
 #
 # How good does it have to be?
 
@@ -460,11 +499,11 @@ attention_heatmap(
 # %% [markdown]
 # ### See it: one mistake leads to the next
 #
-# Here is the model after 140 updates, which you put aside. It makes mistakes, and that is what we need. For 500
-# sequences of seven letters: how often is the letter at place 1, 2, 3, … wrong? Once with the right letters before it,
-# as in training. Once with its own.
+# Here is the model after 140 updates, which you stored above. It makes mistakes, and that is what we need. For 500
+# sequences of seven letters: how often is the letter at position 1, 2, 3, … wrong? Once with the correct prefix, as during
+# training, and once with the model's own prefix.
 #
-# **Change something:** the trained model in place of the half-trained one (`model.state_dict()`). An untrained one.
+# **Change something:** the trained model instead of the half-trained one (`model.state_dict()`). An untrained one.
 
 # %% tags=["see"]
 half = Transformer(WORDS, WORDS, SIZES)
@@ -482,9 +521,9 @@ own = torch.nn.functional.pad(own, (0, tokens.shape[1] - own.shape[1]), value=EN
 wrong_free = own[:, 1:-1] != labels
 
 rows = []
-for name, wrong in {"right letters before": wrong_forced, "own letters before": wrong_free}.items():
-    for place, share in enumerate(wrong.double().mean(dim=0).tolist(), start=1):
-        rows.append((name, place, share))
+for name, wrong in {"correct prefix": wrong_forced, "own prefix": wrong_free}.items():
+    for position, share in enumerate(wrong.double().mean(dim=0).tolist(), start=1):
+        rows.append((name, position, share))
     letters, sequences = wrong.double().mean(), wrong.any(dim=1).double().mean()
     print(
         f"{name}: {letters:.1%} of all letters are wrong; {sequences:.1%} of the sequences have a wrong letter"
@@ -492,56 +531,54 @@ for name, wrong in {"right letters before": wrong_forced, "own letters before": 
 
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
-    across="place in the sequence",
+    across="position in the sequence",
     up="share of wrong letters",
-    title="Does it matter whose words the model reads?",
+    title="Does it matter whose letters the model reads?",
 )
 
 # %% [markdown]
-# Three things to see.
+# Notice three things.
 #
-# **At the first place both are the same.** Both have read the start symbol and nothing else.
+# **At the first position both are the same.** Both have read the start symbol and nothing else.
 #
-# **After that, own words are worse.** Once a letter is wrong, the decoder reads something that never occurred in
-# training, and the next letter is more likely to be wrong as well: it loses its place. This gap is called **exposure
-# bias**.
+# **After that, the model's own prefix is worse.** Once a letter is wrong, the decoder reads something that never occurred in
+# training, and the next letter is more likely to be wrong as well: it loses track of its position. This gap is called
+# **exposure bias**.
 #
-# **But as many sequences have a mistake in both.** Up to its *first* mistake, the decoder with its own words reads just
-# what the teacher would have told it. So teacher forcing tells truthfully how often a sentence comes out all right.
-# What it hides is how bad the others are.
+# **But just as many sequences contain a mistake.** Up to its *first* mistake, the decoder reads exactly what the
+# teacher would have supplied. So teacher forcing tells you correctly how often a whole sentence is right. It hides how bad the
+# others are.
 #
 # ### Explain it
 #
-# Why do we train with the right words, if decoding has to do without them? Say what makes it allowed, what would be
-# lost if the decoder had to read its own words in training, and what is different, for the model, when it decodes.
+# Why do we train with the correct words, if decoding has to do without them? Say why this is justified, what would be lost
+# if the decoder had to read its own words during training, and what is different for the model when it decodes.
 
 # %% [markdown] explain="explain_forcing"
-# The model is to give the probability of each next word, given the words before it. The probability of a sentence is
-# the product of these, each with the *right* beginning, so it is just this that the loss has to measure: it is the
-# log-probability of the target. And since the causal mask hides the future, all places can be computed in one run, side
-# by side. If the decoder read its own words, one run for each word would be needed, a fresh model would train on
-# nonsense beginnings, for which the target's next word is not even the right answer, and no gradient goes through the
-# choice of a word. What differs in decoding: beginnings with a mistake in them never occurred in training, so the model
-# has not learned how to go on from them, and one mistake makes others more likely. As long as it makes none, it reads
-# the same in both.
+# The model should give the probability of each next word, given the words before it. The probability of a sentence is the
+# product of these, each with the *correct* prefix, so this is exactly what the loss should measure: it is the negative
+# log-probability of the target. And because the causal mask hides the future, all positions can be computed in one pass, in
+# parallel. If the decoder read its own words, it would need one pass for each word; a fresh model would train on nonsense
+# prefixes, for which the target's next word isn't even the right answer; and no gradient flows through the choice of a word.
+# What differs in decoding: prefixes with a mistake never occurred in training, so the model hasn't learned how to continue
+# them, and one mistake makes others more likely. As long as it makes none, it reads the same in both cases.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: the loss is the (log-)probability of the target, each word given the right words before it; that is what is
-#   to be learned.
-# - 1 point: what is gained: all places at once (with the causal mask), useful beginnings from the first update on.
-# - 1 point: what differs: after a mistake the model reads beginnings that training never showed, so mistakes follow
-#   mistakes.
+# - 1 point: the loss is the (log-)probability of the target, each word given the correct words before it; that is what
+#   should be learned.
+# - 1 point: what is gained: all positions at once (with the causal mask), useful prefixes from the first update on.
+# - 1 point: what differs: after a mistake the model reads prefixes that training never showed, so mistakes follow mistakes.
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
 # ## 5. Your own Transformer learns
 #
-# In lesson 06 you built a Transformer of your own parts, and it wrote nonsense. Now it learns: the model of lessons 01
-# to 06, your schedule, your loss, and the `train_step` that you have just written. They are read from the notebooks
-# beside this one, as they were last saved. Where a part is missing or unfinished, the reference's takes its place.
-# Nothing here counts for your grade.
+# In lesson 06 you built a Transformer from your own parts. Now the model of lessons 01 to 06 is trained with your schedule,
+# your loss, and the `train_step` that you have just written. The parts are read from the notebooks next to this one, as
+# they were last saved. Where a part is missing or unfinished, the reference's takes its place. Nothing here counts for your
+# grade.
 
 # %% tags=["see"]
 from course_lib import transformer as reference
@@ -559,11 +596,10 @@ print(
 print(parts.table())
 
 # %% [markdown]
-# Parts that do not compute what the reference computes are named here and left out, so that the training below goes
-# through.
+# Parts that don't compute what the reference computes are named here and left out, so that the training below succeeds.
 #
-# **Change something:** is one of yours named? Put `parts` in the place of `sound` in the second cell, and see whether
-# the model learns all the same. Many a mistake costs a model some of its quality, and no more.
+# **Change something:** is one of yours named? Replace `sound` by `parts` in the second cell, and see whether the model still
+# learns. Many mistakes cost a model some of its quality, and nothing else.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)
@@ -589,67 +625,109 @@ print(
 )
 
 # %% [markdown]
-# Every number in it is multiplied, masked, normalised, added, shifted and weighed by the code that the table calls
-# yours. In the final lab the same parts go to a cluster and learn German: `--parts lessons/`.
+# Every number in it was multiplied, masked, normalised, added, shifted and weighted by the code that the table calls yours.
+# In the final lab the same parts learn German, on one GPU or several: `--parts lessons/`.
+#
+# ## 6. How the paper trained
+#
+# Section 5 of the paper tells us the data and the hardware:
+#
+# | | English to German | English to French |
+# |---|---|---|
+# | data (WMT 2014) | 4.5 million sentence pairs | 36 million |
+# | vocabulary | 37,000 byte-pair tokens, shared | 32,000 word pieces |
+#
+# | | base | big |
+# |---|---|---|
+# | updates | 100,000 | 300,000 |
+# | seconds per update, on 8 P100 GPUs | 0.4 | 1.0 |
+# | time, as the text has it | 12 hours | 3.5 days |
+#
+# From these few numbers you can compute the rest. The paper counts 9.5 trillion operations per second for a P100.
+
+# %% tags=["see"]
+for name, updates, seconds, hours in [("base", 100_000, 0.4, 12), ("big", 300_000, 1.0, 3.5 * 24)]:
+    operations = hours * 3600 * 8 * 9.5e12
+    print(f"{name}: {updates * seconds / 3600:.1f} hours by the table, {hours:g} by the text", end="; ")
+    print(f"{operations:.1e} operations")
+print(f"throughput of base: {25_000 / 0.4:,.0f} target tokens per second")
+
+# %% [markdown]
+# These are the $3.3 \cdot 10^{18}$ and $2.3 \cdot 10^{19}$ operations of the paper's table 2. Lesson 11 shows what came
+# out.
+#
+# **Throughput**, in real target tokens per second, is the number to watch on your own hardware. A **profiler** such as
+# `torch.profiler` shows where the time goes. Two techniques have become standard since then. **Mixed precision**
+# (Micikevicius et al. 2018) does the matrix products in 16 bits and keeps the weights in 32. **Activation checkpointing**
+# (Chen et al. 2016) stores fewer activations and computes the others again during the backward pass: less memory, more time.
 #
 # ## Common questions
 #
-# <details><summary>Does dropout not make the update differ between one piece and four?</summary>
+# <details><summary>Doesn't dropout make the update differ between one piece and four?</summary>
 #
-# Yes: each piece draws other random numbers. What is the same for every cut is the mean that is taken; the pictures
-# above have a dropout of 0, so that only that is compared. With dropout the updates are as alike as two draws of it can
-# be.
+# Yes: each piece draws other random numbers. What is the same for every split is the mean; the comparisons above use a
+# dropout of 0, so that they compare only that. With dropout, the updates are as similar as two random draws can be.
 #
 # </details>
 #
 # <details><summary>Is one large batch as good as many small ones?</summary>
 #
 # It is one update, with less noise in its gradient, for the same work that could have made several updates. Early in
-# training many noisy updates get further; late, and with many processors side by side, large batches pay. The paper's
-# 25,000 tokens are a compromise, and a schedule that fits one size does not fit another.
+# training many noisy updates get further; late, and with many processors in parallel, large batches pay. The paper's
+# 25,000 tokens are a compromise, and a schedule that fits one size doesn't fit another.
 #
 # </details>
 #
-# <details><summary>Why are gradients not cleared by PyTorch itself?</summary>
+# <details><summary>Why doesn't PyTorch clear gradients by itself?</summary>
 #
-# Because adding up is useful, as you have seen. So PyTorch leaves it to you to say when a new sum begins. Many programs
-# clear right after the update. That works as long as nobody else touches gradients in between; clearing first, you need
-# not trust anybody.
+# Because adding up is useful, as you have seen. So PyTorch lets you decide when a new sum begins. Many programs clear right
+# after the update. That works as long as nobody else touches the gradients in between; if you clear first, you needn't
+# trust anybody.
 #
 # </details>
 #
 # <details><summary>Should gradients be clipped?</summary>
 #
-# Many programs scale a gradient down when its norm is above some limit, so that one odd batch does no harm. It would
-# stand between the backward pass and the optimiser's step, and on the whole batch's gradient, not on that of each
-# piece. The paper does without.
+# Many programs scale a gradient down when its norm is above some limit, so that one odd batch does no harm. That belongs
+# between the last backward pass and the optimiser's step, and applies to the gradient of the whole batch, not to that of
+# each piece. The paper doesn't mention it.
 #
 # </details>
 #
 # <details><summary>How do I know when to stop?</summary>
 #
-# Not by the training loss: it goes on falling while the model begins to learn its sentences by heart. Keep some
-# sentences that are never trained on, measure their loss (in evaluation mode, without gradients), and stop when it does
-# not get better any more. Here new sequences were drawn all the time, so there was nothing to learn by heart.
+# Not from the training loss: it keeps falling while the model begins to memorise its sentences. That is **overfitting**. Keep some
+# sentences that are never used for training, measure their loss (in evaluation mode, without gradients), and stop when it no
+# longer improves. Here new sequences were drawn all the time, so there was nothing to memorise.
 #
 # </details>
 #
 # <details><summary>Can exposure bias be cured?</summary>
 #
-# One can mix own words into training ("scheduled sampling", Bengio et al. 2015, [arXiv
-# 1506.03099](https://arxiv.org/abs/1506.03099)), or train on whole sentences that the model wrote, judged by a score.
-# For translation with a good model the gain is small: it is right so often that it rarely sees its own mistakes. Most
-# systems do without, and beam search (lesson 11) helps, too.
+# One can mix the model's own words into training ("scheduled sampling", Bengio et al. 2015, [arXiv
+# 1506.03099](https://arxiv.org/abs/1506.03099)), or train on whole sentences that the model wrote, judged by a score. A
+# good translator is right so often that it rarely sees its own mistakes, and most systems do without.
 #
 # </details>
 #
 # ## Where you are
 
 # %% tags=["see"]
-architecture_map(built=exercises_through(9))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# A model, a schedule, a loss and the step that drives them: that is a complete Transformer in training. Before you hand
-# the lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+# The map shows what was saved last: save the notebook and run the cell again to see today's work. You have a model, a
+# schedule, a loss and the step that drives them: a complete Transformer in training. Before you hand the lesson in, press
+# **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
 #
-# Next: **lesson 10, data for translation**. Random letters were a fine teacher. Sentences are a better one.
+# Next: **lesson 10, from text to batches**. Random letters were a good teacher. Sentences are a better one.
+#
+# **Read on**
+#
+# - Section 5 of the paper. Popel and Bojar 2018, *Training Tips for the Transformer Model*
+#   ([arXiv 1804.00247](https://arxiv.org/abs/1804.00247)): batch size, learning rate and warm-up, tried out one by one.
+# - Ott et al. 2018, *Scaling Neural Machine Translation* ([arXiv 1806.00187](https://arxiv.org/abs/1806.00187)): the same
+#   model, in hours instead of days, by large batches and half precision.
+# - Micikevicius et al. 2018, *Mixed Precision Training* ([arXiv 1710.03740](https://arxiv.org/abs/1710.03740)).
+# - Chen et al. 2016, *Training Deep Nets with Sublinear Memory Cost*
+#   ([arXiv 1604.06174](https://arxiv.org/abs/1604.06174)).
