@@ -1,43 +1,43 @@
 # %% [markdown]
 # # Lesson 01: scaled dot-product attention
 #
-# A Transformer reads a sentence by letting every word look at every other word and take from it what it needs.
-# That looking is **attention**. It is one line of mathematics, and everything else in this course is built around it.
+# A Transformer reads a sentence by letting every word take information from every other word. The operation that does
+# this is **attention**. It is one line of mathematics, and the rest of the course is built around it.
 #
-# At the end of this lesson you have written it yourself, in three small functions, and you can say
+# At the end of this lesson you have written it yourself, as three small functions, and you can say
 #
-# - how a word decides where to look,
-# - why a square root stands in the formula, and what goes wrong without it,
-# - how to forbid a word to look somewhere, and what happens to a word that may look nowhere.
+# - how a word chooses which other words to attend to,
+# - why the formula contains a square root, and what goes wrong without it,
+# - how to stop a word from attending to some positions, and what happens to a word that may attend to none.
 #
-# **Time:** about two and a half hours. **In the paper:** sections 3.2, 3.2.1 and 3.2.3 of
+# **Time:** about two and a half hours. **In the paper:** sections 3.2, 3.2.1, 3.2.3 and 4 of
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
-#
-# **How a lesson works.** You *predict* a number before you see it, *build* a function, *see* what it does in a picture
-# that you can change, and *explain* it in your own words. After each thing that you build stands a check. When
-# something is wrong it tries to tell you which mistake it is; above it wait three hints, from gentle to plain.
-# Nobody counts how often you run a check or open a hint.
 
 # %% tags=["see"]
 from course_lib.charts import (
     architecture_map,
     attention_heatmap,
     attention_over_sentence,
+    attention_steps,
     mask_effect,
     score_spread,
     show_offline,
     softmax_saturation,
     softmax_temperature,
 )
+from course_lib.student.progress import finished_exercises
 
 show_offline()
-architecture_map(built=[], current=["attention_scores", "attention_weights", "scaled_dot_product_attention"])
+architecture_map(
+    built=finished_exercises(),
+    current=["attention_scores", "attention_weights", "scaled_dot_product_attention"],
+)
 
 # %% [markdown]
-# This is the whole machine, the paper's figure 1 with its inside showing. What is highlighted is what you build now.
-# By lesson 12 all of it is filled in, and it is yours.
+# This is the whole architecture: the paper's figure 1, with some of its boxes opened. The highlighted boxes are the
+# ones that you build in this lesson.
 #
-# Run the next cell once. It imports what your code may use.
+# Run the next cell. It imports what your code may use.
 
 # %% given="setup"
 import math
@@ -50,48 +50,87 @@ from torch import Tensor
 from course_lib.checks import check
 
 # %% [markdown]
-# ## 1. Looking things up, softly
+# ## 1. Why attention?
 #
-# Think of a dictionary in Python. You come with a *query*, it is compared with every *key*, and where one is equal
-# you get its *value*. All or nothing.
+# ### What people did before
 #
-# Attention is the same, but soft. Query and keys are vectors, and they need not be equal: each key fits the query
-# more or less well. So you get a bit of every value, much of those whose keys fit well, little of the others. In
-# other words: a **mean of the values, weighted by how well their keys fit the query**.
+# Before 2017, translators were **recurrent networks**. Such a network reads a sentence one word at a time. After each
+# word it updates a vector, its state, and the state after the last word has to represent the whole sentence
+# ([Sutskever et al. 2014](https://arxiv.org/abs/1409.3215)). That has two drawbacks:
 #
-# Why soft? Because then a small change of a query makes a small change of the result, so there is a gradient, so the
-# network can *learn* what to look for.
+# - **One vector must hold everything.** Long sentences don't fit, and what was read first is forgotten first.
+# - **It can't be parallelised.** Step 20 needs the result of step 19, so a GPU with thousands of cores mostly waits.
 #
-# The names in the paper, which are the names in the code:
+# Bahdanau, Cho and Bengio ([2014](https://arxiv.org/abs/1409.0473)) solved the first problem. They kept the state of
+# *every* source word. For each word to be written, a small network scored all source words, and a mean of their states,
+# weighted by these scores, became the **context vector** for that word. This was attention, on top of a recurrent
+# network.
+#
+# **Convolutions** solved the second problem. ByteNet and ConvS2S compute all positions at once, but each layer only
+# connects neighbours. Words that are far apart meet after many layers.
+#
+# The paper asks what happens if attention is *all* there is. Then any two words are connected in a single step, and all
+# positions are computed in parallel. Its table 1 compares the three kinds of layer. Here $n$ is the length of the
+# sentence, $d$ the number of features of a word, and $k$ the width of a convolution:
+#
+# | layer | operations | steps that must run in sequence | longest path between two words |
+# |---|---|---|---|
+# | self-attention | $n^2 \cdot d$ | 1 | 1 |
+# | recurrent | $n \cdot d^2$ | $n$ | $n$ |
+# | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, with dilation |
+#
+# A path matters because everything that a network learns about two words has to travel along it. Here is the second
+# column in numbers, for the paper's $d = 512$:
+
+# %% tags=["see"]
+d, k = 512, 3
+for n in (25, 512, 5_000):
+    print(
+        f"{n:5,} words:  self-attention {n * n * d / 1e6:9,.1f}   recurrent {n * d * d / 1e6:9,.1f}"
+        f"   convolution {k * n * d * d / 1e6:9,.1f}   million operations"
+    )
+
+# %% [markdown]
+# For sentences, self-attention is also the cheapest of the three. For texts that are longer than $d$ words it is not.
+# That is still the main problem of Transformers.
+#
+# ### A soft dictionary
+#
+# Think of a Python dictionary. You come with a *query*. It is compared with every *key*, and if one is equal, you get
+# its *value*. It is all or nothing.
+#
+# Attention is a soft version of this. Query and keys are vectors, and each key matches the query to some degree. The
+# result is a **mean of all values, weighted by how well their keys match the query**.
+#
+# Why soft? Because then a small change of a query makes a small change of the result. So there is a gradient, and the
+# network can *learn* what to ask for.
 #
 # | symbol | in code | what it is |
 # |---|---|---|
-# | $Q$ | `query` | what each position is looking for: one row a query |
-# | $K$ | `key` | what each position offers to be found by: one row a key |
-# | $V$ | `value` | what each position hands over when it is found: one row a value, as many as keys |
+# | $Q$ | `query` | what each position asks for: one row for each query |
+# | $K$ | `key` | what each position is found by: one row for each key |
+# | $V$ | `value` | what each position provides when it is found: one row for each key |
 # | $d_k$ | `query.shape[-1]` | the number of features of a query, and of a key |
 #
-# And the whole thing, equation 1 of the paper:
+# Equation 1 of the paper is the whole operation:
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# You will build it from the inside out: first the fraction (**scores**), then the softmax (**weights**), then the
-# product with $V$ (the **mean**).
+# You build it from the inside out: the fraction (**scores**), the softmax (**weights**), the product with $V$.
 
 # %% [markdown]
-# ## 2. Scores: how well does a key fit a query?
+# ## 2. Scores: how well does a key match a query?
 #
-# Two vectors that point the same way have a large dot product, two that have nothing to do with each other have one
-# near zero. So the dot product of a query and a key is the **score** of that pair.
-#
-# In the table of scores, row $i$ belongs to query $i$ and column $j$ to key $j$:
+# Two vectors that point in the same direction have a large dot product. If they have nothing in common, it is near
+# zero. So attention scores a pair by the dot product of its query and its key. In the table of scores, row $i$ belongs
+# to query $i$ and column $j$ to key $j$:
 #
 # $$\mathrm{scores}_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}}$$
 #
-# where $q_i$ is the $i$-th row of $Q$ and $k_j$ the $j$-th row of $K$.
+# where $q_i$ is row $i$ of $Q$, and $k_j$ is row $j$ of $K$.
 #
-# The dot product is clear. But why divide, and why by a *root*? Before you read on, make a prediction. A wrong
-# prediction is worth more than no prediction: you will remember the answer.
+# Why is there a division, and why by a *root*? Make a prediction before you read on. Even a wrong prediction helps you
+# remember the answer.
 
 # %% predict="predict_spread"
 # A query and a key have 64 features each, all of them independent random numbers with mean 0 and
@@ -100,14 +139,40 @@ from course_lib.checks import check
 # %% check="predict_spread"
 
 # %% [markdown]
+# ### Worked example: three words, two features
+#
+# Let's describe three words by two features, "is an animal" and "is red". A dog is an animal, a rose is red, and a fox
+# is a bit of both. The dog asks with its own vector: which of the three words is like me?
+
+# %% tags=["see"]
+features = {"dog": [2.0, 0.0], "fox": [1.0, 1.0], "rose": [0.0, 2.0]}
+dog = features["dog"]
+for word, (animal, red) in features.items():
+    product = dog[0] * animal + dog[1] * red
+    print(
+        f"dog · {word:5} = {dog[0]:g} × {animal:g} + {dog[1]:g} × {red:g} = {product:g}"
+        f"     divided by √2: {product / 2**0.5:.2f}"
+    )
+
+# %% [markdown]
+# These three numbers are the first row of the table of scores. The other two rows belong to the fox and the rose.
+#
 # ### Build it
 #
-# Your function gets tensors with **any number of axes in front**: a single matrix now, a batch of sentences with
-# several heads in the next lesson. Only the last two axes matter here. `"... Q d"` in the signature says just that:
-# whatever stands in front, then the number of queries, then the number of features.
+# Your function gets tensors with **any number of leading axes**: a single matrix now, and in the next lesson a batch of
+# sentences with several heads. Only the last two axes matter here. The signature says so: `"... Q d"` means any leading
+# axes, then the queries, then their features.
 
 # %% build="attention_scores"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_scores
+
+# %% [markdown]
+# This is a scratch cell. It runs your function on the worked example, so you can compare with the numbers above.
+# Change the vectors as you like. Nothing here is graded.
+
+# %% tags=["see"]
+x = torch.tensor(list(features.values()))
+print(attention_scores(x, x))
 
 # %% [markdown] hints="attention_scores"
 
@@ -116,10 +181,10 @@ from course_lib.checks import check
 # %% [markdown]
 # ### See it: the spread of dot products
 #
-# Now test your prediction. The next cell draws 2,000 random pairs for several $d_k$, takes your scores, and
-# multiplies them by $\sqrt{d_k}$ again, which gives back the plain dot products.
+# Now test your prediction. The next cell draws 2,000 random pairs for each of several $d_k$. It multiplies your scores
+# by $\sqrt{d_k}$, which gives the plain dot products.
 #
-# **Change something:** other values of $d_k$; or leave the `* math.sqrt(d_k)` out, and see what your scores look like.
+# **Change something:** use other values of $d_k$. Or remove `* math.sqrt(d_k)`: how are the scores themselves spread?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -131,32 +196,33 @@ for d_k in [4, 16, 64, 256]:
 score_spread(samples)
 
 # %% [markdown]
-# Each product of two features has mean 0 and variance 1. A dot product sums $d_k$ of them, and the variances of
-# independent numbers add up: variance $d_k$, standard deviation $\sqrt{d_k}$. (This is footnote 4 of the paper.)
-# Dividing by that root brings the spread back to 1, whatever $d_k$ is.
+# A product of two such features has mean 0 and variance 1. A dot product is the sum of $d_k$ of them, and the variances
+# of independent numbers add up. So its variance is $d_k$, and its standard deviation is $\sqrt{d_k}$ (footnote 4 of the
+# paper). Dividing by that root makes the spread 1 for any $d_k$.
 #
 # ### See it: what large scores do to the softmax
 #
-# Why mind if scores are large? Because of what comes next. The **softmax** turns a row of scores
-# $s_1, \dots, s_n$ into weights that are positive and sum to one:
+# Why are large scores a problem? Because of what comes next. The **softmax** turns a row of scores $s_1, \dots, s_n$
+# into weights that are positive and sum to one:
 #
 # $$w_j = \frac{e^{s_j}}{\sum_{l=1}^{n} e^{s_l}}$$
 #
-# Here are six scores. Move the slider, which multiplies all of them by the same factor, and watch the bars. The bar
-# on the right is the size of the softmax's gradient: how much a small change of the scores can still change.
+# Here are six scores. Move the slider, which multiplies all of them by one factor, and watch the bars. The bar on the
+# right is the size of the softmax's gradient: how much a small change of the scores still changes the weights.
 
 # %% tags=["see"]
 softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "sees", "a", "cat"])
 
 # %% [markdown]
-# Small factor: everyone gets about the same. Large factor: the winner takes everything, and the gradient is gone. A
-# network whose attention starts out there cannot learn where to look, because no change of the scores matters.
+# With a small factor, all keys get about the same weight. With a large one, a single key gets everything and the
+# gradient is almost zero. A network whose attention starts like that can't learn what to attend to.
 #
-# The same for random queries and keys, with and without the division, as $d_k$ grows. Each line is the mean of many
-# draws. The gradient is measured by the Frobenius norm (the root of the sum of squares) of the softmax's Jacobian,
-# $\mathrm{diag}(w) - w w^\top$, with $w$ the weights of one query.
+# The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The
+# gradient of one query is summarised by one number: the root of the sum of the squares of all the derivatives of its
+# weights with respect to its scores. (In matrix language, this is the Frobenius norm of the Jacobian
+# $\mathrm{diag}(w) - w w^\top$.)
 #
-# **Change something:** the number of keys. Does the picture still say the same with 100 keys?
+# **Change something:** the number of keys. Is the picture different with 100 keys?
 
 # %% tags=["see"]
 import pandas as pd
@@ -179,38 +245,37 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # %% [markdown]
 # ### Explain it
 #
-# In three or four sentences, to a friend who knows what a softmax is: why does equation 1 divide by the root of
-# $d_k$? Say where the root comes from, what would happen without it, and why dividing by $d_k$ itself would not be
-# better.
+# In three or four sentences, to a friend who knows the softmax: why does equation 1 divide by the root of $d_k$? Say
+# where the root comes from, what would happen without it, and why dividing by $d_k$ itself would not be better.
 
 # %% [markdown] explain="explain_scaling"
-# A dot product sums $d_k$ products. For independent features of variance 1 each product has variance 1, the
-# variances add up to $d_k$, and so the dot product has a standard deviation of $\sqrt{d_k}$. Without the division the
-# scores of wide vectors differ by large numbers, the softmax gives nearly all weight to one key, and its gradient is
-# nearly zero, so the network hardly learns where to look. Divided by $d_k$ the scores would have a standard deviation
-# of $1/\sqrt{d_k}$, which goes to zero: all keys would get about the same weight, and attention could hardly choose.
+# A dot product sums $d_k$ products. For independent features of variance 1, each product has variance 1, the variances
+# add up to $d_k$, and the dot product has standard deviation $\sqrt{d_k}$. Without the division, the scores of wide
+# vectors differ by large amounts, the softmax gives nearly all the weight to one key, and its gradient is nearly zero,
+# so the network hardly learns what to attend to. Divided by $d_k$, the scores would have a standard deviation of
+# $1/\sqrt{d_k}$, which goes to zero: all keys would get about the same weight, and attention could hardly choose.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the variance of a sum of $d_k$ independent products is $d_k$, so the standard deviation is its root.
 # - 1 point: large scores saturate the softmax; its gradient vanishes, so learning stops.
 # - 1 point: divided by $d_k$, scores shrink towards zero and the weights become nearly uniform.
 #
-# Give the point for a right idea in other words. Take none off for missing formulas.
+# Give the point for a correct idea in other words. Formulas are not required.
 # ### END MARK SCHEME
 
 # %% [markdown]
-# ## 3. Weights: who gets how much, and who gets nothing
+# ## 3. Weights: a softmax with a mask
 #
-# The softmax makes weights of scores: one row of weights for each query, each row sums to one.
+# The softmax turns each row of scores into weights that sum to one.
 #
-# Often a query may not look everywhere. Short sentences in a batch are filled up with padding, which means nothing,
-# and a decoder must not look at words that it has yet to write. A **mask** says which keys each query may look at.
-# In this course a mask is boolean, and **`True` means "may look"**. (Lesson 04 builds the masks. Here you obey them.)
+# Often a query must not attend to every key. In a batch, short sentences are filled up with padding, which has no
+# meaning. And a decoder must not see words that it has yet to write. A **mask** says which keys each query may attend
+# to. In this course masks are boolean, and **`True` means "may attend"**. (You build the masks in lesson 04.)
 #
-# Two rules:
+# There are two rules:
 #
-# - A forbidden key gets a weight of exactly zero, and **the allowed keys share the whole weight**.
-# - A query that may look at nothing gets zeros everywhere. There is nothing to take a mean of, and zeros do no harm.
+# - A masked key gets a weight of exactly zero, and **the allowed keys share the whole weight**.
+# - A query that may attend to nothing gets zeros everywhere.
 
 # %% predict="predict_share"
 # A query has four keys, and all four have the same score. The mask is [True, False, True, False].
@@ -219,17 +284,43 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # %% check="predict_share"
 
 # %% [markdown]
+# ### Worked example: the dog's weights
+#
+# We continue with the dog's three scores. First without a mask, then with one that hides the fox.
+
+# %% tags=["see"]
+scores_of_dog = {"dog": 4 / 2**0.5, "fox": 2 / 2**0.5, "rose": 0.0}
+for allowed in (["dog", "fox", "rose"], ["dog", "rose"]):
+    powers = {word: math.exp(scores_of_dog[word]) for word in allowed}
+    total = sum(powers.values())
+    print("allowed:", ", ".join(allowed))
+    for word, power in powers.items():
+        print(
+            f"  {word:5} e^{scores_of_dog[word]:.2f} = {power:5.2f}     {power:5.2f} / {total:.2f} = {power / total:.3f}"
+        )
+print("allowed: nothing\n  the sum is 0, so there is nothing to divide by")
+
+# %% [markdown]
+# The fox's weight didn't vanish. It was shared out among the others, in proportion to their own weights.
+#
 # ### Build it
 #
-# The mask **broadcasts** against the scores: an axis of length one in the mask holds for the whole axis of the
-# scores. A mask of shape (batch, 1, keys), say, holds for every query of a sentence. You need to do nothing for
-# that, as long as you use operations that broadcast.
+# The mask **broadcasts** against the scores. A mask of shape (batch, 1, keys), for example, applies to every query of a
+# sentence. This needs no extra code if you use operations that broadcast.
 #
-# Take care with the second rule. A row in which every score is minus infinity comes out of the softmax as 0 / 0,
-# which is NaN, and a NaN in one row spreads through the gradient to every weight of the network.
+# Mind the second rule. The softmax of a row in which every score is minus infinity is 0 / 0, which is NaN, and one NaN
+# spreads through the gradient to every weight of the network.
 
 # %% build="attention_weights"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_weights
+
+# %% [markdown]
+# A scratch cell: the same row, with three masks.
+
+# %% tags=["see"]
+row = torch.tensor([[4 / 2**0.5, 2 / 2**0.5, 0.0]])
+for allowed in ([True, True, True], [True, False, True], [False, False, False]):
+    print(allowed, attention_weights(row, torch.tensor([allowed])))
 
 # %% [markdown] hints="attention_weights"
 
@@ -238,10 +329,10 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # %% [markdown]
 # ### See it: what a mask does
 #
-# On the left the scores, in the middle the mask, on the right your weights with the sum of each row beside them.
-# The fourth query may look at nothing.
+# On the left are the scores, in the middle the mask, and on the right your weights with the sum of each row. The last
+# query may attend to nothing.
 #
-# **Change something:** allow the fourth query one key. Forbid a key that has a high score, and see who inherits.
+# **Change something:** allow one key for the last query. Mask a key with a high score: which keys get its weight?
 
 # %% tags=["see"]
 torch.manual_seed(3)
@@ -260,58 +351,85 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # %% [markdown]
 # ### Explain it
 #
-# A fellow student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another one like this:
-# `weights = (scores * mask).softmax(dim=-1)`. What is wrong with each? Say what happens to the weight of the allowed
-# keys, and to that of the forbidden ones. And what is to be done instead?
+# One student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another one writes
+# `weights = (scores * mask).softmax(dim=-1)`. What is wrong with each? Say what happens to the weights of the allowed
+# keys and of the masked keys, and what one should do instead.
 
 # %% [markdown] explain="explain_mask"
-# The first takes the softmax over all keys, so forbidden keys get their share, and then throws that share away: the
-# allowed keys keep what they had, and the row sums to less than one. The second sets forbidden scores to 0, but the
-# softmax takes the exponential and $e^0 = 1$, so forbidden keys still get weight, more than any allowed key with a
-# score below zero. Instead, forbidden scores have to be made so low before the softmax that they get nothing; then the
-# allowed keys share the whole.
+# The first one takes the softmax over all keys, so masked keys get a share, and then throws that share away: the
+# allowed keys keep the weights that they had, and the row sums to less than one. The second one sets masked scores to 0,
+# but the softmax takes the exponential, and $e^0 = 1$, so masked keys still get weight, even more than an allowed key
+# with a negative score. Instead, one should make the masked scores so low before the softmax that their weights are
+# zero. Then the allowed keys share the whole weight.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: in the first, the row of allowed weights sums to less than one (they do not share what was taken away).
-# - 1 point: in the second, forbidden keys still get weight, since exp(0) = 1.
-# - 1 point: says what to do instead: make forbidden scores very low before the softmax.
+# - 1 point: in the first, the row of allowed weights sums to less than one (they do not share what was removed).
+# - 1 point: in the second, masked keys still get weight, since exp(0) = 1.
+# - 1 point: says what to do instead: make masked scores very low before the softmax.
 # ### END MARK SCHEME
 
 # %% [markdown]
-# ## 4. Attention: a mean of the values
+# ## 4. Attention: a weighted mean of the values
 #
-# Now put the halves together. Weights times values: row $i$ of the output is the mean of the values, weighted by
-# what query $i$ thinks of their keys.
+# Now combine the two functions. Row $i$ of the output is the mean of the values, with the weights of query $i$:
 #
 # $$\mathrm{output}_i = \sum_j w_{ij}\, v_j$$
 #
-# where $w_{ij}$ is the weight that query $i$ gives to key $j$, and $v_j$ the $j$-th row of $V$.
+# where $w_{ij}$ is the weight that query $i$ gives to key $j$, and $v_j$ is row $j$ of $V$.
 #
-# One thing is new. In training, **dropout** sets some of the weights to zero at random and enlarges the others, so
-# that the network does not come to rely on a single connection. (The paper's section 5.4 names other places for
-# dropout, and not this one. Nearly all code has it, PyTorch's own among it.) Your function gets it as an argument, a
-# function to be called on the weights, or None. The **output** is made with the weights after
-# dropout. The **weights that you hand back** are those before it: they are for looking at, and we want to see where
-# attention looked, not which connections were cut by chance.
+# ### Worked example: all the steps
+#
+# This picture shows the whole calculation for our three words. Here the values are the same vectors as the keys. Use
+# the slider to show one step after the other, and choose another query from the list.
+#
+# **Change something:** multiply `x` by 3. What happens to the weights, and why? Give the values another number of
+# features than the keys have.
+
+# %% tags=["see"]
+words = list(features)
+x = torch.tensor(list(features.values()))
+attention_steps(x, x, x, words, words)
+
+# %% [markdown]
+# ### Build it
+#
+# One thing is new. During training, **dropout** sets some of the weights to zero at random and increases the others, so
+# that the network doesn't rely on a single connection. (The paper's section 5.4 doesn't list this use of dropout, but
+# nearly all implementations have it, including PyTorch's.) Your function gets it as an argument: a function to call on
+# the weights, or None.
+#
+# The **output** uses the weights after dropout. The **returned weights** are those before dropout, because we want to
+# see what the model attends to, not which connections were dropped by chance.
 
 # %% build="scaled_dot_product_attention"
 ### BEGIN SOLUTION course_lib.transformer.attention:scaled_dot_product_attention
+
+# %% [markdown]
+# A scratch cell: compare with the last line of the picture. Then try a `mask`, or a dropout that doubles everything,
+# `dropout=lambda weights: 2 * weights`: which of the two results changes?
+
+# %% tags=["see"]
+output, weights = scaled_dot_product_attention(x, x, x)
+print("output:", output, "weights:", weights, sep="\n")
 
 # %% [markdown] hints="scaled_dot_product_attention"
 
 # %% check="scaled_dot_product_attention"
 
 # %% [markdown]
-# That is it: equation 1 of the paper, and it is yours.
+# That is equation 1 of the paper, in your own code.
 #
-# ### See it: attention over a real sentence
+# ### See it: attention in a real sentence
 #
-# What do we need to see it at work? Vectors for words that mean something. We make some from the 6,000 captions that
-# come with this course, with a method older than the Transformer: count which words stand within two places of
-# each other, keep the pairs that stand together more often than chance would have it (the logarithm of observed over
-# expected counts, where it is positive), and squeeze the table into 32 numbers a word by a singular value
-# decomposition. Words used in similar ways get similar vectors. All are brought to the same length, 5, for now: large
-# enough for clear differences between scores.
+# To watch attention at work, we need vectors that carry some meaning. We compute some from the 6,000 captions that come
+# with this course, by a method that is older than the Transformer:
+#
+# 1. Count which words occur within two positions of each other.
+# 2. Keep the pairs that occur together more often than chance would have it, as the logarithm of that ratio.
+# 3. Compress the table to 32 numbers for each word. (The method is a singular value decomposition. You don't need to know it here.)
+#
+# Words that are used in similar ways get similar vectors. All are scaled to length 5, which makes clear differences
+# between the scores.
 
 # %% tags=["see"]
 from collections import Counter
@@ -326,8 +444,8 @@ index = {word: number for number, word in enumerate(words)}
 counts = Counter(
     (index[left], index[right])
     for caption in captions
-    for place, left in enumerate(caption)
-    for right in caption[max(0, place - 2) : place] + caption[place + 1 : place + 3]
+    for position, left in enumerate(caption)
+    for right in caption[max(0, position - 2) : position] + caption[position + 1 : position + 3]
 )
 together = torch.zeros(len(words), len(words))
 for pair, count in counts.items():
@@ -338,14 +456,17 @@ association = (together / chance).log().clamp(min=0)
 left, size, _ = torch.linalg.svd(association)
 vectors = left[:, :32] * size[:32]
 vectors = 5 * torch.nn.functional.normalize(vectors - vectors.mean(dim=0), dim=-1)
-print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1]} numbers a word")
+print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1]} numbers for each word")
 
 # %% [markdown]
-# Now let every word of a sentence attend to every word of it: queries, keys and values are all the same vectors.
-# Click on a word to see where it looks.
+# Now every word of a sentence attends to every word of it. Queries, keys and values are all the same vectors.
 #
-# **Change something:** write a sentence of your own (only words of the captions are known). Divide `x` by two before
-# you attend, or multiply it: what happens to the weights, and why?
+# Let's read the picture together. "boy" is selected in the upper row. A thick line leads to "boy" below: it gives more
+# than half of its weight to itself. The other thick line leads to "girl". Nearly nothing goes to "a" or "with". Now
+# click "blue", then "hat", and before each click guess where the lines will lead.
+#
+# **Change something:** write your own sentence, with words from the captions. Divide `x` by two before you attend, or
+# multiply it: what happens to the weights, and why?
 
 # %% tags=["see"]
 sentence = "a boy with a blue hat and a girl in a red dress".split()
@@ -358,16 +479,16 @@ attention_over_sentence(weights, sentence, sentence, start=1)
 attention_heatmap(weights, sentence, sentence)
 
 # %% [markdown]
-# Look for two things.
+# Notice two things.
 #
-# **Words look at words like themselves.** The boy looks at the girl, blue at red, the hat at the dress. Nobody told the
-# function about people, colours or clothes. It is all in the vectors, and attention brings it out.
+# **Words attend to similar words.** The boy attends to the girl, "blue" to "red", the hat to the dress. Nobody told the
+# function about people, colours or clothes. That knowledge is in the vectors, and attention uses it.
 #
-# **Most of all they look at themselves**, the dark diagonal. Small wonder: query and key are the same vector, and
-# what fits a vector better than itself? To look for something *else*, a word must be able to ask with another vector
-# than the one by which it is found. That is what lesson 02 adds: learned projections, and several of them at once.
+# **Most of all they attend to themselves**: see the dark diagonal. Query and key are the same vector here, and nothing
+# of the same length matches a vector better than itself. To find something *else*, a word must be able to ask with a
+# different vector from the one it is found by. Lesson 02 adds this.
 #
-# ### See it: attention does not know the order of words
+# ### See it: attention ignores the order of words
 #
 # Shuffle the keys, and the values with them. What happens to the output?
 
@@ -377,58 +498,66 @@ same, _ = scaled_dot_product_attention(x, x[shuffled], x[shuffled])
 print("largest change of the output:", (same - output).abs().max().item())
 
 # %% [markdown]
-# Nothing, but for rounding. A mean does not care in which order you add things up: "dog bites man" and "man bites
-# dog" are the same to attention. Lesson 05 gives every word its place.
+# Nothing changes, apart from rounding: a sum doesn't depend on the order of its terms. So attention alone can't tell
+# "dog bites man" from "man bites dog". Lesson 05 solves this.
 #
 # ## Common questions
 #
 # <details><summary>Are queries, keys and values three different inputs?</summary>
 #
-# They can be. In self-attention all three come from the same sentence, as just now. In the decoder's cross-attention
-# the queries come from the sentence being written, keys and values from the one that was read. The function does not
-# care.
+# They can be. In *self-attention* all three come from the same sentence, as above. In the decoder's *cross-attention*
+# the queries come from the sentence that is being written, and keys and values from the one that was read.
 #
 # </details>
 #
-# <details><summary>Why dot products, and not distances or cosines?</summary>
+# <details><summary>Why dot products, and not a distance or a small network?</summary>
 #
-# They are one matrix product, which is what processors do fastest, and they leave lengths in: a long query makes
-# sharp weights, a short one makes soft ones, so the network can learn how sure to be. The paper compares them with a
-# small network as the judge of fit ("additive attention", section 3.2.1): slower, and about as good where $d_k$ is
-# small. Where it is large, the small network is better than dot products that nobody divides. The division by
+# All dot products together are one matrix product, which is what processors do fastest. Bahdanau's scores come from a
+# small network ("additive attention"). The paper's section 3.2.1 says that the two are similar in quality if $d_k$ is
+# small, and that additive attention is better than *undivided* dot products if it is large. The division by
 # $\sqrt{d_k}$ is the paper's answer to that.
 #
 # </details>
 #
-# <details><summary>Why not hide the padding's rows as well as its columns?</summary>
+# <details><summary>Why is there no non-linearity in attention?</summary>
 #
-# A padding query writes an output that nobody reads, so it does no harm. Hiding its row would leave it with nothing
-# to look at, and that is the case in which careless code makes NaN.
+# There is one: the softmax. It makes the weights depend on the words in a non-linear way. But for given weights, the
+# output is a linear function of the values, a mean. The feed-forward network of lesson 03 adds what is missing.
 #
 # </details>
 #
 # <details><summary>How much work is it?</summary>
 #
-# For $n$ queries and $n$ keys, two matrix products with about $n^2 d_k$ multiplications each, and a table of $n^2$
-# weights to keep. Twice the length, four times the work. That is why so much has been invented to make long texts
-# cheaper, and why fused kernels, which never write the table down, matter in practice.
+# For $n$ queries and $n$ keys there are two matrix products of about $n^2 d_k$ multiplications each, and a table of
+# $n^2$ weights. Twice the length means four times the work.
 #
 # </details>
 #
 # <details><summary>PyTorch has this built in. Why write it?</summary>
 #
-# `torch.nn.functional.scaled_dot_product_attention` does the same, faster, and the final lab uses it. But it hands
-# back no weights to look at, and what it does is hidden inside it. You are here to know what is inside.
+# `torch.nn.functional.scaled_dot_product_attention` computes the same, faster, and the final lab uses it. But it doesn't
+# return the weights, and you would not see how it works.
 #
 # </details>
 #
+# ## Further reading
+#
+# - Bahdanau, Cho and Bengio 2014, [Neural Machine Translation by Jointly Learning to Align and
+#   Translate](https://arxiv.org/abs/1409.0473): the first attention, and its context vector.
+# - Luong, Pham and Manning 2015, [Effective Approaches to Attention-based Neural Machine
+#   Translation](https://arxiv.org/abs/1508.04025): dot products as scores.
+# - **Since 2017:** Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), computes exactly your function
+#   block by block, without ever storing the table of weights. Its authors trained GPT-2 three times faster with it.
+#
 # ## Where you are
+#
+# Save the notebook before you run the next cell. The map shows the exercises whose checks pass in your saved notebooks.
 
 # %% tags=["see"]
-architecture_map(built=["attention_scores", "attention_weights", "scaled_dot_product_attention"])
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The innermost block is filled in. Before you hand the lesson in, press **Validate** in the toolbar: it runs the
-# notebook from top to bottom, as the grader will.
+# Before you hand in the lesson, press **Validate** in the toolbar. It runs the notebook from top to bottom, as the
+# grader will.
 #
-# Next: **lesson 02, multi-head attention**. One mean of the values is one point of view. You will take several.
+# Next: **lesson 02, multi-head attention**. One mean of the values is one point of view. You will combine several.

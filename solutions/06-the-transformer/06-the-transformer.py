@@ -1,19 +1,19 @@
 # %% [markdown]
 # # Lesson 06: the Transformer
 #
-# You have all the parts: attention, several heads of it, the network that thinks about each word, the sums that hold
-# it together, the masks, and words with places. In this lesson you put them together. First one **layer** of each
-# kind, then the whole **model**, and then you let it write.
+# You have all the parts: attention with several heads, the feed-forward network, the connections around them, the
+# masks, and words with positions. In this lesson you put them together: first one **layer** of each kind, then the whole
+# **model**, and then you let it write. At the end you train a small language model from your own parts.
 #
 # At the end of this lesson you have built the model of the paper, in about a hundred lines, and you can say
 #
-# - what one layer of the encoder and one of the decoder are made of, and in which order,
-# - how the source gets into the decoder, and who asks whom,
-# - where a Transformer keeps its 63 million parameters, and how one matrix can serve three times,
-# - why training runs the decoder once for a sentence, and translating once for each word.
+# - what a layer of the encoder and a layer of the decoder consist of, and in which order,
+# - how the source gets into the decoder, and which side asks,
+# - where a Transformer keeps its parameters, and how one matrix can be used in three places,
+# - why training runs the decoder once for each sentence, and translating once for each word.
 #
-# **Time:** about four and a half hours; it is the longest lesson, and section 4 is a good place for a break.
-# **In the paper:** sections 3, 3.1, 3.2.3, 3.4 and figure 1 of Vaswani et al. 2017,
+# **Time:** about five hours. It is the longest lesson, and section 4 is a good place for a break.
+# **In the paper:** sections 3, 3.1, 3.2.3, 3.4, 5 and 6.1, and figure 1, of Vaswani et al. 2017,
 # [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 
 # %% tags=["see"]
@@ -21,22 +21,23 @@ from course_lib.charts import (
     architecture_map,
     attention_heatmap,
     decoding_steps,
-    exercises_through,
+    heads_overview,
+    named_lines,
     parameters_by_part,
     shape_flow,
     show_offline,
 )
+from course_lib.student.progress import finished_exercises
 
 show_offline()
 lesson = ["EncoderLayer", "DecoderLayer", "Transformer", "tie_embeddings", "greedy_decode"]
-architecture_map(built=exercises_through(5), current=lesson)
+architecture_map(built=finished_exercises(), current=lesson)
 
 # %% [markdown]
-# Everything inside the two stacks is filled in. What is highlighted now is what holds it: the two kinds of layer, the
-# model around them, and greedy decoding.
+# What is highlighted holds everything else together: the two kinds of layer, the model around them, and greedy decoding.
 #
-# The next cell imports the reference's parts of lessons 01 to 05, so that an old mistake does not follow you here.
-# (At the end of the lesson you will build the model once more, from your own.)
+# The next cell imports the parts of lessons 01 to 05 from the reference, so that an old mistake doesn't follow you
+# here. In section 6 you build the model again from your own parts.
 
 # %% given="setup"
 import torch
@@ -63,61 +64,92 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. A layer of the encoder
 #
-# The encoder reads the source. It is a stack of $N$ layers that are built alike, and each layer does two things:
+# The encoder reads the source. It is a stack of $N$ layers of the same design. Each has two *sublayers*:
 #
-# 1. **Self-attention**: every word looks at every word of its sentence and takes what it needs.
-# 2. **Feed-forward**: every word thinks about what it has got, for itself.
+# 1. **Self-attention**: every word takes what it needs from the words of its sentence.
+# 2. **Feed-forward**: every word processes what it got, by itself.
 #
-# These two are its *sublayers*. Around each stands a sublayer connection (lesson 03): with $x$ what goes in,
+# Around each sublayer is a sublayer connection (lesson 03). If $x$ is what goes in, then
 #
 # $$x \leftarrow \mathrm{LayerNorm}(x + \mathrm{Dropout}(\mathrm{Sublayer}(x)))$$
 #
-# So the vectors of the words are carried through the whole stack, and each sublayer adds something to them. What
-# comes out has the shape of what went in, $B \times S \times d_{\text{model}}$ ($B$ sentences, $S$ source positions).
-# That is why layers can be stacked at all.
+# The output has the shape of the input, $B \times S \times d_{\text{model}}$ ($B$ sentences, $S$ source positions).
+# That is why layers can be stacked.
 #
-# Attention mixes *between* positions, the feed-forward network works *inside* each position. Which of the two holds
-# more parameters?
+# ### Worked example: two words pass through a layer
+#
+# Two words with three features. To keep the numbers simple, the stand-in for self-attention returns the mean of the two
+# words, and the stand-in for the feed-forward network doubles what is positive. The connections are real.
 
-# %% predict="predict_feed_forward"
-# One layer of the base model's encoder: d_model is 512 and d_ff is 2048, which is four times as much.
-# What share of the layer's parameters lies in the feed-forward network? (A number between 0 and 1.)
+# %% tags=["see"]
+two_words = torch.tensor([[[3.0, 1.0, 2.0], [1.0, 3.0, 0.0]]])
+around_attention, around_network = SublayerConnection(3, dropout=0.0), SublayerConnection(3, dropout=0.0)
 
-# %% check="predict_feed_forward"
+
+def rounded(x):
+    return [[round(value, 2) for value in row] for row in x[0].tolist()]
+
+
+def mean_of_words(y):
+    print("self-attention reads   ", rounded(y))
+    result = y.mean(dim=1, keepdim=True).expand_as(y)
+    print("self-attention returns ", rounded(result))
+    print("their sum              ", rounded(y + result))
+    return result
+
+
+def double_positive(y):
+    print("feed-forward reads     ", rounded(y), "<- the sum, normalised")
+    print("feed-forward returns   ", rounded(2 * y.relu()))
+    return 2 * y.relu()
+
+
+with torch.no_grad():
+    middle = around_attention(two_words, mean_of_words)
+    print("the layer returns      ", rounded(around_network(middle, double_positive)), "<- normalised again")
 
 # %% [markdown]
+# The feed-forward network reads what the first connection returned. That is all there is to a layer.
+#
 # ### Build it
 #
-# A class this time, with both methods yours. `__init__` makes the parts and keeps them under these names (the checks
-# put weights in by them, and so do saved models):
+# You write both methods. `__init__` creates the parts under these names, which the checks and saved models use:
 #
 # | attribute | what it is |
 # |---|---|
 # | `self_attention` | a `MultiHeadAttention` of d_model and heads, with the layer's dropout and attention function |
 # | `feed_forward` | a `FeedForward` of d_model and d_ff, with the layer's dropout |
-# | `sublayers` | an `nn.ModuleList` of two `SublayerConnection`s, the first for the attention; each is told d_model, dropout and norm_first |
+# | `sublayers` | an `nn.ModuleList` of two `SublayerConnection`s, the first for the attention; each gets d_model, dropout and norm_first |
 #
-# `attention`, the last argument, is the function that each head runs. Hand it on: it lets the final lab put in a
-# fast one, and lets us look at the weights below.
+# `attention`, the last argument, is the function that each head runs. Pass it on. The final lab uses it to insert a
+# faster one, and we use it below to see the weights.
 #
-# `forward` is the chain. Remember how a connection is used: `connection(x, sublayer)`, where `sublayer` is a
-# *function of one argument*, which the connection calls. The feed-forward network is one already. Self-attention
-# takes four arguments, so you have to make a function of one out of it.
+# `forward` is the chain that you saw in the example. A connection is used as `connection(x, sublayer)`, where `sublayer`
+# is a *function of one argument*, which the connection calls. The feed-forward network is such a function already.
+# Self-attention takes four arguments, so you have to make a function of one argument from it.
 
 # %% build="EncoderLayer"
 ### BEGIN SOLUTION course_lib.transformer.layers:EncoderLayer
+
+# %% [markdown]
+# A scratch cell. The input has three features, and so must the layer. Which shape do you expect?
+
+# %% tags=["see"]
+torch.manual_seed(0)
+layer = EncoderLayer(d_model=3, heads=1, d_ff=4, dropout=0.0)
+print(layer(two_words, torch.ones(1, 1, 2, dtype=torch.bool)))
 
 # %% [markdown] hints="EncoderLayer"
 
 # %% check="EncoderLayer"
 
 # %% [markdown]
-# ### See it: a layer does not know the order of words either
+# ### See it: a layer doesn't know the order of words either
 #
-# Lesson 01 ended on the remark that attention does not care about order. A feed-forward network looks at one word at
-# a time, so it does not either. And a whole layer? Shuffle the words of a sentence, and compare.
+# Attention ignores the order of words (lesson 01), and the feed-forward network sees one word at a time. What about a
+# whole layer? Shuffle the words of a sentence and compare.
 #
-# **Change something:** forbid the first word to everyone (`mask[..., 0] = False`), shuffle again, and explain.
+# **Change something:** hide the first word from everyone (`mask[..., 0] = False`), shuffle again, and explain.
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -133,19 +165,19 @@ difference = (first_then_shuffled - shuffled_first).abs().max().item()
 print(f"shuffled before or after the layer: the largest difference is {difference:.1e}")
 
 # %% [markdown]
-# The same numbers, in another order. What tells "dog bites man" from "man bites dog" is only the positions that are
-# added before the first layer (lesson 05). In the decoder the causal mask breaks the symmetry as well.
+# The same numbers in another order. Only the positions that are added before the first layer (lesson 05) tell "dog
+# bites man" from "man bites dog".
 #
 # ## 2. A layer of the decoder
 #
-# The decoder writes the target, one word after the other. Its layers have a third sublayer, in the middle:
+# The decoder writes the target one word at a time. Its layers have a third sublayer, in the middle:
 #
-# 1. **Self-attention** over the words that are written so far.
-# 2. **Cross-attention**: every word of the target looks at the *source*.
+# 1. **Self-attention** over the words written so far.
+# 2. **Cross-attention**: every word of the target attends to the *source*.
 # 3. **Feed-forward**.
 #
-# For cross-attention the decoder gets the encoder's output, which is called the **memory**: one vector for each word
-# of the source. This is the only way in which the source gets into the translation.
+# Cross-attention reads the encoder's output, the **memory**: one vector for each source word. This is the only way in
+# which the source reaches the translation. It is what Bahdanau's context vector did (lesson 01).
 #
 # | | query from | keys and values from | mask |
 # |---|---|---|---|
@@ -153,15 +185,33 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # | decoder, self-attention | target | target | `target_mask`: no padding, and nothing that comes later |
 # | decoder, cross-attention | target | memory | `source_mask`: no padding |
 #
-# A mask always belongs to the **keys**: it says what may be looked at. That is why the decoder's cross-attention takes
-# the *source's* mask. There is one row of output for each query, so every sublayer of the decoder gives
-# $B \times T \times d_{\text{model}}$, with $T$ the positions of the target, however long the source is.
+# A mask always belongs to the **keys**, because it says what may be attended to. So cross-attention takes the
+# *source's* mask. And there is one row of output for each query. So every sublayer of the decoder returns
+# $B \times T \times d_{\text{model}}$, where $T$ is the number of target positions, however long the source is.
+#
+# ### Worked example: two target words read three source words
+#
+# Here the vectors themselves are queries, keys and values; there are no projections.
+
+# %% tags=["see"]
+memory = torch.tensor([[[4.0, 0.0], [0.0, 4.0], [2.0, 2.0]]])  # ein, Hund, <pad>
+target = torch.tensor([[[2.0, 0.0], [0.0, 2.0]]])  # a, dog
+no_padding = torch.tensor([[[True, True, False]]])
+taken, weights = scaled_dot_product_attention(target, memory, memory, no_padding)
+for word, row, vector in zip(["a", "dog"], weights[0].tolist(), taken[0].tolist(), strict=True):
+    shares = ", ".join(f"{source} {w:.3f}" for source, w in zip(["ein", "Hund", "<pad>"], row, strict=True))
+    print(f"{word:4} attends to {shares}; it takes ({vector[0]:.2f}, {vector[1]:.2f})")
+print("memory:", tuple(memory.shape), " target:", tuple(target.shape), " result:", tuple(taken.shape))
+
+# %% [markdown]
+# The three source words are gone from the result's shape. Each target word took a mean over them, and padding
+# contributed nothing.
 #
 # ### Build it
 #
-# As before, and with one attention more: `self_attention`, `cross_attention`, `feed_forward`, and `sublayers`, a
-# list of three, in the order of the paper's figure 1. In pre-norm the memory is used as it is: the encoder has
-# normalised it at its end.
+# It is your encoder layer with one more attention: `self_attention`, `cross_attention`, `feed_forward`, and
+# `sublayers`, a list of three, in the order of figure 1. With pre-norm the memory is used as it is, because the encoder
+# has normalised it.
 
 # %% build="DecoderLayer"
 ### BEGIN SOLUTION course_lib.transformer.layers:DecoderLayer
@@ -171,15 +221,15 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # %% check="DecoderLayer"
 
 # %% [markdown]
-# ### See it: where a decoder layer looks
+# ### See it: what a decoder layer attends to
 #
-# Here the argument `attention` comes in handy: we hand the layer a function that attends as usual and writes down its
-# weights. The source has seven words, of which the last two are padding. The target has five.
+# Here the argument `attention` is useful: we pass a function that attends as usual and records the weights. The source
+# has seven positions, the last two of which are padding. The target has five.
 #
-# The first picture is the self-attention, the second the cross-attention. Nothing is trained, so the weights mean
-# nothing yet. But their *zeros* do.
+# Nothing is trained, so the weights mean nothing yet. But their *zeros* do. The first picture is the self-attention, the
+# second the cross-attention.
 #
-# **Change something:** exchange the two masks in the call (give both the same length first). Which picture would
+# **Change something:** swap the two masks in the call (give both the same length first). Which picture would
 # let the decoder cheat?
 
 # %% tags=["see"]
@@ -187,49 +237,68 @@ seen = []
 
 
 def recording(query, key, value, mask=None, dropout=None):
-    """Attend as usual, and write the weights down."""
+    """Attend as usual, and record the weights."""
     result, weights = scaled_dot_product_attention(query, key, value, mask, dropout)
     seen.append(weights.detach())
     return result, weights
 
 
 torch.manual_seed(0)
-source_words = ["ein", "Hund", "spielt", "am", "Strand", "·", "·"]
-target_words = ["<s>", "a", "dog", "plays", "on"]
+source_words = ["ein", "Hund", "spielt", "am", "Strand", "<pad>", "<pad>"]
+target_words = ["<start>", "a", "dog", "plays", "on"]
 real = torch.tensor([[[True] * 5 + [False] * 2]])
 layer = DecoderLayer(16, 2, 32, dropout=0.0, attention=recording)
 layer(torch.randn(1, 5, 16), torch.randn(1, 7, 16), real, causal_mask(5))
-assert len(seen) == 2, "Both attentions of a layer should use the function that it was given: `attention`."
+assert len(seen) == 2, "Both attentions of a layer must use the function that it was given: `attention`."
 attention_heatmap(
-    seen[0][0, 0], target_words, target_words, title="Self-attention: nobody sees what comes later"
+    seen[0][0, 0],
+    target_words,
+    target_words,
+    mask=causal_mask(5)[0],
+    title="Self-attention: no word attends to a later one",
 )
 
 # %% tags=["see"]
-attention_heatmap(seen[1][0, 0], target_words, source_words, title="Cross-attention: nobody sees padding")
+attention_heatmap(
+    seen[1][0, 0],
+    target_words,
+    source_words,
+    mask=real[0],
+    title="Cross-attention: no word attends to padding",
+)
 
 # %% [markdown]
 # ### Explain it
 #
 # In cross-attention the queries come from the target, and the keys and values from the memory. Why this way round?
-# Say what would come out, and in what shape, if the memory asked and the target were looked at. And say why the
+# Say what would come out, and in what shape, if the memory asked and the target were attended to. And say why the
 # mask in cross-attention is the source's, not the target's.
 
 # %% [markdown] explain="explain_memory"
-# The one who writes asks. Each position of the target needs to know what in the source matters for its next word, so
-# it sends the query, and it gets a mean of what the source's positions hand over. There is one output for each
+# The side that needs information asks. Each position of the target needs to know what in the source matters for its
+# next word, so it sends the query and gets a mean of the values of the source positions. There is one output for each
 # query, so the result has the target's length and can be added to the target's vectors. If the memory asked, there
-# would be one output for each word of the source: the wrong length for the residual sum, and it would carry mixtures
-# of target words, so the source would still not have come into the decoder. The mask says which keys may be looked
-# at. Keys are the source's positions, and some of those are padding. No position of the source is in the future: all
-# of the source is known before the first word is written, so nothing else has to be hidden.
+# would be one output for each source word: the wrong length for the residual sum, and it would hold mixtures of target
+# words, so the source still would not have reached the decoder. The mask says which keys may be attended to. The keys
+# are the source positions, and some of those are padding. No source position is in the future, because the whole source
+# is known before the first word is written, so nothing else has to be hidden.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the query belongs to the position that needs something; there is one output for each target position.
-# - 1 point: the other way round the shape would be the source's length, or the source would not get in.
+# - 1 point: the other way round, the shape would be the source's length, or the source would not get in.
 # - 1 point: a mask belongs to the keys, which are the source's positions; the source has padding and no future.
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
+
+# %% [markdown]
+# How much larger does the third sublayer make a layer?
+
+# %% predict="predict_decoder_layer"
+# A layer of the base model's encoder (d_model 512, heads 8, d_ff 2048) has 3.15 million parameters. How many has a
+# layer of its decoder, in MILLIONS?
+
+# %% check="predict_decoder_layer"
 
 # %% [markdown]
 # ## 3. The whole model
@@ -240,47 +309,63 @@ attention_heatmap(seen[1][0, 0], target_words, source_words, title="Cross-attent
 # $$\text{hidden} = \mathrm{Decoder}(\mathrm{positions}(\mathrm{embed}(\text{target})), \text{memory})$$
 # $$\text{logits} = \text{hidden} \, W_{\text{generator}}^\top + b$$
 #
-# where $W_{\text{generator}}$ is the matrix of the last layer, with a row for each word of the target's vocabulary, and
-# $b$ its bias.
+# where $W_{\text{generator}}$ is the matrix of the last layer, with a row for each word of the target vocabulary, and
+# $b$ is its bias.
 #
-# `encode` gives the memory, `decode` gives the hidden vectors, and `forward` does it all, with the **generator** at
-# the end: one linear layer from d_model to the target's vocabulary, so that each position gets a number for every
-# word that may follow it. These numbers are **logits**. The softmax that makes probabilities of them belongs to the
-# loss (lesson 08).
+# `encode` returns the memory, `decode` the hidden vectors, and `forward` does everything. The **generator** at the end
+# is one linear layer from d_model to the target vocabulary: each position gets a number for every word that may come
+# next. These numbers are **logits**. The softmax that turns them into probabilities belongs to the loss (lesson 08).
 #
-# Why two methods and not `forward` alone? Because who translates encodes once and decodes many times.
+# Why two methods, and not `forward` alone? Because translating needs one `encode` and many `decode`.
+#
+# ### Worked example: from a hidden vector to the next word
+#
+# A vocabulary of three words, and a hidden vector of two features. The generator has one row for each word.
+
+# %% tags=["see"]
+rows_of_generator = {"dog": [1.0, 0.0], "cat": [0.8, 0.6], "sea": [-1.0, 0.5]}
+hidden, bias = [2.0, 1.0], 0.1
+dots = {word: hidden[0] * row[0] + hidden[1] * row[1] for word, row in rows_of_generator.items()}
+likely = torch.tensor([dot + bias for dot in dots.values()]).softmax(dim=0)
+for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
+    print(
+        f"{word}: hidden · row = {dot:4.1f}, + bias = logit {dot + bias:4.1f}, probability {probability:.3f}"
+    )
+
+# %% [markdown]
+# "cat" wins, because its row points in the direction of the hidden vector.
 #
 # ### Three things to get right
 #
-# **The parts of a stack are different.** Six layers built alike, each with weights of its own. `[layer] * 6` is one
-# layer under six names, and `copy.deepcopy` makes layers that start with the same numbers. Make each one new, in an
-# `nn.ModuleList`: what stands in a plain Python list is invisible to PyTorch.
+# **The layers of a stack have different weights.** `[layer] * 6` is one layer under six names. `copy.deepcopy` makes
+# six layers with equal weights. (If the matrices are initialised afterwards, the biases are still equal.) Create
+# each layer, and keep them in an `nn.ModuleList`, because PyTorch doesn't see what is in a plain Python list.
 #
-# **The start.** Where weights begin decides whether deep models learn. Matrices are drawn by the rule of Glorot and
-# Bengio, which PyTorch calls Xavier: uniform, with a variance of $2 / (\text{inputs} + \text{outputs})$, so that
-# signals keep their size on the way up and gradients on the way down. Go through `self.modules()`, and give the
-# `weight` of each `nn.Linear` to `nn.init.xavier_uniform_`. The **tables** keep the start that `TokenEmbedding` gave
-# them. (Often seen: `for p in model.parameters(): if p.dim() > 1: ...`, which draws the tables anew as well. A table
-# has tens of thousands of rows, so its numbers become tiny, and the positions drown the words.)
+# **Initialisation.** Deep models learn only if their initial weights have a suitable size. Matrices are drawn by the
+# rule of Glorot and Bengio, which PyTorch calls Xavier: uniform, with a variance of
+# $2 / (\text{inputs} + \text{outputs})$, so that signals keep their size on the way up and gradients on the way down.
+# Go through `self.modules()` and apply `nn.init.xavier_uniform_` to the `weight` of each `nn.Linear`. The **tables**
+# keep the initialisation of `TokenEmbedding`. (A common mistake is `for p in model.parameters(): if p.dim() > 1`, which
+# includes the tables. A table has tens of thousands of rows, so its numbers become tiny, and positions drown the words.)
 #
-# **The last norm.** In post-norm, as in the paper, every layer ends on a normalisation, so the stack does. In pre-norm
-# (`norm_first=True`) it ends on a bare sum, which has grown from layer to layer. So there, and only there, each stack
+# **The last norm.** With post-norm, as in the paper, every layer ends with a normalisation. With pre-norm
+# (`norm_first=True`) it ends with a sum, which grows from layer to layer. So with pre-norm, and only then, each stack
 # gets one more `LayerNorm` at its end.
 #
 # ### Build it
 #
 # The sizes come in one object, a `TransformerConfig`, with the fields `layers`, `d_model`, `heads`, `d_ff`,
-# `dropout`, `norm_first` and `attention`. The layers take all of them but the first, in this order.
+# `dropout`, `norm_first` and `attention`. The layers take all but the first, in this order.
 #
 # | attribute | what it is |
 # |---|---|
-# | `source_embedding`, `target_embedding` | a `TokenEmbedding` each, of its vocabulary's size |
+# | `source_embedding`, `target_embedding` | a `TokenEmbedding` each, of the size of its vocabulary |
 # | `positions` | one `PositionalEncoding` for both sides, with the model's dropout |
 # | `encoder_layers`, `decoder_layers` | `nn.ModuleList`s of `config.layers` layers each |
-# | `encoder_norm`, `decoder_norm` | a `LayerNorm` each with norm_first, else `None` |
-# | `generator` | one `nn.Linear` from d_model to the target's vocabulary |
+# | `encoder_norm`, `decoder_norm` | a `LayerNorm` each with norm_first, otherwise `None` |
+# | `generator` | one `nn.Linear` from d_model to the target vocabulary |
 #
-# Your model is made of *your* two layers, so have their checks pass first.
+# Your model uses *your* two layers, so make their checks pass first.
 
 # %% build="Transformer"
 ### BEGIN SOLUTION course_lib.transformer.model:Transformer
@@ -292,18 +377,18 @@ attention_heatmap(seen[1][0, 0], target_words, source_words, title="Cross-attent
 # %% [markdown]
 # ### See it: the shapes on their way
 #
-# Your model, run once. PyTorch lets us hang a *hook* on any part, a function that is called with what the part gives,
-# so these shapes are measured, not drawn from a book.
+# Your model, run once. PyTorch can attach a *hook* to any part, a function that is called with the part's output. So
+# these shapes are measured.
 #
-# Three questions. Where do tokens become vectors? Where do vectors get longer, and where are they back? What is the
-# only place at which the length of the source meets the length of the target, and which of the two survives?
+# Three questions: where do tokens become vectors? Where do vectors get longer, and where do they get their old length
+# back? Where does the length of the source meet the length of the target, and which of the two remains?
 #
-# **Change something:** `d_ff`, the vocabularies, the number of words. Then put more `layers` in: what changes?
+# **Change something:** `d_ff`, the vocabularies, the number of words. Then increase `layers`: what changes?
 
 
 # %% tags=["see"]
 def traced(model, names, run):
-    """Run something, and note what shape comes out of each of these parts of the model."""
+    """Run something, and record the shape of the output of each of these parts of the model."""
     shapes = {}
     hooks = [
         model.get_submodule(path).register_forward_hook(
@@ -318,7 +403,7 @@ def traced(model, names, run):
 
 
 def layer_names(stack, attentions, layers):
-    """Name the parts of a stack that are worth looking at: the first layer's inside, then each layer."""
+    """Name the parts of a stack to look at: the inside of the first layer, then each layer."""
     names = {f"1: {told}": f"{stack}.0.{attribute}" for attribute, told in attentions.items()}
     names["1: inside feed-forward"] = f"{stack}.0.feed_forward.inner"
     return names | {f"layer {number + 1}": f"{stack}.{number}" for number in range(layers)}
@@ -350,31 +435,31 @@ shape_flow(
 )
 
 # %% [markdown]
-# Nearly everything is `sentences × positions × d_model`. It gets wider only inside the feed-forward network and at
-# the very end. The memory brings 12 positions, but cross-attention takes *means* over them, one for each of the 9
-# positions of the target. So the 12 is gone.
+# Nearly everything is `sentences × positions × d_model`. It gets wider only inside the feed-forward network and at the
+# very end. The memory has 12 positions, but cross-attention returns one *mean* over them for each of the 9 target
+# positions, so the 12 is gone.
 #
 # ## 4. Where the parameters are
 #
-# Before you look: the base model has six layers on each side, $d_{\text{model}} = 512$ and $d_{\text{ff}} = 2048$.
-# The paper trains on English and German with one joint vocabulary of 37,000 word pieces, and ties three matrices into
-# one (we come to that in a moment): both embedding tables and the generator.
+# The base model has six layers on each side, $d_{\text{model}} = 512$ and $d_{\text{ff}} = 2048$. For English and
+# German, the paper uses one joint vocabulary of about 37,000 subwords, and one matrix in three places: both embedding
+# tables and the generator.
 
 # %% predict="predict_base_model"
-# How many parameters has this model in all, in MILLIONS? Within five per cent is near enough. You may count:
-# a layer of the encoder has 3.15 million, and the one matrix of the words is counted once.
+# How many parameters has this model in all, in MILLIONS? An error of five per cent is fine. You may calculate:
+# an encoder layer has 3.15 million, and the matrix of the words counts once.
 
 # %% check="predict_base_model"
 
 # %% [markdown]
 # ### See it: parameters by part
 #
-# Your model in the sizes of the paper's base and big models. They are made on PyTorch's *meta* device, where tensors
-# have a shape but no numbers, so that even the big one costs no memory.
+# Your model in the sizes of the paper's base and big models. They are created on PyTorch's *meta* device, where tensors
+# have a shape but no numbers, so even the big one needs no memory.
 #
-# Which part holds most? Is it attention, after which the paper is named?
+# Which part is largest? Is it attention, which gave the paper its name?
 #
-# **Change something:** a vocabulary of 8,000, or of 250,000 as in models for many languages. Put in 24 layers.
+# **Change something:** a vocabulary of 8,000, or of 250,000 as in multilingual models. Use 24 layers.
 
 # %% tags=["see"]
 import pandas as pd
@@ -409,28 +494,47 @@ with torch.device("meta"):
 parameters_by_part(pd.DataFrame(parameters_of("base", base) + parameters_of("big", big)))
 
 # %% [markdown]
-# In the base model more than half of all parameters are the words themselves, three times over: a table to read the
-# source, a table to read the target, and the generator, which is a table as well: one row of 512 numbers for each
-# word that can be written. In the layers, feed-forward networks hold more than all attention together.
+# These models don't share the matrix yet. So in the base model more than half of all parameters belong to words, in
+# three matrices: a table to read the source, a table to read the target, and the generator, which has one row for each
+# word that can be written. In the layers, the feed-forward networks are larger than all attention together.
 #
 # ### Tying: one matrix instead of three
 #
-# Look at what the target's table and the generator do. The table gives each word a vector: *the word is here*. The
-# generator gives each word a vector, takes its dot product with the hidden vector, and calls it the word's logit: *the
-# hidden vector points here*. Both are $V \times d_{\text{model}}$, and in both, words that are used alike should
-# have vectors that lie close. So let them **be the same matrix** (section 3.4; Press and Wolf 2017,
-# [arXiv 1608.05859](https://arxiv.org/abs/1608.05859)). With a joint vocabulary the source's table can be the same, too.
+# Compare the target's table and the generator. The table has a vector for each word: *this word is here*. The generator
+# has a vector for each word, and its dot product with the hidden vector is the word's logit: *the hidden vector points
+# here*. Both are $V \times d_{\text{model}}$, and in both, words with similar uses should have similar vectors. So let
+# them **be the same matrix** (section 3.4; Press and Wolf 2017, [arXiv 1608.05859](https://arxiv.org/abs/1608.05859)).
+# With a joint vocabulary, the source's table can be the same too.
 #
-# "The same" means one parameter under three names: one gradient, the sum of all three uses; one update. A copy of the
-# numbers is not that: the copies part ways at the first update.
+# ### Worked example: shared or copied?
 #
-# It needs a **joint vocabulary**: word 7 must be the same word on both sides. Where the two sizes differ it cannot be,
-# so that is refused.
+# One number $w$ is used twice: the loss is $3w + 2w$. Once both uses share one parameter, and once each has a copy.
+
+# %% tags=["see"]
+shared = torch.tensor(1.0, requires_grad=True)
+(3 * shared + 2 * shared).backward()
+print(
+    f"shared: one gradient, {shared.grad.item():g}; after a step of 0.1: {1 - 0.1 * shared.grad.item():.1f}"
+)
+
+one, copy = torch.tensor(1.0, requires_grad=True), torch.tensor(1.0, requires_grad=True)
+(3 * one + 2 * copy).backward()
+print(
+    f"copied: gradients {one.grad.item():g} and {copy.grad.item():g}; after a step of 0.1:",
+    f"{1 - 0.1 * one.grad.item():.1f} and {1 - 0.1 * copy.grad.item():.1f}",
+)
+
+# %% [markdown]
+# So tying means one parameter under three names, with one gradient that sums all uses. Copies differ after the first
+# update.
+#
+# It needs a **joint vocabulary**: word 7 must be the same word on both sides. If the two sizes differ, it can't be, and
+# your function must raise a `ValueError` that contains both sizes.
 #
 # ### Build it
 #
-# In place, on a model that is there already. The matrices are `model.source_embedding.table.weight`,
-# `model.target_embedding.table.weight` and `model.generator.weight`. Which of the three stays is up to you.
+# Change an existing model in place. The matrices are `model.source_embedding.table.weight`,
+# `model.target_embedding.table.weight` and `model.generator.weight`. It doesn't matter which of the three you keep.
 
 # %% build="tie_embeddings"
 ### BEGIN SOLUTION course_lib.transformer.model:tie_embeddings
@@ -452,48 +556,61 @@ tied = parameters_of("base, tied", tie_embeddings(deepcopy(base)))
 parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 
 # %% [markdown]
-# So it has 63.1 million, and here is where they are. The paper's table 3 says 65 million; it doesn't say how they were
-# counted, and its vocabulary only as "about 37000".
+# This is your prediction: 63.1 million. The paper's table 3 says 65 million. It doesn't say how they were counted, and
+# gives the vocabulary only as "about 37000".
 #
-# One thing does not become the same: reading multiplies the vector by $\sqrt{d_{\text{model}}}$ (`TokenEmbedding` does
-# it at each use), the generator takes the bare matrix.
+# One difference between the uses remains: the embeddings multiply by $\sqrt{d_{\text{model}}}$, the generator doesn't.
 #
 # ## 5. Writing, one word at a time
 #
-# In training the whole target lies there. The decoder reads all of it at once, shifted by one (lesson 04), and the
-# causal mask sees to it that each position predicts its next word without having seen it.
+# During training the whole target is known. The decoder reads all of it at once, shifted by one position (lesson 04),
+# and the causal mask ensures that each position predicts its next word without having seen it.
 #
-# In translating nothing lies there. So we begin with the start symbol and ask: what comes next? We append the
-# likeliest word and ask again, until the end symbol comes. That is **greedy decoding**: take the best word at each
-# step, and never look back.
+# When translating, there is no target yet. So we begin with the start symbol and ask for the next word. We append the
+# most probable one and ask again, until the end symbol is written. This is **greedy decoding**: take the best word at
+# each step, and never go back.
 #
 # $$y_{t+1} = \arg\max_w \; \mathrm{logits}_t(w)$$
 #
-# where $y_{t+1}$ is the word that is written next, $\mathrm{logits}_t$ are the logits at the last position $t$ of what
-# is written so far, and $w$ runs over the words of the target's vocabulary.
+# where $y_{t+1}$ is the next word, $\mathrm{logits}_t$ are the logits at the last position $t$ of the prefix, and $w$
+# runs over the target vocabulary.
 
 # %% predict="predict_runs"
-# A batch of 8 sentences is translated. The longest translation has 20 tokens after the start symbol, the end
-# symbol among them. How often does the decoder run?
+# A batch of 8 sentences is translated. The longest translation has 20 tokens after the start symbol, including the end
+# symbol. How many times does the decoder run?
 
 # %% check="predict_runs"
 
 # %% [markdown]
+# ### Worked example: two rows, three steps
+#
+# A toy model that only knows which word follows which. The first sentence of the batch ends early.
+
+# %% tags=["see"]
+follows = [{"<start>": "dogs", "dogs": "<end>"}, {"<start>": "a", "a": "cat", "cat": "<end>"}]
+rows = [["<start>"], ["<start>"]]
+while not all("<end>" in row for row in rows):
+    for row, next_word in zip(rows, follows, strict=True):
+        row.append("<end>" if "<end>" in row else next_word[row[-1]])
+    print("after step", len(rows[0]) - 1, rows)
+
+# %% [markdown]
+# The first row is filled with the end symbol while the second one is still being written.
+#
 # ### Build it
 #
-# The function works on a whole batch, and that is where most of the care goes. Its rules:
+# The function works on a whole batch, which needs some care:
 #
-# - Encode **once**. Each row begins with `start_id`.
-# - A row that has written `end_id` is over: from then on it holds `end_id` and nothing else, whatever the model says.
-# - Stop when **all** rows are over, or at `max_length` tokens, the start counted.
-# - Each step gives the decoder the **whole** prefix and the causal mask for its length, and reads the logits of the
-#   **last** position only.
-# - The mask is the same for all: no prefix has padding before its end, so it is causal, and that is all.
+# - Call `encode` **once**. Each row begins with `start_id`.
+# - A row that has written `end_id` has ended. From then on it gets `end_id`, whatever the model says.
+# - Stop when **all** rows have ended, or at `max_length` tokens, including the start.
+# - At each step, pass the **whole** prefix and the causal mask for its length to the decoder, and use the logits of the
+#   **last** position only. The prefix has no padding before its end, so no other mask is needed.
 #
-# And one more thing, which is easy to forget and ruins results quietly: **no dropout and no gradients** while
-# decoding, and afterwards the model is in the mode in which it was, because someone may be in the middle of training
-# it. For that we give you `evaluating`, to be used in a `with` statement: inside, the model it is given is in
-# evaluation mode and no gradients are kept; after it, every part has its old mode back.
+# And one more rule, which is easy to forget: **no dropout and no gradients** while decoding, and afterwards the model
+# must be in its previous mode, because it may be in the middle of training. For this you are given `evaluating`, to be
+# used in a `with` statement: inside, the model is in evaluation mode and no gradients are computed; afterwards every
+# part has its old mode again.
 
 # %% build="greedy_decode"
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
@@ -506,7 +623,7 @@ parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 # ### See it: an untrained model writes
 #
 # A small vocabulary, a small model that has never seen a sentence, and a source. Each row of the picture is one step:
-# how much the model gives each word, and which it takes.
+# how probable the model finds each word, and which one it takes.
 #
 # Does it hesitate, because it knows nothing? Does it repeat itself? Does it end?
 #
@@ -514,10 +631,10 @@ parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 # (`for weight in toy.parameters(): weight.data.mul_(2)`): how sure can a model be that knows nothing?
 
 # %% tags=["see"]
-words = "<pad> <s> </s> a the dog man ball beach plays runs with on red".split()
+words = "<pad> <start> <end> a the dog man ball beach plays runs with on red".split()
 torch.manual_seed(1)
 toy = Transformer(len(words), len(words), TransformerConfig(layers=2, d_model=32, heads=4, d_ff=64))
-text = "<s> a dog plays with the red ball </s>".split()
+text = "<start> a dog plays with the red ball <end>".split()
 tokens = torch.tensor([[words.index(word) for word in text]])
 tokens_mask = padding_mask(tokens, pad_id=0)
 
@@ -528,12 +645,11 @@ with evaluating(toy):
 decoding_steps(logits[0].softmax(dim=-1), words, written[0, 1:].tolist())
 
 # %% [markdown]
-# With 14 words, pure guessing would give each 0.07. The model is surer than that, it has no reason to be, and it goes
-# round in circles. That is what training starts from: lesson 08 measures how wrong it is, and in lesson 09 you train
-# a model until it is right.
+# With 14 words, pure guessing would give each a probability of 0.07. The model is surer than that, without any reason,
+# and it goes round in circles. This is where training starts.
 #
-# Now look at the code of that cell again. Greedy decoding ran the decoder once for each word. But the probabilities of
-# *all* steps in the picture came out of **one** run, over the finished sentence. Are they the same?
+# Look at the code of that cell again. Greedy decoding ran the decoder once for each word. But the probabilities of *all*
+# steps in the picture came from **one** run over the finished sentence. Are they the same?
 
 # %% tags=["see"]
 print("written:         ", [words[index] for index in written[0, 1:].tolist()])
@@ -543,34 +659,33 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # ### Explain it
 #
 # Training runs the decoder once for a sentence of 20 words. Translating runs it 20 times for the same sentence. Why is
-# one run not enough when translating? And what makes it allowed in training: why does position $t$ compute in the one
-# run just what it computed in step $t$ of decoding?
+# one run not enough when translating? And why is one run enough in training: why does position $t$ compute in this run
+# exactly what it computes in step $t$ of decoding?
 
 # %% [markdown] explain="explain_runs"
-# When translating, the word at position t is part of the input from which the next one is computed, and it is not
-# known until the decoder has run. So the steps have to come one after the other. In training the target is known, so
-# all prefixes are there at once. The causal mask lets position t look at positions 0 to t only, in every layer, so
-# its vector depends on the prefix alone and not on what stands behind it: it is the same as if the sentence ended
-# there. All else (feed-forward, normalisation, cross-attention) works on each target position for itself. So one run
-# gives the predictions of all steps. (Where the model would have written another word, training goes on from the
-# right word; decoding goes on from its own.)
+# When translating, the word at position t is part of the input from which the next one is computed, and it is unknown
+# until the decoder has run. So the steps must come one after the other. In training the target is known, so all
+# prefixes are available at once. The causal mask lets position t attend to positions 0 to t only, in every layer, so
+# its vector depends on the prefix alone and not on what follows: it is the same as if the sentence ended there.
+# Everything else (feed-forward, normalisation, cross-attention) works on each target position separately. So one run
+# gives the predictions of all steps. (Where the model would have written another word, training continues with the
+# correct word, and decoding with its own.)
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: in translating, each word is input to the next step and is not known before.
-# - 1 point: in training the whole target is known, so all positions can be computed side by side.
+# - 1 point: when translating, each word is an input of the next step and is not known before.
+# - 1 point: in training the whole target is known, so all positions can be computed in parallel.
 # - 1 point: the causal mask makes position t independent of what comes later, in every layer.
 # ### END MARK SCHEME
 
 # %% [markdown]
 # ## 6. Your own Transformer
 #
-# So far the lower parts of this model were the reference's. Now build it from **your own**: the code of lessons 01
-# to 06, as it stands in the notebooks beside this one. **Save this notebook first**, since it is read from the disk.
+# So far the lower parts of this model were the reference's. Now build it from **your own** code of lessons 01 to 06.
+# **Save this notebook first**, because the code is read from the saved notebooks.
 #
-# The loader reads the solution cells and nothing else. Wherever a lesson imports a part from the reference, your own
-# earlier part takes its place: your multi-head attention runs on your attention, your layers on your multi-head
-# attention. What is missing, unfinished or broken is named, and the reference's part stands in. Nothing here counts
-# for your grade.
+# Wherever a lesson imports a part from the reference, your own part replaces it: your multi-head attention runs on your
+# attention, your layers on your multi-head attention. The table names what is missing, unfinished or broken; there the
+# reference's part is used. Nothing in this section and the next one is graded.
 
 # %% tags=["see"]
 from course_lib.student.parts import build_transformer, load_parts, unequal_parts
@@ -580,91 +695,293 @@ print(f"{len(parts.yours)} of {len(list(parts))} parts are yours.\n")
 print(parts.table())
 
 # %% [markdown]
-# Does it compute what the reference computes? The same weights go into both models, in float64. Logits, the gradient
-# of every weight, tied weights and decoded tokens are compared. Where something differs, you are told which of your
-# parts it comes from.
+# Does it compute what the reference computes? The same weights go into both models, in float64, and logits, gradients,
+# tied weights and decoded tokens are compared. If something differs, you are told which of your parts causes it.
 #
-# **Change something:** put a mistake into one of your earlier lessons (leave a root out, say), save it, and run the
-# two cells again.
+# **Change something:** put a mistake into one of your earlier lessons (remove a root, say), save it, and run the two
+# cells again.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)
 for name, how in unequal.items():
     print(f"{name} makes a difference: {how}")
 if not unequal:
-    print(
-        "This model computes just what the reference does: logits, gradients, tied weights and decoded tokens."
-    )
-
-# %% tags=["see"]
-torch.manual_seed(1)
-sizes = TransformerConfig(layers=2, d_model=32, heads=4, d_ff=64)
-own = build_transformer(parts, len(words), len(words), sizes)
-ids = parts["greedy_decode"](own, tokens, tokens_mask, 11, 1, 2)
-print("it reads:  ", " ".join(text))
-print("it writes: ", " ".join(words[index] for index in ids[0].tolist()))
+    print("Your model computes exactly what the reference does.")
 
 # %% [markdown]
-# Nonsense, but it is your nonsense, from end to end. In lesson 09 this very model learns its first task, and in the
-# final lab you can train it on a cluster to translate German: `--parts lessons/`.
+# ## 7. It writes: a language model in a minute
+#
+# A **language model** predicts the next word of a text. It has no source, so it needs no encoder and no
+# cross-attention. What is left of the decoder layer? Self-attention with a causal mask, and the feed-forward network:
+# your *encoder* layer with the decoder's mask. Stack a few, and you have the design of GPT.
+#
+# Here it is, made of your parts. The text is the English side of the captions that come with this course. (Reading text
+# properly is the subject of lesson 10. Here we simply split it into words.)
+
+# %% tags=["see"]
+import re
+
+from course_lib.translation.data.corpora import load_captions
+
+captions = [re.findall(r"\w+|[.,]", caption) for caption in load_captions().train.english]
+vocabulary = ["<pad>", "<start>", "<end>", *sorted({word for caption in captions for word in caption})]
+number = {word: index for index, word in enumerate(vocabulary)}
+longest = max(map(len, captions)) + 2
+corpus = torch.tensor(
+    [
+        [number[word] for word in ["<start>", *caption, "<end>"] + ["<pad>"] * (longest - len(caption) - 2)]
+        for caption in captions
+    ]
+)
+
+
+class LanguageModel(nn.Module):
+    def __init__(self, vocab_size, d_model=64, layers=2, heads=4):
+        super().__init__()
+        self.embedding = parts["TokenEmbedding"](vocab_size, d_model)
+        self.positions = parts["PositionalEncoding"](d_model, dropout=0.0)
+        self.layers = nn.ModuleList(
+            parts["EncoderLayer"](d_model, heads, 4 * d_model, 0.0, True, recording) for _ in range(layers)
+        )
+        self.norm = parts["LayerNorm"](d_model)
+        self.generator = nn.Linear(d_model, vocab_size)
+        self.generator.weight = self.embedding.table.weight
+
+    def forward(self, tokens):
+        x = self.positions(self.embedding(tokens))
+        for layer in self.layers:
+            x = layer(x, parts["causal_mask"](tokens.shape[1]))
+        return self.generator(self.norm(x))
+
+
+torch.manual_seed(0)
+writer = LanguageModel(len(vocabulary))
+size = sum(parameter.numel() for parameter in writer.parameters())
+print(f"{len(captions)} captions, {len(vocabulary)} words in the vocabulary, {size:,} parameters")
+
+# %% [markdown]
+# Now train it. Each step takes 32 captions, shifts them (lesson 04), and makes the correct next words more probable.
+# The optimiser and the loss are PyTorch's; lessons 07 to 09 are about them. This takes about half a minute. Before it
+# starts, what would the loss be if all words were equally probable?
+
+# %% tags=["see"]
+import math
+
+
+def train(model, corpus, steps=800, rate=5e-3):
+    """Train a language model, and return its loss at each step."""
+    optimizer = torch.optim.Adam(model.parameters())
+    losses = []
+    for step in range(steps):
+        seen.clear()
+        optimizer.param_groups[0]["lr"] = rate * min(1, (step + 1) / 50) * (1 - step / steps)
+        batch = corpus[torch.randint(len(corpus), (32,))]
+        batch = batch[:, : int((batch != 0).sum(dim=1).max())]
+        read, labels = parts["shift_target"](batch)
+        loss = nn.functional.cross_entropy(model(read).flatten(0, 1), labels.flatten(), ignore_index=0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+threads = torch.get_num_threads()
+torch.set_num_threads(1)  # for matrices this small, one core is faster than two
+torch.manual_seed(0)
+losses = train(writer, corpus)
+torch.set_num_threads(threads)
+
+guessing = math.log(len(vocabulary))
+print(
+    f"guessing: {guessing:.2f}; first step: {losses[0]:.2f}; mean of the last 50 steps: {sum(losses[-50:]) / 50:.2f}"
+)
+named_lines(
+    pd.DataFrame(
+        [("your model", step, loss) for step, loss in enumerate(losses)]
+        + [("all words equally probable", step, guessing) for step in (0, len(losses))],
+        columns=["line", "x", "y"],
+    ),
+    across="step",
+    up="loss",
+    title="Your parts learn to predict the next word",
+    dashed=["all words equally probable"],
+)
+
+# %% [markdown]
+# Let it write. At each step it draws the next word by its probability. (Always taking the most probable one would write
+# the same sentence again and again.)
+#
+# **Change something:** begin with words of your own: `write(writer, "In the evening , a dog".split())`. Divide the
+# logits by 0.5, or by 2, before the softmax: what is better, and what is worse?
+
+
+# %% tags=["see"]
+def write(model, prefix=(), most=25):
+    """Continue a prefix until the end symbol, drawing each word by its probability."""
+    tokens = [number[word] for word in ["<start>", *prefix]]
+    with torch.no_grad():
+        while tokens[-1] != number["<end>"] and len(tokens) < most:
+            chances = model(torch.tensor([tokens]))[0, -1].softmax(dim=-1)
+            chances[: number["<end>"]] = 0  # neither padding nor a second start
+            tokens.append(int(torch.multinomial(chances, 1)))
+    return [vocabulary[token] for token in tokens if token > number["<end>"]]
+
+
+torch.manual_seed(1)
+for _ in range(8):
+    caption = write(writer)
+    print(" ".join(caption), "  (copied)" if caption in captions else "")
+
+# %% [markdown]
+# Most of it is English, and most of it is new: "copied" marks captions that are in the corpus. Half a minute ago
+# these were random numbers, and every operation in between was yours.
+#
+# ### See it: what it expects, word by word
+#
+# What does the model think while it reads? After each word of a caption, these are the words that it finds most
+# probable next.
+
+# %% tags=["see"]
+example = "On a sunny day , the girl is trying to put on boots .".split()
+seen.clear()
+with torch.no_grad():
+    chances = writer(torch.tensor([[number[word] for word in ["<start>", *example]]]))[0].softmax(dim=-1)
+
+table = []
+for word, following, row in zip(["<start>", *example], [*example, "<end>"], chances, strict=True):
+    best = row.topk(3)
+    guesses = [
+        f"{vocabulary[i]} {p:.2f}" for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    table.append((word, *guesses, following, f"{row[number[following]]:.2f}"))
+pd.DataFrame(table, columns=["after", "1st guess", "2nd", "3rd", "the text has", "its probability"])
+
+# %% [markdown]
+# Read it from top to bottom. After some words the model is nearly sure: which ones, and why? After others, many words
+# are possible, and it spreads its probability. No model can know whether a caption is about a girl or a dog. It
+# can know that an article is followed by an adjective or a noun.
+#
+# ### See it: all its heads at a glance
+#
+# And what does it attend to? `recording` has kept the weights of both layers while the model read the caption. Each
+# square is one head. Look for these patterns, and hover over a cell to see which words it connects:
+#
+# - a line just below the diagonal: the head attends to the **previous word**;
+# - dark cells in the first column: the head attends to `<start>`, often because it has **nothing to look for**;
+# - a vertical bar: many words attend to the **same word**. Which one, and why could that help to predict the next word?
+#
+# And find a head that you can't explain.
+#
+# **Change something:** another caption. Train with `layers=3` or `heads=2`. Does every seed give the same heads?
+
+# %% tags=["see"]
+read = ["<start>", *example]
+assert len(seen) == len(writer.layers), "Your layers must use the function that they are given: `attention`."
+heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
+
+# %% [markdown]
+# Don't conclude too much from one picture. A head's weights say where it takes information from, but not what it
+# takes. What is not visible here either: every square's upper right half is empty, because your causal mask hides it.
+#
+# In lesson 09 your whole Transformer learns its first task. In the final lab you can train it on a cluster to translate
+# German, with `--parts lessons/`.
+#
+# ## 8. What the paper achieved
+#
+# Table 2 of the paper compares translation quality (BLEU: higher is better, lesson 11) and training cost:
+#
+# | model | BLEU, English to German | BLEU, English to French | training cost (operations) |
+# |---|---|---|---|
+# | ByteNet (convolutions) | 23.75 | | |
+# | GNMT + RL (recurrent) | 24.6 | 39.92 | 2.3e19 (de), 1.4e20 (fr) |
+# | ConvS2S (convolutions) | 25.16 | 40.46 | 9.6e18 (de), 1.5e20 (fr) |
+# | ConvS2S, several models together | 26.36 | 41.29 | 7.7e19 (de), 1.2e21 (fr) |
+# | **Transformer, base** | 27.3 | 38.1 | 3.3e18 |
+# | **Transformer, big** | 28.4 | 41.8 | 2.3e19 |
+#
+# Into German, the base model was better than all earlier models, including combinations of several, at a fraction of
+# their cost. Where does 3.3e18 come from? The paper multiplies the training time, the number of GPUs and the speed of a
+# GPU. Its machine had eight NVIDIA P100, each with about 9.5e12 operations per second (section 5.2 and footnote 5). The
+# base model took 12 hours (100,000 steps of 0.4 seconds), the big one 3.5 days (300,000 steps of 1.0 seconds).
+
+# %% tags=["see"]
+for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24, 1.0, 300_000)]:
+    print(
+        f"{name:5} {steps:,} steps take {steps * seconds / 3600:.1f} hours; "
+        f"{hours:g} hours on 8 GPUs are {hours * 3600 * 8 * 9.5e12:.1e} operations"
+    )
+
+# %% [markdown]
+# The data were 4.5 million sentence pairs for German and 36 million for French, in batches of about 25,000 source and
+# 25,000 target tokens (section 5.1).
 #
 # ## Common questions
 #
 # <details><summary>Why are there as many decoder layers as encoder layers?</summary>
 #
-# They need not be. The paper takes six of each. Since the decoder runs once for each word and the encoder once for
-# each sentence, systems that have to be fast often take a deep encoder and a shallow decoder.
+# They need not be. The decoder runs once for each word and the encoder once for each sentence, so systems that have to
+# be fast often combine a deep encoder with a shallow decoder.
 #
 # </details>
 #
-# <details><summary>Which layer of the encoder does each decoder layer look at?</summary>
+# <details><summary>Which layer of the encoder does each decoder layer attend to?</summary>
 #
-# All of them look at the same memory, the output of the *last* encoder layer. Figure 1 draws it with one arrow.
-#
-# </details>
-#
-# <details><summary>Decoding computes the whole prefix anew for each word. Is that not wasteful?</summary>
-#
-# Yes. By the causal mask the vectors of earlier positions never change, so their keys and values could be kept and
-# only the last position computed. That is the *key-value cache*, which decoders in daily use have. It
-# gives the same words, much faster, and is much harder to read.
+# All of them attend to the same memory, the output of the *last* encoder layer.
 #
 # </details>
 #
-# <details><summary>Is the greedy translation the likeliest one?</summary>
+# <details><summary>Decoding computes the whole prefix again for each word. Isn't that wasteful?</summary>
 #
-# Not always. The best first word may lead to bad sentences only. Beam search (lesson 11) keeps several beginnings.
-#
-# </details>
-#
-# <details><summary>GPT has no encoder, and BERT no decoder. What is left of the model?</summary>
-#
-# BERT is a stack of encoder layers. GPT is a stack of decoder layers without cross-attention, which makes it an
-# encoder with a causal mask. With `EncoderLayer` and `causal_mask` you can build a GPT now.
+# Yes. Because of the causal mask, the keys and values of earlier positions never change, so they could be stored and
+# only the last position computed. This is the *key-value cache* that every real system has.
 #
 # </details>
 #
-# <details><summary>Post-norm or pre-norm?</summary>
+# <details><summary>Is the greedy translation the most probable one?</summary>
 #
-# The paper's is post-norm. Pre-norm trains more easily when the stack is deep, and most models since 2019 have it;
-# with few layers and a warm-up, post-norm is often a little better. Lesson 03 shows the gradients of both, and
-# lesson 07 what the warm-up does.
+# Not always. The best first word may lead to bad sentences only. Beam search (lesson 11) keeps several prefixes.
 #
 # </details>
 #
-# <details><summary>Why does the generator have a bias, when the matrix is tied?</summary>
+# <details><summary>And BERT?</summary>
 #
-# It is one number a word: how likely the word is anywhere. Many models leave it out. The paper does not say.
+# BERT is a stack of encoder layers without a causal mask. It learns by filling in words that were hidden in a sentence.
 #
 # </details>
+#
+# <details><summary>Why does the generator have a bias if the matrix is tied?</summary>
+#
+# It is one number for each word: how frequent the word is in general. Many models leave it out. The paper doesn't say.
+#
+# </details>
+#
+# ## Further reading
+#
+# Since 2017, nearly every box of figure 1 has been replaced in large language models, and the figure is still the same:
+#
+# - **The stack:** decoder only (GPT, [Radford et al. 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)),
+#   encoder only ([BERT](https://arxiv.org/abs/1810.04805)), both ([T5](https://arxiv.org/abs/1910.10683)).
+# - **The norm:** before the sublayer ([Xiong et al. 2020](https://arxiv.org/abs/2002.04745)), and without a mean
+#   ([RMSNorm](https://arxiv.org/abs/1910.07467)). See lesson 03.
+# - **The positions:** rotations of queries and keys ([RoPE](https://arxiv.org/abs/2104.09864)). See lesson 05.
+# - **The heads:** keys and values shared by groups of heads ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)).
+#   See lesson 02.
+# - **The computation:** [FlashAttention](https://arxiv.org/abs/2205.14135). See lesson 01.
+# - [Llama 2](https://arxiv.org/abs/2307.09288) combines all of these (groups of heads in its larger sizes).
+#
+# Other implementations of the paper's model to compare with yours: the authors' own
+# [Tensor2Tensor](https://github.com/tensorflow/tensor2tensor), [OpenNMT-py](https://github.com/OpenNMT/OpenNMT-py), and
+# [Sockeye](https://github.com/awslabs/sockeye).
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
-architecture_map(built=exercises_through(6))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The model is complete. Before you hand the lesson in, press **Validate** in the toolbar: it runs the notebook from
-# top to bottom, as the grader will.
+# The model is complete. Before you hand in the lesson, press **Validate** in the toolbar.
 #
-# Next: **lesson 07, the learning-rate schedule**. A model this deep does not learn with just any step size.
+# Next: **lesson 07, the learning-rate schedule**. A model this deep needs a carefully chosen learning rate.

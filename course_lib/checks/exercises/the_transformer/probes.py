@@ -719,12 +719,11 @@ GREEDY_DECODE = Exercise(
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_FEED_FORWARD = Prediction(
-    name="predict_feed_forward",
-    answer=2 / 3,
-    tolerance=0.03,
-    hint="Count in units of d_model x d_model: how many does the attention have, and how many do the two "
-    "matrices of the feed-forward network have, if d_ff is four times d_model?",
+PREDICT_DECODER_LAYER = Prediction(
+    name="predict_decoder_layer",
+    answer=4.204032,
+    tolerance=0.02,
+    hint="Which sublayer is added in the decoder? Count its matrices: each has 512 x 512 numbers.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
