@@ -53,8 +53,8 @@ def test_a_student_does_lesson_01(lab: str, page: Page, folder: Path) -> None:
     expect(check).to_contain_text("✓ attention_scores: correct")
     for name in ("attention_weights", "scaled_dot_product_attention"):
         expect(notebook.cell(f'check( "{name}"')).to_contain_text(f"✓ {name}: correct")
-    expect(notebook.charts()).to_have_count(8)
-    for number in range(8):
+    expect(notebook.charts()).to_have_count(9)
+    for number in range(9):
         chart = notebook.charts().nth(number)
         chart.scroll_into_view_if_needed()
         assert chart.evaluate("node => node.tagName") == "CANVAS"  # see course_lib.charts.theme
