@@ -1,35 +1,29 @@
 # %% [markdown]
 # # Lesson 13: the final lab
 #
-# All parts are there. In this lesson they learn German: you train a translator, on whatever machine you have, from a
-# laptop to a cluster, watch it while it learns, ask it for sentences of your own, look into its head while it answers,
-# and hand in what it makes of a test set that it has never seen.
+# All parts are built. In this lesson they learn German. You train a translator on whatever machine you have, from a laptop
+# to a cluster. You watch it while it learns, let it translate your own sentences, look at its attention, and hand in its
+# translations of a test set that it has never seen.
 #
-# At the end of it you can
+# At the end of this lesson you can
 #
-# - choose sizes for the machine that you have, and say beforehand how long a run will take,
-# - start a run that can be killed at any moment, and read what it says of itself,
+# - choose a configuration for your machine, and estimate how long a run will take,
+# - start a run that can be interrupted at any moment, and read the metrics that it writes,
 # - look at the attention of a trained translator, head by head,
-# - say how good it is, in a number that others can compare with theirs.
+# - report how good it is, in a number that others can compare with theirs.
 #
-# **Time:** about three hours of yours, and the run's own. **In the paper:** sections 5.1 to 5.4 and 6.1 of
+# **Time:** about three hours of yours, plus the time of the run. **In the paper:** sections 5.1 to 5.4 and 6.1 of
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 
 # %% tags=["see"]
-from course_lib.charts import (
-    architecture_map,
-    exercises_through,
-    layers_and_heads,
-    run_progress,
-    show_offline,
-    watch_live,
-)
+from course_lib.charts import architecture_map, layers_and_heads, run_progress, show_offline, watch_live
+from course_lib.student.progress import finished_exercises
 
 show_offline()
-architecture_map(built=exercises_through(12))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Run the next cell once.
+# The map shows the exercises that pass in your saved notebooks. Run the next cell once.
 
 # %% given="setup"
 from pathlib import Path
@@ -41,34 +35,34 @@ from course_lib.checks import check
 # %% [markdown]
 # ## 1. Your run
 #
-# What you have built in thirteen lessons is also a program, `course_lib.translation`. It reads a corpus, learns subwords,
-# cuts it into batches, trains, keeps checkpoints, and scores. It takes one YAML file:
+# Everything that you have built is also a program, `course_lib.translation`. It reads a corpus, learns subwords, plans
+# batches, trains, writes checkpoints and computes scores. It is configured by one YAML file:
 
 # %% tags=["see"]
 print(Path("my_run.yaml").read_text())
 
 # %% [markdown]
-# ### Which machine, which config?
+# ### Which configuration for which machine?
 #
 # Two corpora count here: the **captions** that come with the course, and **Multi30k**, 29,000 captions of photographs. The
-# others are for those who have a GPU and patience.
+# others are for those who have a GPU and time.
 #
-# | you have | begin with | it takes about |
+# | you have | start with | it takes about |
 # |---|---|---|
-# | a laptop, two cores | `captions` (as in `my_run.yaml`) | some minutes |
+# | a laptop with two cores | `captions` (as in `my_run.yaml`) | a few minutes |
 # | a desktop, or a laptop and an evening | `multi30k-tiny`, in two processes | an hour on two cores |
-# | four cores and an evening | `multi30k-simcut`: the same model, learnt better (arXiv 2206.02368) | an hour and a half |
+# | four cores and an evening | `multi30k-simcut`: the same model, trained better ([arXiv 2206.02368](https://arxiv.org/abs/2206.02368)) | an hour and a half |
 # | a GPU | `multi30k-tiny`, then `multi30k-base` | minutes |
 # | a GPU for a night | `iwslt17`: 206,000 sentences of talks | hours |
-# | a node with eight GPUs | `wmt14-base`: the paper's base model and data (4.5 million pairs), but from German to English; its table 2 is for English to German | a day or less |
+# | a node with eight GPUs | `wmt14-base`: the paper's base model and data, English to German | a day or less |
 #
-# (The times with a GPU are estimates; those runs have not been made for this course yet.)
+# (The times with a GPU are estimates; those runs haven't been made for this course yet.)
 #
-# **Small data wants a small model.** On Multi30k, models of a few million weights are reported to do better than the
-# paper's base model, which learns 29,000 captions by heart. `multi30k-tiny` is no toy, but the right size.
+# **Small data needs a small model.** On Multi30k, models with a few million parameters are reported to do better than the
+# paper's base model, which overfits 29,000 captions. `multi30k-tiny` isn't a toy; it is the right size.
 #
-# Compute nodes often have no internet. On the login node, `python -m course_lib.translation.fetch multi30k
-# /path/to/corpora` downloads the corpus; then `export COURSE_DATA=/path/to/corpora` says where the job finds it.
+# Compute nodes often have no internet access. On the login node, `course fetch multi30k /path/to/corpora` downloads the
+# corpus; then `export COURSE_DATA=/path/to/corpora` tells the job where it is.
 
 # %% predict="predict_minutes"
 # Multi30k has 29,000 pairs, of 15 target tokens on average. A machine learns from 5,800 target tokens a second.
@@ -82,53 +76,74 @@ print(Path("my_run.yaml").read_text())
 # In a terminal (File, New, Terminal), in this lesson's folder. One process:
 #
 # ```bash
-# python -m course_lib.translation.train my_run.yaml
+# course train my_run.yaml
 # ```
 #
-# Two processes on this machine, each with half of the cores or a GPU of its own:
+# Two processes on this machine, each with half of the cores or with its own GPU:
 #
 # ```bash
-# torchrun --nproc-per-node=2 -m course_lib.translation.train my_run.yaml
+# course launch --standalone --nproc-per-node=2 -m course_lib.translation.train my_run.yaml
 # ```
 #
-# On a cluster with SLURM, one node or several; the scripts beside this notebook say which lines to adapt:
+# On a cluster with SLURM, on one node or several (the scripts next to this notebook say which lines to adapt):
 #
 # ```bash
 # sbatch one_node.sbatch my_run.yaml
 # sbatch several_nodes.sbatch my_run.yaml
 # ```
 #
-# The batches of an update are dealt to all processes, and `my_run.yaml` has two of them. For more than two processes,
-# add `training.batches_per_update=8`, say.
+# The batches of an update are divided among all processes, so the result is the same for any number of them.
 #
-# A provided config goes by its name, and any key can be replaced on the command line:
-#
-# ```bash
-# python -m course_lib.translation.train multi30k-tiny run_folder=../runs/multi30k seed=2
-# ```
-#
-# A run may be killed at any moment: **the same command goes on where it was**, and ends with the same weights as if
-# nothing had happened. (How? Everything that decides about an update comes from the seed, the epoch and the update's number, and
-# a checkpoint holds the rest.)
-#
-# And with your own code in it, from the notebooks beside this one, as it was last saved:
+# A provided configuration is started by its name, and any key can be overridden on the command line:
 #
 # ```bash
-# python -m course_lib.translation.train my_run.yaml run_folder=../runs/my-own-parts --parts ..
+# course train multi30k-tiny run_folder=../runs/multi30k seed=2
 # ```
 #
-# It prints a table of what is yours, and compares each part with the reference's first.
+# A run may be killed at any moment. **The same command resumes it**, and it ends with the same weights as if nothing had
+# happened. (How? Everything that determines an update follows from the seed, the epoch and the number of the update, and a
+# checkpoint contains the rest.)
+#
+# ### With your own code
+#
+# The program can also train with your parts, from the notebooks next to this one, as they were last saved:
+#
+# ```bash
+# course train my_run.yaml run_folder=../runs/my-own-parts --parts ..
+# ```
+#
+# It prints a table of your parts, and first compares each one with the reference. These are the parts that it can use:
+
+# %% tags=["see"]
+from course_lib.curriculum import public_curriculum
+
+for lesson, parts in public_curriculum().parts.items():
+    print(f"{lesson}: {', '.join(parts)}")
+
+# %% [markdown]
+# What isn't in the list, the program does with code of its own. Its training loop must resume exactly after an interruption,
+# and its data pipeline must handle corpora that don't fit into memory.
 #
 # ### See it: a small run, live
 #
-# Before the real one, a run that takes half a minute: a single layer of 64 features, three epochs over the
-# captions. It is started in a process of its own, and this cell reads its `metrics.jsonl` while it is being written.
-# Four curves: the loss, the learning rate, the speed, and how much of the work is padding. (After twenty seconds the
-# cell goes on, and the run does too; on a busy machine, the cells below wait for it.)
+# Before the real one, a run that takes half a minute on an idle machine: a single layer with 64 features, and three epochs
+# over the captions. It runs in a process of its own, and this cell reads its `metrics.jsonl` while it is being written. (After twenty
+# seconds the cell ends, while the run continues; on a busy machine, the cells below wait for it.)
 #
-# What happens to the validation loss, and why does it lie *below* the training loss? (Here for one reason above all,
-# lesson 08's: the training loss is a smoothed one. In a run with dropout there is a second.) Why does the speed rise at
-# the beginning? (The first updates also pay for starting up.)
+# These are the columns of `metrics.jsonl`:
+#
+# | column | what it is |
+# |---|---|
+# | `loss`, `validation_loss` | nats per target token; the training loss is smoothed, the validation loss isn't |
+# | `lr` | the learning rate |
+# | `tokens_per_second` | **throughput**: real target tokens, without padding |
+# | `padded` | the share of all positions that is padding |
+# | `mfu` | *model FLOPs utilisation*: the share of the machine's speed in matrix products that the model makes use of |
+# | `memory_gib` | the peak memory of any process so far |
+# | `bleu`, `test_bleu` | scores of the validation and the test split, explained below |
+#
+# What happens to the validation loss, and why is it *below* the training loss? (The table contains one reason; with
+# dropout there is another.) Why does the throughput rise at the beginning? (The first updates also pay for starting up.)
 #
 # **Change something:** `training.warmup_steps=400`; `training.lr_factor=4`; `model.dropout=0.3`.
 
@@ -161,13 +176,15 @@ watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=sma
 # %% [markdown]
 # ### See it: your run, live
 #
-# Start your own run in a terminal now. This cell draws what it has written so far; set `WATCH = True` to have it drawn
-# anew every few seconds, until the run has ended or you press the stop button above (which stops the watching,
-# not the run). Before you validate, set it back: the cells below would wait.
+# Start your own run in a terminal now. This cell draws what it has written so far. Set `WATCH = True` to redraw it every few
+# seconds until the run has ended, or until you press the stop button above (which stops the watching, not the run). Set it
+# back before you validate, because the cells below would wait.
 #
-# Things that a curve tells: a loss that stays at the logarithm of the vocabulary means that nothing is learned; one that
-# falls and then leaps up, that the learning rate is too high; a validation loss that rises while the training loss
-# falls, that sentences are learned by heart.
+# How to read the curves:
+#
+# - A loss that stays at the logarithm of the vocabulary size: nothing is learned.
+# - A loss that falls and then jumps up: the learning rate is too high.
+# - A validation loss that rises while the training loss falls: **overfitting**.
 
 # %% tags=["see"]
 RUN = Path("../runs/my-run")
@@ -188,12 +205,12 @@ watch_live(
 # %% [markdown]
 # ## 2. What has it learned?
 #
-# From here on everything works with your run as soon as it has ended, and with the small one until then.
+# From here on, everything uses your run as soon as it has ended, and the small one until then.
 #
 # ### See it: your own sentences
 #
-# **Change something:** write sentences of your own. Words that the model has never seen, a sentence without a verb, a
-# long one. The corpus is about captions: what happens outside of it?
+# **Change something:** write sentences of your own. Words that the model has never seen, a sentence without a verb, a long
+# one. The corpus consists of captions: what happens outside its domain?
 
 # %% tags=["see"]
 from course_lib.translation.decoding.translator import load_translator
@@ -214,17 +231,17 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 # ### See it: all of its attention
 #
 # Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence is
-# translated. There are three kinds. In the **encoder's self-attention** German words look at each other. In the
-# **decoder's self-attention** each English word looks at those before it, and the rest is masked. In
-# **cross-attention** English looks at German. Choose the layer and the head in the lists below each picture.
+# translated. There are three kinds. In the **encoder's self-attention** German words attend to each other. In the
+# **decoder's self-attention** each English word attends to those before it, and the rest is masked. In **cross-attention**
+# English attends to German. Choose the layer and the head in the lists below each picture.
 #
-# Look for: a head that always looks at the word before; one that looks at the end symbol when it has nothing to do;
-# verbs that find their subjects. In cross-attention each row says which word the decoder **reads** there and, behind the
-# arrow, which one it **writes** next. For which of the two does it look up the German word? And does the path of the
-# dark cells cross where German and English order their words differently?
+# Look for a head that always attends to the previous word, a head that attends to the end symbol when it has nothing to
+# do, and verbs that attend to their subjects. In cross-attention, each row says which word the decoder **reads** there and,
+# after the arrow, which one it **writes** next. For which of the two does it look up the German word? And do the dark cells
+# leave the diagonal where German and English differ in their word order?
 #
-# **Change something:** your own sentence. Then give an English one, too, even a wrong one:
-# `translator.attention(sentence, "A dog is sleeping.")`. What does cross-attention do with a translation that does not
+# **Change something:** your own sentence. Then supply an English one, too, even a wrong one:
+# `translator.attention(sentence, "A dog is sleeping.")`. What does cross-attention do with a translation that doesn't
 # belong to its source?
 
 # %% tags=["see"]
@@ -235,7 +252,7 @@ layers_and_heads(
     maps.encoder_self,
     maps.source_tokens,
     maps.source_tokens,
-    title="Encoder self-attention: German looks at German",
+    title="Encoder self-attention: German attends to German",
 )
 
 # %% tags=["see"]
@@ -243,7 +260,7 @@ layers_and_heads(
     maps.decoder_self,
     maps.target_tokens,
     maps.target_tokens,
-    title="Decoder self-attention: English looks at the English before it",
+    title="Decoder self-attention: English attends to the English before it",
 )
 
 # %% tags=["see"]
@@ -254,27 +271,28 @@ layers_and_heads(
     maps.cross,
     reads_and_writes,
     maps.source_tokens,
-    title="Cross-attention: English looks at German",
+    title="Cross-attention: English attends to German",
 )
 
 # %% [markdown]
 # ## 3. How good is it?
 #
-# **BLEU** (Papineni et al. 2002) compares translations with a person's. It counts which share of their words, of their pairs
-# of words, of triples and of groups of four also stand in the reference, takes the geometric mean of the four shares,
-# and multiplies by a penalty if the translations are too short altogether. It is counted over a whole test set; for
-# a single sentence it says little. 100 would be the reference, word for word, which no person reaches either.
+# **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes which share of
+# their words, pairs of words, triples and groups of four also occur in the reference. Each of them counts at most as often as
+# the reference contains it, so "the the the" scores badly. BLEU is the geometric mean of the four shares, multiplied by a
+# penalty if the translations are too short altogether. It is computed over a whole test set; for a single sentence it says
+# little. 100 would be the reference, word for word, and no human translator reaches that.
 #
-# BLEU depends on how text is cut into words, and whether small and capital letters differ: by several points! So a
-# score without these is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes
-# plain text, cuts it itself, and prints a **signature**. Scores with the same signature compare.
+# BLEU depends on how the text is split into words and on whether case matters, by several points. So a score without this information
+# is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes plain text, splits it
+# itself, and prints a **signature**. Scores with the same signature can be compared.
 #
 # ### See it: greedy, beam, averaged
 #
-# The same run, decoded in different ways: greedy; with beams of 4, which lesson 11 built; and both with the average of
-# the last snapshots, which a run keeps if `training.average_last` asks for it.
+# The same run, decoded in different ways: greedily, and with a beam of 4, each with the last weights, the best ones, and the
+# average of the last snapshots, which a run keeps if `training.average_last` asks for it.
 #
-# The first 100 sentences of the validation split, since the test split is for the end. How large are the
+# The cell uses the first 100 sentences of the validation split, because the test split is for the end. How large are the
 # differences? How long does each way take?
 #
 # **Change something:** beams of 2 and 8. An alpha of 0, and of 2. All of the validation split.
@@ -312,21 +330,20 @@ print(bleu.signature)
 pd.DataFrame(rows)
 
 # %% [markdown]
-# A model that has learned as little as the small run hesitates a lot, and gains several points from either. Once a
-# model is sure of itself, what is left is less: on real sentences a beam is usually worth about one point, and averaging
-# about another half. Neither costs anything in training.
+# A model that has learned as little as the small run is often unsure, and the choice of the search matters. For a
+# confident model the differences are smaller. Lesson 11 showed why a beam needn't always win; neither a beam nor averaging
+# costs anything in training, so measure both on the validation split.
 #
 # From a terminal, a run translates whole files:
 #
 # ```bash
-# python -m course_lib.translation.translate ../runs/my-run german.txt --beam 5 --output english.txt
+# course translate ../runs/my-run german.txt --beam 5 --output english.txt
 # ```
 #
 # ### See it: where does it go wrong?
 #
-# A number says how good a translator is, and not what it does wrong. The ten validation sentences with the most
-# different translations, by the sentence-wise chrF of `sacrebleu` (which looks at letters and so also says something
-# about single sentences).
+# A number says how good a translator is, but not what it does wrong. Here are the ten validation sentences with the worst
+# translations, by `sacrebleu`'s chrF (which compares characters, and therefore says something about single sentences, too).
 
 # %% tags=["see"]
 from sacrebleu import sentence_chrf
@@ -337,14 +354,14 @@ worst = sorted(
     key=lambda one: sentence_chrf(one[1], [one[2]]).score,
 )
 for german, written, right in worst[:10]:
-    print(f"reads:  {german}\nwrites: {written}\nright:  {right}\n")
+    print(f"reads:     {german}\nwrites:    {written}\nreference: {right}\n")
 
 # %% [markdown]
 # ## 4. Hand it in
 #
-# Two files of your run go beside this notebook, and are handed in with it: `metrics.jsonl`, what the run said of
-# itself, and `translations.txt`, its translations of the **test split**, one a line. The cell below fetches them. When
-# your lesson is graded, the translations are scored against references that the grader holds.
+# Two files of your run belong next to this notebook, and are handed in with it: `metrics.jsonl`, its metrics, and
+# `translations.txt`, its translations of the **test split**, one per line. The cell below copies them. When your lesson is
+# graded, the translations are scored against references that the grader has.
 #
 # | BLEU on the captions | BLEU on Multi30k (test 2016) | points |
 # |---|---|---|
@@ -353,50 +370,49 @@ for german, written, right in worst[:10]:
 # | 80 | 32 | 6 |
 # | 86 | 36 | 8 |
 #
-# The provided configs `captions` and `multi30k-tiny` reach the last row. If you have done better, so much the better; it
-# gives no more points, but your instructor may want to know how.
+# The provided configurations `captions` and `multi30k-tiny` reach the last row. A better score earns no more points, but your
+# instructor may want to know how you did it.
 
 # %% tags=["see"]
 for name in ["metrics.jsonl", "translations.txt"]:
     if finished() and (RUN / name).is_file():
         Path(name).write_bytes((RUN / name).read_bytes())
-        print(f"{name} is here now.")
+        print(f"{name} has been copied here.")
     else:
-        print(f"{name}: the run in {RUN} has not come to its end; until then there is nothing to fetch.")
+        print(f"{name}: the run in {RUN} has not finished, so there is nothing to copy yet.")
 
 # %% [markdown]
-# Is it what a run writes, with a loss that falls, up to the end?
+# Is it the output of a run, with a loss that falls, up to the end?
 
 # %% check="hand_in_metrics"
 
 # %% [markdown]
-# And how good are the translations? In your own notebook this says the score where the references are on this machine: for
-# the captions always, for Multi30k where you have its files.
+# And how good are the translations? In your own notebook this shows the score if the references are on this machine: always
+# for the captions, and for Multi30k if you have its files.
 
 # %% check="hand_in_translations"
 
 # %% [markdown]
 # ### Explain it
 #
-# Describe your run, as you would in a report, in ten lines or so. Which config, on what machine, and why this one? What
-# did the curves show? What is the score, with its signature, and what would you compare it with? Then take one
-# sentence that your translator gets wrong: what is wrong, what does its cross-attention look like there, and what
-# would you try?
+# Describe your run, as you would in a report, in about ten lines. Which configuration, on what machine, and why this one? What
+# did the curves show? What is the score, with its signature, and what would you compare it with? Then take one sentence that
+# your translator gets wrong: what is wrong, what does its cross-attention look like there, and what would you try?
 
 # %% [markdown] explain="explain_run"
-# (An example.) I trained `captions` as it was, on a laptop with two cores: 2 layers, 128 features, 8 epochs, about three
-# minutes. The loss fell quickly in the first two epochs, while the rate warmed up over 200 updates, then slowly; the validation loss
-# fell until the end, so a few more epochs might still help. It lies below the training loss, since it is measured
-# without dropout and without smoothing. About 6,000 target tokens a second, 5 % padding. BLEU 90 on the 300 test
-# captions, cased, tokenised by 13a, which compares only with other runs on these captions: the sentences come from a
-# grammar, so they are far easier than Multi30k. Wrong: "carrying a cap" for "wearing a wool cap". "Wollmütze" is rare
-# and cut into three subwords; cross-attention looks at the first of them when it writes "cap" and hardly at "trägt", which
-# means carry or wear. More examples of the word, or a model with more layers, would help; I would look first
-# whether the beam holds the right one in second place.
+# (An example.) I trained `captions` unchanged, on a laptop with two cores: 2 layers, 128 features, 8 epochs, about three
+# minutes. The loss fell quickly in the first two epochs, while the learning rate warmed up over 200 updates, then slowly. The
+# validation loss fell until the end, so a few more epochs might still help. It is below the training loss, because it is
+# measured without dropout and without smoothing. Throughput was about 6,000 target tokens per second, with 5% padding. BLEU is 90 on
+# the 300 test captions, cased, with the tokenizer 13a. That compares only with other runs on these captions: the sentences
+# come from a grammar, so they are far easier than Multi30k. One mistake: "carrying a cap" for "wearing a wool cap". "Wollmütze" is
+# rare and split into three subwords; when the model writes "cap", cross-attention looks at the first of them and hardly at
+# "trägt", which means carry or wear. More examples of the word, or a model with more layers, might help; I would first look
+# whether the beam has the right translation in second place.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: config and machine, with a reason for the choice.
-# - 1 point: the curves are read and not only named (warm-up, gap between training and validation, where it levels off).
+# - 1 point: configuration and machine, with a reason for the choice.
+# - 1 point: the curves are interpreted and not only named (warm-up, gap between training and validation, where it levels off).
 # - 1 point: a score with what is needed to compare it (corpus, split, cased or not, signature), and a sensible comparison.
 # - 1 point: one mistake, with what the attention shows and an idea that fits it.
 # ### END MARK SCHEME
@@ -404,77 +420,86 @@ for name in ["metrics.jsonl", "translations.txt"]:
 # %% [markdown]
 # ## Common questions
 #
-# <details><summary>My run says that it goes on, and I wanted it to begin anew.</summary>
+# <details><summary>My run resumes, but I wanted it to start from scratch.</summary>
 #
-# A run folder that has checkpoints is gone on with. Give another `run_folder`, or delete the old one. If you changed
-# a key that the weights depend on, it refuses to mix the two and says which key it is.
+# A run folder that contains checkpoints is resumed. Use another `run_folder`, or delete the old one. If you changed a key on
+# which the weights depend, the program refuses to mix the two and says which key it is.
 #
 # </details>
 #
 # <details><summary>Are two processes on my laptop faster than one?</summary>
 #
-# For a small model, yes. The threads of one process share out every single product, and the products of a small model are
-# over before that pays; two processes have a batch each, and meet once an update. On two cores, `multi30k-tiny` learned a
-# third faster that way. The larger the model, the less is left of it. Try both, and compare tokens a second. It is also
-# the way to test on a laptop what will run on a cluster.
+# For a small model, yes. The threads of one process share every single matrix product, and those of a small model are too
+# short for that to pay; two processes have a batch each, and meet once per update. On two cores, `multi30k-tiny` trained a
+# third faster that way. The larger the model, the smaller the gain. Try both, and compare the throughput. It is also a way to
+# test on a laptop what will run on a cluster.
 #
 # </details>
 #
-# <details><summary>Can a run begin with what another one has learned?</summary>
+# <details><summary>Can a run start from the weights of another one?</summary>
 #
-# Yes: `training.init_from=../runs/multi30k` takes over that run's weights and its vocabulary, and everything else begins
-# anew. So a model goes on with other settings, or learns from much text first and then from a little of the kind that you
-# need. The sizes of the two models have to be the same.
+# Yes: `training.init_from=../runs/multi30k` takes that run's weights and vocabulary, and everything else starts from scratch.
+# So you can continue with other settings, or train on a lot of text first and then on a little of the kind that you need. The
+# two models must have the same sizes.
 #
 # </details>
 #
 # <details><summary>Can several runs translate together?</summary>
 #
-# Yes: `python -m course_lib.translation.translate ../runs/one german.txt --with ../runs/two`. Each next word gets the mean
-# of the probabilities that the models give it, and the search goes on as ever. Models that began with different random
-# weights are wrong in different places: two runs of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ in their seed
-# alone, have 42.9 together. It takes the time of both. Their sizes may differ, but not their vocabularies: a number has to
-# mean the same word to all.
+# Yes, as an ensemble: `course translate ../runs/one german.txt --with ../runs/two`. For each next word the probabilities of
+# the models are averaged, and the search continues as usual. Models that started with different random weights are wrong in
+# different places: two runs of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only in their seed, have 42.9 together.
+# It takes the time of both. Their sizes may differ, but not their vocabularies, because an id must mean the same word in all.
 #
 # </details>
 #
-# <details><summary>Why is the update not larger with more processes?</summary>
+# <details><summary>Why doesn't the update get larger with more processes?</summary>
 #
-# Because then it would be another update, with another best learning rate, and two runs could not be compared. How many
-# batches make an update is `training.batches_per_update`, and the processes share them. If you have more processes,
-# you may want larger updates, and then you say so.
-#
-# </details>
-#
-# <details><summary>What is padded, if batches hold sentences of like length?</summary>
-#
-# Like, not equal; and a sentence's two sides differ. A few per cent remain. In a widely copied notebook of 2022 that pads everything to 72
-# tokens, four fifths of the work on captions is padding.
+# Because then it would be another update, with another best learning rate, and two runs couldn't be compared. The number of
+# batches in an update is `training.batches_per_update`, and the processes share them. If you want larger updates on more
+# processes, say so there.
 #
 # </details>
 #
-# <details><summary>A head looks at the full stop all the time. Is it broken?</summary>
+# <details><summary>What is padded, if batches hold sentences of similar length?</summary>
 #
-# No. The weights have to sum to one, also when a head has nothing to look for; many put them on a token that is always
+# Similar isn't equal, and the two sides of a pair differ. A few per cent remain. In a widely copied notebook of 2022, which
+# pads everything to 72 tokens, about four fifths of the work on captions is padding.
+#
+# </details>
+#
+# <details><summary>A head attends to the full stop all the time. Is it broken?</summary>
+#
+# No. The weights must sum to one, even if a head has nothing to look for. Many heads then put them on a token that is always
 # there and whose value does no harm.
 #
 # </details>
 #
 # <details><summary>Is attention an explanation of what the model does?</summary>
 #
-# It says from where a head takes something, not what it takes nor what becomes of it. With a second layer, a place holds
-# more than its own word. Take it as a hint, and test it: change the word and see what happens.
+# It says where a head takes something from, but not what it takes, nor what becomes of it. From the second layer on, a position
+# contains more than its own word. Take attention as a hint, and test it: change the word and see what happens.
 #
 # </details>
 #
 # ## Where you are
 
 # %% tags=["see"]
-architecture_map(built=exercises_through(13))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map is full. You have built a Transformer from the root of $d_k$ up, and it speaks English. Before you hand
-# the lesson in, press **Validate** in the toolbar.
+# You have built a Transformer from the root of $d_k$ up, and it translates. Before you hand the lesson in, press **Validate**
+# in the toolbar.
 #
-# Where to go from here? Your own corpus (`corpus: folder`), another language, the paper's big model. Or read the
+# Where to go from here? Your own corpus (`data.corpus: folder`), another language, the paper's big model. Or read the
 # reference in `course_lib/transformer/`: you have built nearly all of it yourself.
+#
+# **Read on**
+#
+# - Post 2018, *A Call for Clarity in Reporting BLEU Scores* ([arXiv 1804.08771](https://arxiv.org/abs/1804.08771)).
+# - Sennrich and Zhang 2019, *Revisiting Low-Resource Neural Machine Translation*
+#   ([arXiv 1905.11901](https://arxiv.org/abs/1905.11901)): how settings should change when there is little data.
+# - Other implementations to compare with yours: [Marian](https://marian-nmt.github.io),
+#   [fairseq](https://github.com/facebookresearch/fairseq), [OpenNMT](https://opennmt.net),
+#   [Sockeye](https://github.com/awslabs/sockeye), and the paper's own,
+#   [Tensor2Tensor](https://github.com/tensorflow/tensor2tensor).
