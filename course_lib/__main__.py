@@ -28,6 +28,9 @@ COMMANDS: dict[str, dict[str, Command]] = {
             "course_lib.student.progress.lab", "lessons", "open the lessons in JupyterLab, with a start page"
         ),
         "progress": Command("course_lib.student.progress", "lessons", "show which checks pass"),
+        "student-config": Command(
+            "course_lib.student.configuration", "lessons", "set up Jupyter to fetch lessons and hand them in"
+        ),
     },
     "translation lab": {
         "train": Command("course_lib.translation.train", "cluster", "train a translation model"),
@@ -90,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _list_commands() -> str:
     lines = []
     for group, commands in COMMANDS.items():
-        lines += [f"{group}:", *(f"  {name:<11}{command.help}" for name, command in commands.items()), ""]
+        lines += [f"{group}:", *(f"  {name:<15}{command.help}" for name, command in commands.items()), ""]
     return "\n".join([*lines, "`course COMMAND --help` describes the arguments of a command."])
 
 

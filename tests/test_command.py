@@ -29,7 +29,7 @@ def test_help_lists_every_command_without_importing_torch() -> None:
     assert ended.returncode == 0
     assert ended.stdout.endswith("False\n")
     for name, command in ALL.items():
-        assert f"  {name:<11}{command.help}\n" in ended.stdout
+        assert f"  {name:<15}{command.help}\n" in ended.stdout
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

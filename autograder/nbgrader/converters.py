@@ -25,10 +25,11 @@ from traitlets import Type
 from autograder.nbgrader.grading_run import GradingRun, Prepared
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
+from autograder.release.lessons import copy_course_files
 from autograder.release.solutions import refresh
 from autograder.results.local_executor import SharedExecutor
 from autograder.submissions.folder import submissions
-from course_lib.curriculum.course_file import CourseError
+from course_lib.curriculum.course_file import CourseError, load_curriculum
 
 #: How long Formgrader's workers wait for the next submission, in seconds.
 _IDLE_SECONDS = 120.0
@@ -198,6 +199,13 @@ class CourseGenerateAssignment(_Replacing, GenerateAssignment):
             self.log.error("%s", error)
             raise NbGraderException(str(error)) from None
         super().init_notebooks()
+
+    def init_assignment(self, assignment_id: str, student_id: str) -> None:
+        """Prepare the folder, with the files that every lesson has."""
+        super().init_assignment(assignment_id, student_id)
+        course = Path(self.coursedir.root)
+        release = Path(self._format_dest(assignment_id, student_id))
+        copy_course_files(course, load_curriculum(course), release)
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
         """Refuse to add or remove cells that nbgrader tracks if the gradebook has submissions."""

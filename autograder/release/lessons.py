@@ -13,6 +13,7 @@ from traitlets.config import Config, PyFileConfigLoader
 
 from autograder.release.solutions import refresh, write_curriculum
 from course_lib.atomic_files import atomic_write
+from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
 from course_lib.student.progress.start_page import PAGE
 
@@ -44,9 +45,15 @@ def released(course: Path) -> Iterator[Path]:
                 GenerateAssignment(coursedir=directory, config=config).start()
             except NbGraderException as error:
                 raise CourseError(f"{SOURCES}/{lesson.name}: nbgrader cannot release it: {error}") from error
-        for file in curriculum.files:
-            shutil.copyfile(course / SOURCES / file, root / LESSONS / file)
+        for place in (root / LESSONS, *(root / LESSONS / lesson.name for lesson in curriculum.lessons)):
+            copy_course_files(course, curriculum, place)
         yield root / LESSONS
+
+
+def copy_course_files(course: Path, curriculum: Curriculum, folder: Path) -> None:
+    """Copy the files for the whole course. Each lesson has them too: students fetch lessons one at a time."""
+    for file in curriculum.files:
+        shutil.copyfile(course / SOURCES / file, folder / file)
 
 
 def files_in(folder: Path) -> dict[str, Path]:

@@ -139,14 +139,15 @@ def test_files_beside_the_lessons_are_handed_out_and_sources_are_not(small: Smal
     write_lessons(small.root)
     lessons = small.root / "lessons"
     found = {path.relative_to(lessons).as_posix() for path in lessons.rglob("*") if path.is_file()}
-    assert found == {"AGENTS.md", f"{LESSON}/{LESSON}.ipynb", f"{LESSON}/data/words.txt"}
-    assert (lessons / "AGENTS.md").read_bytes() == (small.root / "solutions/AGENTS.md").read_bytes()
+    agents = {"AGENTS.md", f"{LESSON}/AGENTS.md"}
+    assert found == {*agents, f"{LESSON}/{LESSON}.ipynb", f"{LESSON}/data/words.txt"}
+    for name in agents:
+        assert (lessons / name).read_bytes() == (small.root / "solutions/AGENTS.md").read_bytes()
 
 
 def test_only_what_changed_is_written(small: SmallCourse) -> None:
-    assert write_lessons(small.root) == [
-        f"lessons/{name}" for name in (f"{LESSON}/{LESSON}.ipynb", f"{LESSON}/data/words.txt", "AGENTS.md")
-    ]
+    files = (f"{LESSON}/{LESSON}.ipynb", f"{LESSON}/AGENTS.md", f"{LESSON}/data/words.txt", "AGENTS.md")
+    assert sorted(write_lessons(small.root)) == sorted(f"lessons/{name}" for name in files)
     assert write_lessons(small.root) == []
     small.change_source("# # A small lesson", "# # Another lesson")
     assert write_lessons(small.root) == [f"lessons/{LESSON}/{LESSON}.ipynb"]

@@ -64,15 +64,16 @@ class Lesson:
         return sum(check.state is State.OUTDATED for check in self.checks)
 
 
+def is_lesson(path: Path) -> bool:
+    """Return whether a path is that of a lesson's notebook, such as 01-attention/01-attention.ipynb."""
+    return path.suffix == ".ipynb" and bool(_LESSON.fullmatch(path.stem)) and path.stem == path.parent.name
+
+
 def read_lessons(folder: Path) -> list[Lesson]:
     """Read all lessons in a folder, in order. Raises ProgressError if there are none."""
     if not folder.is_dir():
         raise ProgressError(f"{folder}: there is no such folder; give the one that contains the lessons")
-    notebooks = sorted(
-        path
-        for path in folder.glob("*/*.ipynb")
-        if _LESSON.fullmatch(path.stem) and path.stem == path.parent.name
-    )
+    notebooks = sorted(filter(is_lesson, folder.glob("*/*.ipynb")))
     if not notebooks:
         raise ProgressError(f"{folder}: contains no lessons, such as 01-attention/01-attention.ipynb")
     return [_read_lesson(path) for path in notebooks]

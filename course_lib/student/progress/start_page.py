@@ -6,12 +6,13 @@ The page is written before JupyterLab starts, and again whenever a notebook is s
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rich import box
 from rich.table import Table
 
 from course_lib.atomic_files import atomic_write_text
-from course_lib.student.progress.notebooks import Lesson, ProgressError, read_lessons
+from course_lib.student.progress.notebooks import Lesson, ProgressError, is_lesson, read_lessons
 
 #: The page's name, in the folder of the lessons.
 PAGE = "start.md"
@@ -31,6 +32,13 @@ explanations, which are graded by hand.
 
 This page is updated each time you save a notebook. To see the new version, close it and open `start.md` \
 again, or run `course progress` in a terminal.
+"""
+
+
+_NOTHING_FETCHED = """\
+# Build the Transformer
+
+You have no lessons yet. Open **Nbgrader > Assignment List**, choose the course, and fetch the first one.
 """
 
 
@@ -81,15 +89,32 @@ def write_page(folder: Path) -> Path:
     return path
 
 
-def after_saving(*, model: dict[str, Any], contents_manager: Any, **_: Any) -> None:
-    """Update the page: Jupyter's `post_save_hook`, which defines these argument names.
+def first_page(home: Path, course_id: str) -> str:
+    """Return the address of the page with which JupyterLab opens a student's account, and write the page.
+
+    The lessons are in a folder of the home that has the course's name, where nbgrader fetches them to.
+    """
+    folder = home / course_id
+    try:
+        folder.mkdir(exist_ok=True)
+        try:
+            write_page(folder)
+        except ProgressError:
+            atomic_write_text(folder / PAGE, _NOTHING_FETCHED)
+    except OSError:  # such as a full disk, with which a student can still read
+        return "/lab"
+    return f"/lab/tree/{quote(course_id)}/{PAGE}"
+
+
+def after_saving(*, os_path: str, model: dict[str, Any], contents_manager: Any, **_: Any) -> None:
+    """Update the page above a lesson: Jupyter's `post_save_hook`, which defines these argument names.
 
     A failure is logged, and the notebook is saved regardless.
     """
-    if model.get("type") != "notebook":
+    if model.get("type") != "notebook" or not is_lesson(Path(os_path)):
         return
     try:
-        write_page(Path(contents_manager.root_dir))
+        write_page(Path(os_path).parents[1])
     except (OSError, ProgressError) as error:
         contents_manager.log.warning("The start page is not up to date: %s", error)
 

@@ -10,7 +10,14 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib.student.progress import ProgressError, State, finished_exercises, read_lessons
-from course_lib.student.progress.start_page import PAGE, after_saving, describe, start_page, write_page
+from course_lib.student.progress.start_page import (
+    PAGE,
+    after_saving,
+    describe,
+    first_page,
+    start_page,
+    write_page,
+)
 
 LESSONS = Path(__file__).parents[3] / "lessons"
 STUB = 'def scores():\n    raise NotImplementedError("scores is yours to write: lesson 01, exercise 1 of 1")'
@@ -120,19 +127,29 @@ def test_a_folder_without_lessons(tmp_path: Path) -> None:
 
 
 def test_the_page_is_written_when_a_notebook_is_saved(tmp_path: Path) -> None:
-    class Contents:
-        root_dir = str(tmp_path)
-
     save(tmp_path, said="✓ scores: correct")
-    after_saving(model={"type": "file"}, contents_manager=Contents(), os_path="")
+    saved = str(tmp_path / "01-attention" / "01-attention.ipynb")
+    after_saving(model={"type": "file"}, contents_manager=None, os_path=saved)
+    after_saving(
+        model={"type": "notebook"}, contents_manager=None, os_path=str(tmp_path / "own" / "own.ipynb")
+    )
     assert not (tmp_path / PAGE).exists()
-    after_saving(model={"type": "notebook"}, contents_manager=Contents(), os_path="")
+    after_saving(model={"type": "notebook"}, contents_manager=None, os_path=saved)
     text = (tmp_path / PAGE).read_text(encoding="utf-8")
     assert (
         "| [01 Attention](01-attention/01-attention.ipynb) | 150 | 8 | ▰▰▰▰▰▱▱▱▱▱ 1 of 2 checks pass |"
         in text
     )
     assert write_page(tmp_path).read_text(encoding="utf-8") == text
+
+
+def test_the_first_page_invites_to_fetch_a_lesson_and_then_lists_what_was_fetched(tmp_path: Path) -> None:
+    assert first_page(tmp_path, "a-course") == "/lab/tree/a-course/start.md"
+    page = tmp_path / "a-course" / PAGE
+    assert "You have no lessons yet" in page.read_text(encoding="utf-8")
+    save(tmp_path / "a-course")
+    first_page(tmp_path, "a-course")
+    assert "01-attention/01-attention.ipynb" in page.read_text(encoding="utf-8")
 
 
 def test_the_command(tmp_path: Path) -> None:

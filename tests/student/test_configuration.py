@@ -1,0 +1,34 @@
+"""The configuration that students get. `tests/autograder/grading/test_exchange.py` uses it."""
+
+from pathlib import Path
+
+import pytest
+from traitlets.config import PyFileConfigLoader
+
+from course_lib.student.configuration import main, write_configuration
+
+
+def test_jupyter_and_nbgrader_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    nbgrader, server = write_configuration(tmp_path / "jupyter", Path("/srv/ex'change"), "a-course")
+    config = PyFileConfigLoader(nbgrader.name, path=str(nbgrader.parent)).load_config()
+    assert (config.Exchange.root, config.CourseDirectory.course_id) == ("/srv/ex'change", "a-course")
+    config = PyFileConfigLoader(server.name, path=str(server.parent)).load_config()
+    assert config.LabApp.default_url == "/lab/tree/a-course/start.md"
+    assert (tmp_path / "a-course" / "start.md").is_file()
+
+
+def test_it_replaces_only_its_own_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["/srv/exchange", "--into", str(tmp_path)]) == 0
+    assert main(["/srv/other", "--into", str(tmp_path)]) == 0
+    assert "/srv/other" in (tmp_path / "nbgrader_config.py").read_text(encoding="utf-8")
+    (tmp_path / "jupyter_server_config.py").write_text("c = get_config()\n", encoding="utf-8")
+    assert main(["/srv/third", "--into", str(tmp_path)]) == 1
+    assert "was not written by this command" in capsys.readouterr().err
+    assert "/srv/other" in (tmp_path / "nbgrader_config.py").read_text(encoding="utf-8")
+
+
+def test_a_relative_exchange_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exchange", "--into", str(tmp_path)]) == 1
+    assert "exchange is a relative path" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
