@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from course_lib.student.progress.notebooks import ProgressError, read_lessons
+from course_lib.student.progress.notebooks import ProgressError, nearest_lessons, read_lessons
 from course_lib.student.progress.start_page import summary, terminal_table
 
 
@@ -15,11 +15,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="course progress", description=__doc__)
     parser.add_argument(
-        "folder", type=Path, nargs="?", default=Path("lessons"), help="the lessons' folder (default: lessons)"
+        "folder",
+        type=Path,
+        nargs="?",
+        help="the lessons' folder (default: lessons, or else this folder or its parent)",
     )
     options = parser.parse_args(arguments)
     try:
-        lessons = read_lessons(options.folder)
+        lessons = read_lessons(options.folder or nearest_lessons())
     except ProgressError as error:
         print(error, file=sys.stderr)
         return 1

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.student.progress.notebooks import ProgressError
+from course_lib.student.progress.notebooks import ProgressError, nearest_lessons
 from course_lib.student.progress.start_page import PAGE, after_saving, write_page
 
 _SETTINGS = Path(__file__).parent / "jupyterlab"
@@ -33,15 +33,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. JupyterLab replaces this process."""
     parser = argparse.ArgumentParser(prog="course lab", description=__doc__)
     parser.add_argument(
-        "folder", type=Path, nargs="?", default=Path("lessons"), help="the lessons' folder (default: lessons)"
+        "folder",
+        type=Path,
+        nargs="?",
+        help="the lessons' folder (default: lessons, or else this folder or its parent)",
     )
     options, for_jupyter = parser.parse_known_args(arguments)
+    folder = options.folder or nearest_lessons()
     try:
-        write_page(options.folder)
+        write_page(folder)
     except (ProgressError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    jupyter = command(options.folder.resolve(), for_jupyter)
+    jupyter = command(folder.resolve(), for_jupyter)
     if sys.platform == "win32":  # There, execv doesn't quote spaces and returns to the shell at once.
         return subprocess.call(jupyter)
     return os.execv(jupyter[0], jupyter)

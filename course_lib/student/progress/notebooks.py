@@ -72,11 +72,27 @@ def is_lesson(path: Path) -> bool:
 def read_lessons(folder: Path) -> list[Lesson]:
     """Read all lessons in a folder, in order. Raises ProgressError if there are none."""
     if not folder.is_dir():
-        raise ProgressError(f"{folder}: there is no such folder; give the one that contains the lessons")
-    notebooks = sorted(filter(is_lesson, folder.glob("*/*.ipynb")))
+        raise ProgressError(f"{folder}: there is no such folder. Pass the folder that contains the lessons.")
+    notebooks = _lesson_notebooks(folder)
     if not notebooks:
-        raise ProgressError(f"{folder}: contains no lessons, such as 01-attention/01-attention.ipynb")
+        raise ProgressError(
+            f"{folder}: this folder contains no lessons, such as 01-attention/01-attention.ipynb. "
+            "Pass the folder that does."
+        )
     return [_read_lesson(path) for path in notebooks]
+
+
+def nearest_lessons() -> Path:
+    """Return the folder of the lessons: `lessons`, or else this folder or its parent if it contains them.
+
+    JupyterLab opens terminals in the folder of the lessons, or in that of one lesson.
+    """
+    usual = Path("lessons")
+    return next((folder for folder in (usual, Path(), Path("..")) if _lesson_notebooks(folder)), usual)
+
+
+def _lesson_notebooks(folder: Path) -> list[Path]:
+    return sorted(filter(is_lesson, folder.glob("*/*.ipynb")))
 
 
 def finished_exercises(folder: str | Path = "..") -> list[str]:

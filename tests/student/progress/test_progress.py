@@ -153,14 +153,16 @@ def test_the_first_page_invites_to_fetch_a_lesson_and_then_lists_what_was_fetche
 
 
 def test_the_command(tmp_path: Path) -> None:
-    def run(folder: Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "course_lib.student.progress", str(folder)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    def run(*folder: Path, inside: Path | None = None) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "course_lib.student.progress", *map(str, folder)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=inside)
 
     save(tmp_path, said="✓ scores: correct")
     told = run(tmp_path)
     assert told.returncode == 0
     assert "1 of 2 checks pass" in told.stdout
+    for place in (tmp_path, tmp_path / "01-attention"):  # where JupyterLab opens terminals
+        assert "1 of 2 checks pass" in run(inside=place).stdout
     told = run(tmp_path / "absent")
     assert (told.returncode, told.stdout) == (1, "")
     assert "there is no such folder" in told.stderr
