@@ -158,6 +158,7 @@ def layers_and_heads(
         toggle=False,
         empty=False,
     )
+    asked = title if title.endswith("?") else f"{title}."
     subtitle = "Each row is a query, and its weights sum to 1. Click a head below, or use the lists."
     which = "the mean of its heads" if head == MEAN else f"head {head}"
     shown = np.reshape(first["weight"], (query_count, key_count))
@@ -165,7 +166,7 @@ def layers_and_heads(
         _weights(table, rows, columns, choice), _overview(table, ["mean", *names[1:]], choice), spacing=14
     ).properties(
         title=alt.Title(title, subtitle=subtitle),
-        description=f"{title} Layers: {layers}, with {heads} heads each, in lists below. Largest weights of "
+        description=f"{asked} Layers: {layers}, with {heads} heads each, in lists below. Largest weights of "
         f"layer {layer}, {which}: {', '.join(strongest(shown, rows, columns))}.",
     )
 

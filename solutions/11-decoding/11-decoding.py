@@ -677,7 +677,8 @@ named_lines(
 #
 # where $\theta_i$ are all the weights of checkpoint $i$, and $m$ is the number of checkpoints. What they have in common
 # stays, and the jitter averages out. The result is **one** model, as large and as fast as the others. The paper
-# averages the last 5 checkpoints of its base models, written ten minutes apart, and the last 20 of its big ones.
+# averages the last 5 checkpoints of its base models, written ten minutes apart, and the last 20 of its big ones. All
+# results of its table 2 (lesson 06) are those of averaged models, with a beam of 4 and an alpha of 0.6.
 #
 # Averaging the iterates of an optimiser is an old idea (Polyak and Juditsky 1992). It came back as *stochastic weight
 # averaging* (Izmailov et al. 2018), and as the moving average of weights that many image generators use.
@@ -843,24 +844,6 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # - 1 point: late checkpoints of one run are close together; their differences are noise that cancels out.
 # - 1 point: different seeds number (or find) features differently, so their average is bad.
 # ### END MARK SCHEME
-
-# %% [markdown]
-# ## 6. What the paper achieved
-#
-# With a beam of 4, an alpha of 0.6 and averaged checkpoints, section 6.1 reports these results on the test set of 2014
-# (newstest2014), in BLEU. The cost is the paper's estimate of all floating-point operations of one training run.
-#
-# | | English to German | English to French | training cost (German) |
-# |---|---|---|---|
-# | GNMT, recurrent (Wu et al. 2016) | 24.6 | 39.9 | $2.3 \cdot 10^{19}$ |
-# | ConvS2S, convolutional (Gehring et al. 2017) | 25.2 | 40.5 | $9.6 \cdot 10^{18}$ |
-# | the best ensemble before | 26.4 | 41.3 | $7.7 \cdot 10^{19}$ |
-# | **Transformer, base** | 27.3 | 38.1 | $3.3 \cdot 10^{18}$ |
-# | **Transformer, big** | 28.4 | 41.8 | $2.3 \cdot 10^{19}$ |
-#
-# (A selection from table 2, rounded. The ensemble is that of ConvS2S.) The base model beats every earlier English to
-# German system, ensembles included, at about a third of the cost of the cheapest of these three. Lesson 09 computes the
-# cost from the paper's hardware.
 
 # %% [markdown]
 # ## Common questions

@@ -330,9 +330,9 @@ print(bleu.signature)
 pd.DataFrame(rows)
 
 # %% [markdown]
-# A model that has learned as little as the small run is often unsure, and the choice of the search matters. For a
-# confident model the differences are smaller. Lesson 11 showed why a beam needn't always win; neither a beam nor averaging
-# costs anything in training, so measure both on the validation split.
+# A model that has learned as little as the small run is unsure of many words, and gains several points from a beam and from
+# averaging. For a confident model the differences are smaller, and lesson 11 showed why a beam can even lose. Neither costs
+# anything in training, so measure both on the validation split.
 #
 # From a terminal, a run translates whole files:
 #
