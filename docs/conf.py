@@ -1,0 +1,48 @@
+"""Sphinx's configuration: `make docs`."""
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+from sphinx.util.typing import ExtensionMetadata
+from sphinx.writers.html5 import HTML5Translator
+
+import course_lib
+
+project = "Build the Transformer"
+author = "The Build the Transformer authors"
+release = version = course_lib.__version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = project
+html_math_renderer = "mathml"
+html_css_files = ["lessons.css"]
+html_static_path = ["_static"]
+html_copy_source = False
+
+nb_execution_mode = "off"  # docs/lessons.py executes the lessons
+nb_render_markdown_format = "myst"
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+suppress_warnings = ["mystnb.unknown_mime_type", "misc.highlighting_failure"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+
+
+def _inline(translator: HTML5Translator, node: nodes.math) -> None:
+    translator.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
+    translator.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Render formulas as MathML, which needs neither scripts nor the internet."""
+    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

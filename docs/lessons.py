@@ -1,0 +1,98 @@
+"""Execute the lessons' solutions and write them as pages of the web book, without the solutions.
+
+A lesson that has not changed since is not executed again. Pictures are drawn as SVG, so that the pages need
+no scripts.
+"""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.utils import is_grade, is_solution
+
+from autograder.release.solutions import refresh
+from course_lib.atomic_files import atomic_write_text
+from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
+
+COURSE = Path(__file__).resolve().parents[1]
+PAGES = COURSE / "docs" / "lessons"
+
+#: Runs before a lesson's first cell: charts become SVG instead of widgets, which need a running kernel.
+_DRAW_AS_SVG = """
+import altair, course_lib.charts as charts, course_lib.charts.theme as theme
+altair.renderers.register("page", lambda spec, **_: {"text/html": theme.as_svg(altair.Chart.from_dict(spec))})
+def show_offline():
+    altair.theme.enable(theme.NAME)
+    altair.renderers.enable("page")
+charts.show_offline = theme.show_offline = show_offline
+"""
+
+_NOTE = """\
+```{note}
+This page shows the lesson as a student has finished it, but for the solutions. To do it yourself, follow
+[the guide for students](../students.md).
+```
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("lessons", nargs="*", metavar="LESSON", help="only these lessons (default: all)")
+    parser.add_argument("--into", type=Path, default=PAGES, help="the folder (default: docs/lessons)")
+    parser.add_argument("--no-execute", action="store_true", help="leave the cells without outputs")
+    options = parser.parse_args(arguments)
+    problems: list[str] = []
+    try:
+        problems = refresh(COURSE)
+        known = [lesson.name for lesson in load_curriculum(COURSE).lessons]
+    except CourseError as error:
+        problems = [str(error)]
+        known = []
+    problems += [f"there is no lesson called {name!r}" for name in options.lessons if name not in known]
+    if problems:
+        print(*problems, sep="\n", file=sys.stderr)
+        return 1
+    options.into.mkdir(parents=True, exist_ok=True)
+    for name in options.lessons or known:
+        solution = nbformat.read(COURSE / SOURCES / name / f"{name}.ipynb", as_version=4)
+        released = nbformat.read(COURSE / LESSONS / name / f"{name}.ipynb", as_version=4)
+        digest = hashlib.sha256((nbformat.writes(solution) + nbformat.writes(released)).encode()).hexdigest()
+        page = options.into / f"{name}.ipynb"
+        if page.is_file() and nbformat.read(page, as_version=4).metadata.get("digest") == digest:
+            continue
+        if not options.no_execute:
+            print(f"executing {name}", flush=True)
+            execute(solution, COURSE / SOURCES / name)
+            solution.metadata.digest = digest
+        atomic_write_text(page, nbformat.writes(without_solutions(solution, released)))
+    return 0
+
+
+def execute(notebook: NotebookNode, folder: Path) -> None:
+    """Execute a notebook in a folder. Raises CellExecutionError if a cell fails."""
+    notebook.cells.insert(0, new_code_cell(_DRAW_AS_SVG))
+    NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(folder)}}).execute()
+    del notebook.cells[0]
+
+
+def without_solutions(notebook: NotebookNode, released: NotebookNode) -> NotebookNode:
+    """Put the released text into each cell that a student writes, and hide the checks' setup."""
+    stubs = {cell.id: cell.source for cell in released.cells}
+    for cell in notebook.cells:
+        if is_solution(cell):
+            cell.source = stubs[cell.id]
+        if is_grade(cell) and cell.cell_type == "code":
+            cell.metadata.tags = [*cell.metadata.get("tags", []), "hide-input"]
+    notebook.cells.insert(1, new_markdown_cell(_NOTE))
+    return notebook
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The documentation: every page and link is there, and what it quotes exists."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings_or_broken_links(tmp_path: Path) -> None:
+    pages = tmp_path / "docs"
+    shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("_build", "lessons"))
+    for file in ("CONTRIBUTING.md", "CHANGELOG.md"):
+        shutil.copy(ROOT / file, tmp_path)
+    command = [sys.executable, DOCS / "lessons.py", "--no-execute", "--into", pages / "lessons"]
+    subprocess.run(command, check=True)
+    build = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
+    done = subprocess.run([*build, pages, tmp_path / "site"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lesson = (tmp_path / "site/lessons/01-attention.html").read_text(encoding="utf-8")
+    assert "<math" in lesson
+    assert "is yours to write" in lesson
+    assert "MARK SCHEME" not in lesson
+    asked_for = re.findall(r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?))"', lesson)
+    assert asked_for == [], "the site must work without the internet"
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in DOCS.glob("*.md"))]
+)
+def test_links_to_files_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", text):
+        assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}"
+
+
+def test_the_messages_that_the_faq_explains_exist() -> None:
+    messages = re.findall(r"^\*\*`(.+)`\*\*$", (DOCS / "faq.md").read_text(encoding="utf-8"), re.MULTILINE)
+    code = "\n".join(
+        path.read_text(encoding="utf-8")
+        for name in ("course_lib", "autograder")
+        for path in (ROOT / name).rglob("*.py")
+    )
+    assert len(messages) >= 5
+    assert [message for message in messages if message not in code] == []
+
+
+def test_the_reference_has_every_module() -> None:
+    listed = re.findall(
+        r"automodule} course_lib\.transformer\.(\w+)", (DOCS / "reference.md").read_text("utf-8")
+    )
+    modules = [path.stem for path in (ROOT / "course_lib/transformer").glob("[!_]*.py")]
+    assert sorted(listed) == sorted(modules)
