@@ -429,7 +429,7 @@ for update in range(1, 6):
 # is easy to put `scheduler.step()` one level too deep.
 
 # %% predict="predict_warmup"
-# The warm-up is 4000. A program cuts each batch into 8 micro-batches, and steps the scheduler after
+# The warm-up is 4000. A program splits each batch into 8 micro-batches, and steps the scheduler after
 # every micro-batch by mistake. After how many updates of the weights is the rate at its peak?
 
 # %% check="predict_warmup"

@@ -287,7 +287,7 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # The softmax is $p_k = e^{z_k} / \sum_l e^{z_l}$, so the quotient of two probabilities is $p_y / p_k = e^{z_y - z_k}$.
 
 # %% predict="predict_gap"
-# 10 words, smoothing 0.1, targets of 0.91 and 0.01. How far does the label's logit lie above each
+# 10 words, smoothing 0.1, targets of 0.91 and 0.01. How far is the label's logit above each
 # other logit, for a model at its best?
 
 # %% check="predict_gap"

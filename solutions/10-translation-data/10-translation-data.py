@@ -474,7 +474,7 @@ length_histograms(
 
 # %% predict="predict_padding"
 # Four sentences of 10, 12, 14 and 60 tokens are put into one batch. Which fraction of the batch's
-# places is padding?
+# positions is padding?
 
 # %% check="predict_padding"
 
