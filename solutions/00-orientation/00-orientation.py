@@ -1,85 +1,78 @@
 # %% [markdown]
 # # Lesson 00: orientation
 #
-# In this course you build a Transformer, the machine behind translators and chatbots, from its smallest part to a
+# In this course you build a Transformer, the architecture behind translators and chatbots, from its smallest part to a
 # translator that you train yourself. You write every part of it.
 #
-# This first lesson is short. It shows you the road, and how to travel: what a check tells you, where the hints are, how
-# to hand in. And it makes sure that the one tool you need everywhere is sharp: **tensors, their shapes, and
-# broadcasting**.
+# This first lesson is short. It shows what is ahead and how a lesson works: what a check tells you, where the hints are,
+# how to submit. And it practises the one tool that you need everywhere: **tensors, their shapes, and broadcasting**.
 #
 # At the end of this lesson you have written your first function and made your first mistake, on purpose, and you can say
 #
-# - what a **check** does, and how to read what it says,
-# - which **shape** two tensors make together, and when they make none,
-# - how a wrong shape gives a **wrong answer without any error**, and how to guard against it.
+# - what a **check** does, and how to read its message,
+# - which **shape** two tensors produce together, and when they don't fit,
+# - how a wrong shape gives a **wrong answer without any error**, and how to prevent that.
 #
-# **Time:** about 40 minutes. **In the paper:** nothing yet. But have it at hand, Vaswani et al. 2017,
+# **Time:** about 40 minutes. **In the paper:** nothing yet. But open it, Vaswani et al. 2017,
 # [Attention Is All You Need](https://arxiv.org/abs/1706.03762), and look at its figure 1.
 #
-# A notebook is made of **cells**. Click into the next one and press **Shift + Enter**: it runs, and the next cell is
+# A notebook consists of **cells**. Click into the next one and press **Shift + Enter**: it runs, and the next cell is
 # selected. The first cell of a notebook takes a few moments.
 
 # %% tags=["see"]
-from course_lib.charts import (
-    aligned_shapes,
-    architecture_map,
-    broadcast_tables,
-    exercises_through,
-    show_offline,
-)
+from course_lib.charts import aligned_shapes, architecture_map, broadcast_tables, show_offline
+from course_lib.student.progress import finished_exercises
 
 show_offline()
-architecture_map(
-    built=exercises_through(0), title="The road ahead: the Transformer, and all that you will build"
-)
+architecture_map(built=finished_exercises(), title="The Transformer, and everything that you will build")
 
 # %% [markdown]
-# ## 1. The road
+# ## 1. What you will build
 #
-# On the left is the Transformer itself, as in the paper's figure 1: on the left side of it the **encoder**, which reads
-# a sentence, on the right side the **decoder**, which writes its translation. The right half of the picture opens two of
-# the boxes. Below stands what is needed to train it. **Point at a box** to read what it does and in which lesson you
-# build it.
+# On the left is the Transformer, as in the paper's figure 1: first the **encoder**, which reads a sentence, then the
+# **decoder**, which writes its translation. On the right, two of the boxes are opened. Below is what you need to train
+# it. **Hover over a box** to read what it does and in which lesson you build it.
 #
-# Everything is still empty. Each lesson begins and ends with this map, and you will watch it fill.
+# Each lesson begins and ends with this map. It is filled in with the exercises whose checks pass in your own saved
+# notebooks.
 #
 # | lessons | you build |
 # |---|---|
-# | 01 to 03 | attention, and what stands around it in a layer |
-# | 04 and 05 | masks and positions: who may look where, and in which order the words stand |
-# | 06 | the whole Transformer, put together from your own parts |
+# | 01 to 03 | attention, and what is around it in a layer |
+# | 04 and 05 | masks and positions: who may attend to whom, and in which order the words are |
+# | 06 | the whole Transformer, from your own parts; at the end it writes |
 # | 07 to 09 | how it is trained |
 # | 10 and 11 | how text becomes numbers, and numbers become a translation |
-# | 12 | the final lab: German to English, for real |
+# | 12 | how several processes train one model |
+# | 13 | the final lab: a real translator |
 #
 # ## 2. How a lesson works
 #
-# There are four things to do, again and again:
+# There are four kinds of tasks:
 #
 # | | what you do | what happens |
 # |---|---|---|
-# | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is right. A wrong guess that you have made yourself is the best preparation for the answer |
-# | **Build** | write a function or a class in place of the line `raise NotImplementedError(...)` | a check tries it in many ways |
-# | **See** | run a cell and look at a picture | then *change something* in that cell, and run it again. Nothing can break |
+# | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct. A wrong guess of your own is the best preparation for the answer |
+# | **Build** | write a function or a class in place of the line `raise NotImplementedError(...)` | a check tests it in many ways |
+# | **See** | run a cell and look at a picture | then *change something* in that cell, and run it again. You can't break anything |
 # | **Explain** | answer a question in your own words | a person reads it |
 #
-# Help stands where you need it:
+# There is help:
 #
-# - **Checks** tell you which mistake you have made, if they know it. Run them as often as you like; nobody counts.
-# - **Hints** stand above the check of whatever you build, folded, three of them: the first is gentle, the third is
-#   plain. Nobody counts them either. Try for ten minutes, then open one. For a prediction, the check itself says what to
-#   think about.
-# - **Common questions** stand at the end of each lesson.
-# - The **start page** shows how far you have come. `make lab` opens JupyterLab on it; in a terminal,
+# - **Worked examples** show each calculation with numbers that you can follow by eye, and **scratch cells** let you try
+#   your own.
+# - **Checks** tell you which mistake you made, if they recognise it. Run them as often as you like; nobody counts.
+# - **Hints** are above the check of each exercise. There are three, from gentle to plain. Try for ten minutes, then open
+#   one.
+# - **Common questions** are at the end of each lesson.
+# - The **start page** shows your progress and updates itself while you work. `make lab` opens it; in a terminal,
 #   `course progress` shows the same.
 #
 # One rule: **no AI writes the cells that are yours.** Not because that would be hard to find out, but because it takes
-# away the very thing you came for: you understand what you have built, with its mistakes and detours. An assistant may
-# explain, ask you questions, or help with Python and JupyterLab. The file `AGENTS.md` beside the lessons tells assistants
-# so.
+# away what you came for. An assistant may explain, ask you questions, or help with Python and JupyterLab. The file
+# `AGENTS.md` next to the lessons tells assistants so.
 #
-# Some cells cannot be edited: those that import, and the checks. They are **locked**, because the grader brings its own.
+# Some cells can't be edited: the imports and the checks. They are **locked**, because the grader uses its own copies.
 #
 # Run the next cell. Every lesson has one like it: it imports what your code may use.
 
@@ -93,11 +86,11 @@ from course_lib.checks import check
 # %% [markdown]
 # ## 3. Tensors: shape and dtype
 #
-# A **tensor** is a block of numbers of one kind. Two things say almost all about it:
+# A **tensor** is a block of numbers of one type. Two properties describe it:
 #
-# - its **shape**: how long it is along each of its **axes**. A row of numbers has one axis, a table has two, a batch of
+# - its **shape**: its length along each of its **axes**. A row of numbers has one axis, a table has two, a batch of
 #   tables has three.
-# - its **dtype**: what kind of numbers it holds.
+# - its **dtype**: the type of its numbers.
 
 # %% tags=["see"]
 row = torch.tensor([1.5, 2.5, 3.5])
@@ -118,20 +111,20 @@ for name, tensor in {
 # %% [markdown]
 # | dtype | what for | where from |
 # |---|---|---|
-# | `float32` | everything that is learned | numbers with a point; `torch.zeros`, `torch.ones`, `torch.randn` |
-# | `int64` | words (each has a number), counts, places | whole numbers; `torch.arange` |
+# | `float32` | everything that is learned | decimal numbers; `torch.zeros`, `torch.ones`, `torch.randn` |
+# | `int64` | words (each has a number), counts, positions | whole numbers; `torch.arange` |
 # | `bool` | masks | comparisons |
-# | `float64` | more digits: the checks use it to compare exactly | only where somebody asks for it |
-# | `float16`, `bfloat16` | half the memory: fast training | only where somebody asks for it |
+# | `float64` | more digits: the checks use it to compare precisely | only on request |
+# | `float16`, `bfloat16` | half the memory: fast training | only on request |
 #
-# Unless a lesson says otherwise, **what comes out has the dtype of what goes in**. Code that turns everything into
-# `float32` on the way works at your desk and fails elsewhere, so checks look for that.
+# Unless a lesson says otherwise, **the result has the dtype of the input**. Code that converts everything to `float32`
+# works on your machine and fails elsewhere, so checks test for it.
 #
 # Axes are counted from 0, or **from the end**: axis -1 is the last one, -2 the one before it. In this course the last axes
-# are the ones that matter (the features of a word, the words of a sentence), and any number of others may stand in front.
-# So you will nearly always count from the end.
+# are the ones that matter (the features of a word, the words of a sentence), and there may be any number of axes before
+# them. So you will nearly always count from the end.
 #
-# `x.unsqueeze(k)` puts in a new axis of length one, so that it is axis `k` afterwards. No number changes:
+# `x.unsqueeze(k)` inserts a new axis of length one, which becomes axis `k`. No number changes:
 #
 # | | shape |
 # |---|---|
@@ -141,15 +134,15 @@ for name, tensor in {
 #
 # ## 4. Broadcasting: when shapes differ
 #
-# `a + b` with two tensors of the same shape adds element by element. With two *different* shapes, torch tries to make
-# them equal. It writes the shapes below each other, **right ends together**, and goes through the axes from the right:
+# `a + b` with two tensors of the same shape adds element by element. If the shapes *differ*, torch tries to make them
+# equal. It aligns the shapes at their **right ends** and goes through the axes from the right:
 #
 # 1. The lengths are equal: good.
-# 2. One of them is 1: it is **stretched**, that is, copied as often as is needed.
-# 3. A tensor has no such axis: it counts as an axis of length 1, and is stretched.
+# 2. One of them is 1: it is **stretched**, that is, repeated as often as needed.
+# 3. A tensor has no such axis: it is treated as an axis of length 1, and stretched.
 # 4. Anything else: an error.
 #
-# That is all. These four lines are called **broadcasting**, and much of this course is written with them.
+# These four rules are called **broadcasting**, and much of this course relies on them.
 
 # %% predict="predict_broadcast"
 # a has the shape (3, 1), and b has the shape (4,). How many numbers does a + b hold?
@@ -157,12 +150,12 @@ for name, tensor in {
 # %% check="predict_broadcast"
 
 # %% [markdown]
-# ### See it: the rule at work
+# ### See it: the rules at work
 #
-# Scores of attention and a mask, as you will meet them in lesson 02: a batch of 2 sentences, 8 heads, 5 queries and 5
-# keys, and a mask that holds one row for each sentence.
+# Attention scores and a mask, as you will meet them in lesson 02: a batch of 2 sentences, 8 heads, 5 queries and 5 keys,
+# and a mask with one row for each sentence.
 #
-# **Change something:** leave the two ones out of the mask's shape, `(2, 5)`. What does torch take the 2 for? Then your
+# **Change something:** remove the two ones from the mask's shape, `(2, 5)`. What does torch align the 2 with? Then your
 # own prediction, `(3, 1)` and `(4,)`.
 
 # %% tags=["see"]
@@ -171,10 +164,10 @@ aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)})
 # %% [markdown]
 # ### See it: the copies
 #
-# The same with numbers: a column times a row makes a multiplication table. Numbers in brackets are the copies.
+# The same with numbers: a column times a row makes a multiplication table. Numbers in brackets are copies.
 #
-# **Change something:** take `down` without its `.unsqueeze(-1)`, and read what torch says. Then make both of length 4,
-# and leave it out again: no error, but is it still a table?
+# **Change something:** use `down` without its `.unsqueeze(-1)`, and read torch's message. Then make both of length 4,
+# without `.unsqueeze(-1)`: there is no error, but is it still a table?
 
 # %% tags=["see"]
 down = torch.arange(1, 4).unsqueeze(-1)
@@ -185,20 +178,20 @@ broadcast_tables(down, across, down * across, names=("down", "× across", "= pro
 # %% [markdown]
 # ## 5. The dark side: wrong, and no error
 #
-# Broadcasting has a price. When you mix up two shapes, torch often finds *some* way to make them fit, and you get an
-# answer. It is only not the answer to your question.
+# Broadcasting has a price. If you mix up two shapes, torch often finds *some* way to make them fit, and you get an
+# answer to a different question.
 
 # %% predict="predict_silent"
-# A model's predictions come as a column: the numbers 1, 2, 3 in the shape (3, 1). The targets are a row:
+# A model's predictions are a column: the numbers 1, 2, 3 in the shape (3, 1). The targets are a row:
 # the numbers 1, 2, 3 in the shape (3,). Every prediction is right. What is
 # ((predicted - target) ** 2).mean() ?
 
 # %% check="predict_silent"
 
 # %% [markdown]
-# ### See it: everything right, and the error is not zero
+# ### See it: everything is right, and the error is not zero
 #
-# **Change something:** mend it, with `predicted.squeeze(-1)`, which takes the axis of length one away.
+# **Change something:** correct it with `predicted.squeeze(-1)`, which removes the axis of length one.
 
 # %% tags=["see"]
 predicted = torch.tensor([[1.0], [2.0], [3.0]])
@@ -209,15 +202,14 @@ print("mean squared error:", (difference**2).mean().item())
 broadcast_tables(predicted, target, difference, names=("predicted", "− target", "= difference"))
 
 # %% [markdown]
-# Each prediction has met *each* target. Only the diagonal is what was meant. Nothing turned red, and a network trained
+# Each prediction has met *each* target. Only the diagonal is what we wanted. There was no error, and a network trained
 # with this would learn something: to predict the mean of all targets, everywhere.
 #
-# Three habits guard you:
+# Three habits protect you:
 #
-# 1. **Say the shapes.** Write them into the signature, as this course does, or into a comment.
-# 2. **Print them** when in doubt: `print(x.shape)` costs nothing.
-# 3. **Try it with sizes that all differ.** With a square, (3, 3), an axis in the wrong place goes unnoticed. With (2, 5)
-#    it does not.
+# 1. **State the shapes.** Write them into the signature, as this course does, or into a comment.
+# 2. **Print them** when in doubt: `print(x.shape)`.
+# 3. **Test with sizes that all differ.** In a square, (3, 3), a wrong axis goes unnoticed. In (2, 5) it doesn't.
 #
 # ## 6. Your first exercise
 #
@@ -225,25 +217,39 @@ broadcast_tables(predicted, target, difference, names=("predicted", "− target"
 #
 # $$\mathrm{result}_{ij} = x_i - x_j$$
 #
-# where $x_i$ is number $i$ of the row. Tables of this kind come back again and again: "how far is word $j$ from word $i$"
-# is one of them.
+# where $x_i$ is number $i$ of the row. Such tables are useful: "how far is word $j$ from word $i$" is one of them.
 #
-# The signature says the rest. `"... L"` means: **any number of axes in front**, then one of length L. Each row gets a
-# table of its own: (B, L) becomes (B, L, L).
+# ### Worked example: three numbers
+
+# %% tags=["see"]
+three = [5, 7, 10]
+for left in three:
+    print([f"{left} - {right} = {left - right}" for right in three])
+
+# %% [markdown]
+# The signature says the rest. `"... L"` means: **any number of leading axes**, then one of length L. Each row gets its
+# own table: (B, L) becomes (B, L, L).
 #
 # ### First, make a mistake
 #
-# You will learn how to read a check's message before you need it. So first write something **wrong**. In the next code
-# cell, put this in place of the line with `raise`:
+# You should know how to read a check's message before you need it. So first write something **wrong**. In the next code
+# cell, replace the line with `raise` by this one:
 #
 # ```python
 #     return x.unsqueeze(-1) - x
 # ```
 #
-# It looks good: a column minus a row. Run the cell, then run the check below the hints, and read **slowly** what it says.
+# It looks good: a column minus a row. Run the cell, then run the check below the hints, and read its message **slowly**.
 
 # %% build="pairwise_differences"
 ### BEGIN SOLUTION course_lib.transformer.broadcasting:pairwise_differences
+
+# %% [markdown]
+# This is a scratch cell. It runs your function, so that you can compare with the worked example. Change it as you like;
+# nothing in it is graded. With the wrong line, what happens for two rows of two numbers, `[[5, 7], [1, 4]]`?
+
+# %% tags=["see"]
+print(pairwise_differences(torch.tensor([5, 7, 10])))
 
 # %% [markdown] hints="pairwise_differences"
 
@@ -252,82 +258,81 @@ broadcast_tables(predicted, target, difference, names=("predicted", "− target"
 # %% [markdown]
 # ### Reading the message
 #
-# With the wrong line, the check draws a picture and says some lines. This is what they are for:
+# With the wrong line, the check draws a picture and prints some lines:
 #
 # | line | what it tells you |
 # |---|---|
-# | **✗** and a sentence | *what* is wrong, if your mistake is one that the check knows. Otherwise it says only that something does not hold |
-# | **Tried** | the first thing that failed: what went in |
-# | **Expected ..., found ...** | the first number or shape that differs. Compare it by hand |
-# | **Why** | the reason, in words, and often the direction in which to look |
+# | **✗** and a sentence | *what* is wrong, if the check recognises your mistake |
+# | **Test** | the first test that failed |
+# | **Expected ..., got ...** | the first number or shape that differs |
+# | **Why** | the reason, and often what to think about |
 # | **Read** | where it is explained |
 # | the picture | your result, the expected one, and where they differ |
 #
-# What is *expected* comes from the course's own function, the **reference**, which gets the same inputs as yours. Shapes,
-# dtypes and numbers are compared, and whether gradients arrive. How your code is written is not looked at. (In some
-# exercises one function is the whole exercise; then the check notices if yours calls it.)
+# The *expected* result comes from the course's own function, the **reference**, which gets the same inputs as yours. The
+# check compares shapes, dtypes, numbers and gradients. It doesn't look at how your code is written. (In some exercises
+# one existing function would be the whole solution; then the check notices if you call it.)
 #
-# Notice what was tried, and what must have *passed* before it: a single row of four numbers. There, (4, 1) meets (4,),
-# and all is well. Only with three rows of three numbers, (3, 3, 1) against (3, 3), the wrong things meet, silently,
-# because all sizes are equal. That is section 5 again, and now it has happened to you.
+# Which test failed, and which must have *passed* before it? A single row of four numbers is fine: there, (4, 1) meets
+# (4,). Only with three rows of three numbers, (3, 3, 1) and (3, 3), the wrong things meet, silently, because all sizes
+# are equal. This is section 5 again, and now it has happened to you.
 #
-# ### Now mend it
+# ### Now correct it
 #
-# Go back to your cell. Which shape does the second `x` need, so that with any axes in front each row meets *itself*?
+# Go back to your cell. Which shape does the second `x` need, so that with any leading axes each row meets *itself*?
 # Write the two shapes below each other. Change the line, run the cell, and run the check again, until it shows a ✓.
 #
-# (If it says ○ in place of ✗: the cell has not been written yet, or not been run.)
+# (If it shows ○ instead of ✗, the cell isn't written yet, or you haven't run it.)
 #
 # ### See it: each with each
 #
-# Your function on the places of four words: who stands how far behind whom? Negative: before.
+# Your function on the positions of four words: how far is word i behind word j? A negative number means before.
 #
 # **Change something:** other numbers, such as `[1, 10, 100]`. Which pattern do you see across the diagonal, and why?
 
 # %% tags=["see"]
-places = torch.arange(4)
+positions = torch.arange(4)
 
 broadcast_tables(
-    places.unsqueeze(-1),
-    places,
-    pairwise_differences(places),
-    names=("place i", "− place j", "= i − j"),
-    title="How far word i stands behind word j",
+    positions.unsqueeze(-1),
+    positions,
+    pairwise_differences(positions),
+    names=("position i", "− position j", "= i − j"),
+    title="How far is word i behind word j?",
 )
 
 # %% [markdown]
 # ### Explain it
 #
-# In your own words: what does a check compare with? Say what it calls, what it looks at in the results, and why you may
-# write your function in a quite different way than the course does.
+# In your own words: how does a check decide whether your function is correct? Say what it calls, what it compares in the
+# results, and why you may write your function in a different way than the course does.
 
 # %% [markdown] explain="explain_check"
-# A check calls my function with inputs of its own, of several shapes and dtypes, and calls the course's function, the
-# reference, with the same inputs. It compares what comes out of both: shape, dtype and numbers, and whether the inputs
-# were left alone and gradients arrive. It does not read my code, so any way of writing it that gives the same results is
-# right. If my results are wrong in just the way in which a known mistake is wrong, it names that mistake.
+# A check calls my function with its own inputs, of several shapes and dtypes, and calls the course's function, the
+# reference, with the same inputs. It compares the results: shape, dtype and numbers, and whether the inputs are unchanged
+# and gradients arrive. It doesn't read my code, so any way of writing it that gives the same results is correct. If my
+# results are wrong in exactly the way in which a known mistake is wrong, it names that mistake.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: it compares what my function gives with what the course's own (the reference) gives for the same inputs.
-# - 1 point: only results count, not how the code is written (so other ways of writing are right as well).
+# - 1 point: it compares the results of my function with those of the course's own (the reference) for the same inputs.
+# - 1 point: only results count, not how the code is written (so other ways of writing it are correct as well).
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
-# ## 7. Handing in
+# ## 7. Submitting
 #
 # When you have finished a lesson:
 #
 # 1. **Validate.** The button is in the toolbar above the notebook. It saves, then runs the whole notebook from top to
-#    bottom *from the start*, as the grader will. That finds what you do not notice while you work: a cell that needs
-#    something from a cell below it, or from one that you have deleted.
-# 2. **Save**, and **hand in** as your instructor has told you: by the *Assignment List* in JupyterLab's menu *Nbgrader*,
-#    with the button *Submit*, or by sending the notebook file. You can hand in again until the deadline; the last one
-#    counts.
-# 3. **Wait for feedback.** The grader runs your notebook in a place of its own, with its own copies of the locked cells.
-#    Its checks draw *other numbers* than yours do, so code that fits only the numbers you have seen does not pass. For
-#    some mistakes a part of the points is left. What you explain in words, a person reads.
+#    bottom *from a fresh start*, as the grader will. This finds mistakes that you don't notice while you work: a cell
+#    that needs something from a cell below it, or from one that you have deleted.
+# 2. **Save**, and **submit** as your instructor has told you: with the *Assignment List* in JupyterLab's menu *Nbgrader*,
+#    or by sending the notebook file. You can submit again until the deadline; the last submission counts.
+# 3. **Wait for feedback.** The grader runs your notebook with its own copies of the locked cells. Its checks draw
+#    *other numbers* than yours do, so code that only works for the numbers that you have seen doesn't pass. Some mistakes
+#    cost only part of the points. A person reads your explanations.
 #
 # If you learn by yourself, Validate is all that you need.
 #
@@ -335,16 +340,16 @@ broadcast_tables(
 #
 # <details><summary>I have changed something and now nothing works. How do I start again?</summary>
 #
-# Menu *Kernel*, *Restart Kernel and Run All Cells*. That forgets everything that was computed, and keeps all that you have
-# written. If you have broken a cell that was given, take a fresh copy of the notebook and put your own cells into it.
+# Menu *Kernel*, *Restart Kernel and Run All Cells*. This forgets everything that was computed, and keeps everything that
+# you have written. If you have broken a given cell, get a fresh copy of the notebook and copy your own cells into it.
 #
 # </details>
 #
 # <details><summary>The check says ✗, and I am sure that I am right.</summary>
 #
-# Run your function on the example that the check names, and compare with *expected*. Run the cell with your function
-# again: what counts is what was run last, not what stands in the cell. If you are still sure, tell your instructor: right
-# answers that are written in an unusual way are meant to pass.
+# Compare with the worked example in the scratch cell. Run the cell with your function again: what counts is the code
+# that ran last, not the text in the cell. If you are still sure, tell your instructor. Correct answers that are written in
+# an unusual way should pass.
 #
 # </details>
 #
@@ -356,34 +361,41 @@ broadcast_tables(
 #
 # <details><summary>What do "... L" and Num mean in the signature?</summary>
 #
-# They are notes for people, written with the library jaxtyping: a tensor of numbers (`Num`) with any axes in front
-# (`...`) and one axis of length L. In other lessons you meet `Float` (numbers with a point), `Int` (whole ones) and `Bool`
+# They are notes for readers, written with the library jaxtyping: a tensor of numbers (`Num`) with any leading axes
+# (`...`) and one axis of length L. Other lessons use `Float` (decimal numbers), `Int` (whole numbers) and `Bool`
 # (truth values). A letter that occurs twice has the same length in both places.
 #
 # </details>
 #
 # <details><summary>Does broadcasting really copy?</summary>
 #
-# No. torch reads the same number several times. A stretched axis costs no memory; the result does.
+# No. torch reads the same number several times. A stretched axis needs no memory; the result does.
 #
 # </details>
 #
-# <details><summary>Do I need a graphics card?</summary>
+# <details><summary>Do I need a GPU?</summary>
 #
-# Not for the lessons: everything in them is small, and runs on an ordinary laptop. The final lab can use as many as you
-# have, and runs without any, on a small corpus.
+# Not for the lessons: everything in them is small and runs on an ordinary laptop. The final lab can use as many as you
+# have, and also runs without any, on a small corpus.
 #
 # </details>
 #
 # <details><summary>How much mathematics do I need?</summary>
 #
-# Matrix products, means and variances, derivatives as an idea. Each formula is explained where it stands, every symbol by
-# name.
+# Vectors, matrix products, means and variances, logarithms and exponentials, and the idea of a derivative. Some pictures
+# use more (a Jacobian in lesson 01, a singular value decomposition to make word vectors). Those places say in plain words
+# what is computed, and no exercise depends on them.
 #
 # </details>
 #
+# ## Further reading
+#
+# - [Broadcasting semantics](https://pytorch.org/docs/stable/notes/broadcasting.html) in the PyTorch documentation.
+# - Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762): read the introduction and look at
+#   the figures. You will come back to every section.
+#
 # ## Where you are
 #
-# You know the road and the tools. Press **Validate**.
+# You know what is ahead, and your tools. Press **Validate**.
 #
 # Next: **lesson 01, scaled dot-product attention**. One line of mathematics, and everything else is built around it.

@@ -1,41 +1,40 @@
 # %% [markdown]
-# # Lesson 03: what stands around attention
+# # Lesson 03: what is around attention
 #
-# Attention moves information between words. That alone is no Transformer yet. Between attention and attention, every
-# word also has to *think over* what it has gathered, and the whole stack has to stay learnable when it is dozens of
-# steps deep. Three small parts see to that, and no method of theirs is longer than four lines.
+# Attention moves information between words. That alone is not a Transformer. Between two attentions, every word must also
+# *process* what it has gathered, and a stack that is dozens of steps deep must remain trainable. Three small parts do
+# this. None of their methods is longer than four lines.
 #
 # At the end of this lesson you have written all three, and you can say
 #
-# - what **layer normalisation** computes, to the last detail that people get wrong,
-# - what the **feed-forward network** is for, and why two thirds of an encoder layer's parameters are in it,
-# - what the **residual connection** does that normalisation cannot, and the other way round,
-# - what *post-norm* and *pre-norm* mean, and which of the two the paper has.
+# - what **layer normalisation** computes, including the details that people get wrong,
+# - what the **feed-forward network** is for, and what it costs,
+# - what the **residual connection** does that normalisation can't, and vice versa,
+# - what *post-norm* and *pre-norm* mean, and which of the two the paper uses.
 #
 # **Time:** about two and a half hours. **In the paper:** sections 3.1, 3.3 and 5.4 of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762). The paper takes the normalisation
-# from Ba, Kiros and Hinton 2016, [Layer Normalization](https://arxiv.org/abs/1607.06450), and the residual connection
+# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762). The normalisation is from
+# Ba, Kiros and Hinton 2016, [Layer Normalization](https://arxiv.org/abs/1607.06450), and the residual connection
 # from He et al. 2016, [Deep Residual Learning](https://arxiv.org/abs/1512.03385).
 
 # %% tags=["see"]
 from course_lib.charts import (
     architecture_map,
-    exercises_through,
     layer_costs,
     named_lines,
     normalisation_effect,
     show_offline,
 )
+from course_lib.student.progress import finished_exercises
 
 show_offline()
-architecture_map(built=exercises_through(2), current=["LayerNorm", "FeedForward", "SublayerConnection"])
+architecture_map(built=finished_exercises(), current=["LayerNorm", "FeedForward", "SublayerConnection"])
 
 # %% [markdown]
-# Look at the boxes called "Add & norm": there are five of them in the picture, one around each attention and each
-# feed-forward network. That frame around something is what the paper builds its layers of. The something is called a
-# **sublayer**.
+# The picture has five boxes called "Add & norm", one after each attention and each feed-forward network. The paper builds
+# its layers from such pairs. What is inside the pair is called a **sublayer**.
 #
-# Run the next cell once. It imports what your code may use, and from lesson 02 the multi-head attention.
+# Run the next cell. It imports what your code may use, and the multi-head attention of lesson 02.
 
 # %% given="setup"
 from collections.abc import Callable
@@ -50,12 +49,12 @@ from course_lib.transformer import MultiHeadAttention
 # %% [markdown]
 # ## 1. Layer normalisation: every word at the same volume
 #
-# Think of a choir in which every singer has a microphone, and nobody has set the volumes. One is so loud that you
-# hear nobody else, another is lost. Before you can work with the sound, you bring all of them to the same level.
+# Think of a choir in which every singer has a microphone, and nobody has set the volumes. One is so loud that you hear
+# nobody else. Before you can work with the sound, you bring all of them to the same level.
 #
-# The vectors of the words in a network are like that. A sublayer adds a lot to one and little to another, and after a
-# few of them some vectors are ten times as large as others. **Layer normalisation** takes each vector by itself, moves
-# it so that its features have mean 0, and stretches it so that they have variance 1.
+# Word vectors in a network are like that. A sublayer adds a lot to one and little to another, and after a few sublayers
+# some vectors are ten times as large as others. **Layer normalisation** takes each vector by itself, shifts it so that
+# its features have mean 0, and scales it so that they have variance 1.
 #
 # For the vector $x$ of one word, with $D$ features:
 #
@@ -68,50 +67,70 @@ from course_lib.transformer import MultiHeadAttention
 # | $x_i$ | an entry of `x`, on its last axis | feature number $i$ of the word's vector |
 # | $D$ | `d_model` | how many features a word has |
 # | $\mu$, $\sigma^2$ | | mean and variance over the features of **this one word** |
-# | $\epsilon$ | `eps` | a tiny number, so that nothing is divided by zero |
-# | $g$ | `scale` | one learned factor for each feature; 1 in a new layer |
-# | $b$ | `shift` | one learned number to add for each feature; 0 in a new layer |
+# | $\epsilon$ | `eps` | a tiny number, to avoid a division by zero |
+# | $g$ | `scale` | a learned factor for each feature; initially 1 |
+# | $b$ | `shift` | a learned summand for each feature; initially 0 |
 #
-# First work one out by hand.
+# First, work one out by hand.
 
 # %% predict="predict_normalised"
-# A word's vector has four features: 0, 0, 0 and 4. What does layer normalisation make of the 4?
-# (The layer is new: scale 1, shift 0. And eps is so small that you can forget about it.)
+# A word's vector has four features: 0, 0, 0 and 4. What does layer normalisation turn the 4 into?
+# (The layer is new, with scale 1 and shift 0. You can ignore eps, because it is so small.)
 
 # %% check="predict_normalised"
 
 # %% [markdown]
-# Did you notice? Had the last feature been 400 in place of 4, the answer would be the same. The volume is gone. What
-# stays is the *shape* of the vector: which features stand out, and how far compared with the others.
+# If the last feature had been 400 instead of 4, the answer would be the same. The volume is gone. What remains is the
+# *shape* of the vector: which features stand out, and how far compared with the others.
 #
+# ### Worked example: two words, three features
+#
+# The second word is the first one, ten times as loud and shifted by 5.
+
+# %% tags=["see"]
+for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
+    average = sum(word) / 3
+    centred = [feature - average for feature in word]
+    squares = [round(feature**2, 2) for feature in centred]
+    variance_of_word = sum(squares) / 3
+    print("features", word, " mean", average)
+    print("   centred", centred, " their squares", squares, f" variance {variance_of_word:.3f}")
+    print("   normalised", [round(feature / variance_of_word**0.5, 3) for feature in centred])
+
+# %% [markdown]
 # ### Three details that people get wrong
 #
-# **Which axis.** Mean and variance run over the features of one word: the last axis. Not over the words of a sentence,
-# not over the sentences of a batch. What comes out for a word depends on that word alone.
+# **Which axis.** Mean and variance are taken over the features of one word: the last axis. Not over the words of a
+# sentence, and not over the sentences of a batch.
 #
-# **Which variance.** $\sigma^2$ divides by $D$. PyTorch's `var` and `std` divide by $D - 1$ unless told otherwise,
-# because statisticians *estimate* from samples. There is nothing to estimate here: the $D$ features are all there are.
-# At $D = 512$ you would hardly see the difference, and that is why this mistake lives on in so much published code.
+# **Which variance.** $\sigma^2$ divides by $D$. PyTorch's `var` and `std` divide by $D - 1$ by default, because
+# statisticians *estimate* from samples. Here, the $D$ features are all there are. At $D = 512$ you would hardly see the
+# difference, so this mistake survives in published code.
 #
-# **Where epsilon stands.** Under the root, beside the variance. Then the derivative of the root stays finite even for
-# a vector whose features are all equal. Outside, the forward pass is safe, but the gradient is not.
+# **Where epsilon is.** Under the root, added to the variance. Then the derivative of the root stays finite even if all
+# features of a vector are equal. Outside the root, the forward pass is safe, but the gradient is not.
 #
 # ### Build it
 #
 # A class that derives from `nn.Module` has two methods to write.
 #
-# - `__init__` makes what the layer keeps. Its first line is `super().__init__()`: it makes the lists in which a module
-#   keeps its parameters. After that, a tensor wrapped in **`nn.Parameter`** and put into an attribute is *learned*: the
-#   optimiser finds it, a checkpoint saves it. A plain tensor in an attribute is neither.
+# - `__init__` creates what the layer stores. Its first line is `super().__init__()`. After that, a tensor wrapped in
+#   **`nn.Parameter`** and assigned to an attribute is *learned*: the optimizer updates it, and a checkpoint contains it.
+#   For a plain tensor, neither is true.
 # - `forward` does the work. It runs when you call the module: `norm(x)`.
 #
-# Your layer gets tensors with **any number of axes in front** of the features. The names `scale` and `shift` are part
-# of the task: under these names the check puts weights in, and so will others who use your layer.
-#
-# (`torch.nn.LayerNorm` and the function behind it are not allowed here: they are the whole exercise.)
+# Your layer gets tensors with **any number of leading axes**. The names `scale` and `shift` are part of the contract:
+# the check loads weights by these names. (`torch.nn.LayerNorm` and the function behind it are not allowed here, because
+# they are the whole exercise.)
 
 # %% build="LayerNorm"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:LayerNorm
+
+# %% [markdown]
+# A scratch cell: the worked example. What does a large `eps` do to each of the two words?
+
+# %% tags=["see"]
+print(LayerNorm(3)(torch.tensor([[1.0, 2.0, 3.0], [15.0, 25.0, 35.0]])))
 
 # %% [markdown] hints="LayerNorm"
 
@@ -120,11 +139,11 @@ from course_lib.transformer import MultiHeadAttention
 # %% [markdown]
 # ### See it: before and after
 #
-# Five words with 24 features each. Their vectors have drifted apart, as they do in a network: one is loud, one is
-# quiet, one has moved to the right. Beside each row stand the mean and the standard deviation of its features.
+# Five words with 24 features each. Their vectors have drifted apart: one is loud, one is quiet, two have shifted. Beside
+# each row are the mean and the standard deviation of its features.
 #
-# **Change something:** multiply `x` by 100. Make the layer with `eps=10.0`: who suffers most, the loud words or the
-# quiet ones, and why? Put `norm.scale.data.fill_(2.0)` before the last line.
+# **Change something:** multiply `x` by 100. Create the layer with `eps=10.0`: which words change most, and why? Insert
+# `norm.scale.data.fill_(2.0)` before the last line.
 
 # %% tags=["see"]
 torch.manual_seed(1)
@@ -139,36 +158,37 @@ normalisation_effect(x, norm(x), words)
 # %% [markdown]
 # ### Explain it
 #
-# In networks for images another normalisation is usual: **batch normalisation**. It takes mean and variance of each
-# *feature* over all examples of a batch, and at test time uses averages that it has collected during training.
+# Networks for images usually have another normalisation: **batch normalisation**. It takes the mean and variance of each
+# *feature* over all examples of a batch, and when the network is used, it takes averages that it collected during
+# training.
 #
-# Why is that a bad fit for a translator? Think of sentences of different lengths in one batch, and of a user who has
-# one single sentence translated, word by word. And why does none of that trouble layer normalisation? Three or four
-# sentences.
+# Why doesn't that suit a translator? Think of sentences of different lengths in one batch, and of a user who has a
+# single sentence translated, word by word. And why is none of this a problem for layer normalisation? Answer in three
+# or four sentences.
 
 # %% [markdown] explain="explain_over_features"
-# Sentences have different lengths, so a batch is filled up with padding, and the statistics of a batch would depend on
-# how much padding is in it and on which other sentences happen to be there: the same sentence would give different
-# results in different company. In use there may be only one sentence, and while it is written there is only one new
-# word at a time, so there is no batch to take a mean of; stored averages would have to stand in, and training and use
-# would no longer compute the same. Layer normalisation needs nothing but the word's own features, so it gives the same
-# in training and in use, in any batch and at any length.
+# Sentences have different lengths, so a batch contains padding, and the statistics of a batch would depend on how much
+# padding it contains and on which other sentences are in it: the same sentence would give different results in different
+# batches. In use there may be only one sentence, and while it is written there is only one new word at a time, so there
+# is no batch to take a mean over; stored averages would have to replace it, and training and use would no longer compute
+# the same. Layer normalisation needs only the word's own features, so it computes the same in training and in use, in
+# any batch and at any length.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: with batch statistics, a sentence's result depends on the other sentences, their lengths or their padding.
 # - 1 point: in use there may be a single sentence or word, so batch statistics are missing or differ from training.
 # - 1 point: layer normalisation uses only the features of the position itself, so none of this matters to it.
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
-# ## 2. The feed-forward network: thinking it over
+# ## 2. The feed-forward network: each word by itself
 #
-# What attention hands to a word is a mean of values: a *mixture* of what is there. It takes what others have, and
-# makes nothing new of it. (Its weights come out of a softmax, but given the weights, everything is a weighted sum.)
+# What a word gets from attention is a mean of values: a *mixture* of what others have. (The weights come from a softmax,
+# but for given weights, the output is a linear function of the values.)
 #
-# So after each attention the paper puts a small network that works on **each word alone**, with the same weights for
+# So after each attention the paper has a small network that works on **each word alone**, with the same weights for
 # every word. It widens the vector, keeps what is positive, and narrows it again (section 3.3, equation 2):
 #
 # $$\mathrm{FFN}(x) = \max(0,\; x W_1 + b_1)\, W_2 + b_2$$
@@ -181,47 +201,80 @@ normalisation_effect(x, norm(x), words)
 # | $W_2$, $b_2$ | `outer` | a linear layer back, from `d_ff` to `d_model` |
 #
 # One way to read it: each of the `d_ff` hidden features asks a question about the word ("is this an animal, in the
-# plural, after a preposition?"). The ReLU lets through only the questions that are answered with yes. Each of these
-# then adds its own answer to the word's vector.
+# plural, after a preposition?"). The ReLU passes on only the questions that were answered with yes. Each of these then
+# adds its own answer to the word's vector.
 #
-# Attention has four matrices, the network has only two. Which of them is the larger part of a layer, and by how much?
+# Attention has four matrices, the network only two. Which of them has more parameters, and by how much?
 
 # %% predict="predict_network_share"
 # In the paper d_model is 512 and d_ff is 2048. Multi-head attention has four linear layers, each from
 # 512 to 512 features with bias; the feed-forward network has the two above. Of all the parameters that
-# the two sublayers have together, which share is in the feed-forward network? (A number from 0 to 1.)
+# the two sublayers have together, what share is in the feed-forward network? (A number from 0 to 1.)
 
 # %% check="predict_network_share"
 
 # %% [markdown]
+# ### Worked example: one word, two features, three questions
+#
+# Three hidden features: "is feature 0 positive?", "is it negative?", and "is feature 1 larger than feature 0?".
+
+# %% tags=["see"]
+questions = {"feature 0 > 0": [1.0, 0.0], "feature 0 < 0": [-1.0, 0.0], "feature 1 > feature 0": [-1.0, 1.0]}
+answers = {"feature 0 > 0": [1.0, 0.0], "feature 0 < 0": [1.0, 0.0], "feature 1 > feature 0": [0.0, 10.0]}
+for word in ([-3.0, 1.0], [2.0, 1.0]):
+    total = [0.0, 0.0]
+    print("the word", word)
+    for question, row in questions.items():
+        asked = row[0] * word[0] + row[1] * word[1]
+        passed = max(0.0, asked)
+        total = [sum_ + passed * part for sum_, part in zip(total, answers[question], strict=True)]
+        print(
+            f"   {question:22} {asked:5.1f}, after the ReLU {passed:4.1f}, adds {[passed * part for part in answers[question]]}"
+        )
+    print("   result", total)
+
+# %% [markdown]
+# The first two questions together compute the absolute value of feature 0. No linear layer can do that.
+#
 # ### Build it
 #
-# Two `nn.Linear`, called `inner` and `outer`, and between them ReLU and **dropout**: in training, some of the hidden
-# features are set to 0 at random and the others are enlarged to make up for it, so that no answer comes to rely on a
-# single question. (The paper's section 5.4 does not name this place for dropout; nearly all code has it.) `nn.Dropout(p)` is a module that does this. It knows whether it is in training or in evaluation,
-# provided that you make it in `__init__`.
+# Two `nn.Linear`, called `inner` and `outer`, and between them a ReLU and then **dropout**: during training, some hidden
+# features are set to 0 at random and the others are increased to compensate. (The paper's section 5.4 doesn't list this
+# place, but nearly all code has it.) `nn.Dropout(p)` is a module that does this. It follows the training mode if you
+# create it in `__init__`.
 
 # %% build="FeedForward"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:FeedForward
+
+# %% [markdown]
+# A scratch cell: your network with the weights of the worked example.
+
+# %% tags=["see"]
+example = FeedForward(2, 3, dropout=0.0)
+with torch.no_grad():
+    example.inner.weight.copy_(torch.tensor(list(questions.values())))
+    example.outer.weight.copy_(torch.tensor(list(answers.values())).T)
+    example.inner.bias.zero_()
+    example.outer.bias.zero_()
+    print(example(torch.tensor([[-3.0, 1.0], [2.0, 1.0]])))
 
 # %% [markdown] hints="FeedForward"
 
 # %% check="FeedForward"
 
 # %% [markdown]
-# ### See it: what can it make of a number?
+# ### See it: what functions can it compute?
 #
 # To see what such a network can do, make it tiny: `d_model` is 1, so it is a function from one number to one number.
-# Here it is trained to follow a wave, with 2, 4 and 32 hidden features, and once with 32 features but **without the
-# ReLU**.
+# Here it learns to follow a wave, with 2, 4 and 32 hidden features, and once with 32 features but **without the ReLU**.
 #
-# **Change something:** ask for another curve, such as `x.abs()` or `(x > 0).float()`. Give it 3 hidden features. Where
+# **Change something:** use another curve, such as `x.abs()` or `(x > 0).float()`. Give it 3 hidden features. Where
 # are the bends, and how many are there?
 
 # %% tags=["see"]
 import pandas as pd
 
-torch.set_num_threads(1)  # such small tensors are done sooner by one core alone
+torch.set_num_threads(1)  # for tensors this small, one core is faster than two
 x = torch.linspace(-2, 2, 81).unsqueeze(-1)
 wave = torch.sin(2.5 * x)
 
@@ -253,21 +306,21 @@ named_lines(
 )
 
 # %% [markdown]
-# Each hidden feature is a line that the ReLU bends once, where it crosses zero. The outer layer adds the bent lines
-# up. With enough of them you can follow any curve. Without the ReLU you add up straight lines, and a sum of straight
-# lines is a straight line, however many they are: the two linear layers might as well be one.
+# Each hidden feature is a line that the ReLU bends once, where it crosses zero. The outer layer adds the bent lines.
+# With enough of them it can follow any curve. Without the ReLU it adds straight lines, and the sum is a straight line,
+# however many there are: the two linear layers might as well be one.
 #
 # ### See it: where the parameters are, and where the work is
 #
-# Your prediction, and what becomes of it when sentences grow. On the right is the arithmetic of one encoder layer, in
-# multiplications for each word:
+# On the left is the answer to your prediction. On the right is the arithmetic of one encoder layer as sentences get
+# longer, in multiplications for each word:
 #
 # - the **projections** of attention, four matrices: $4 d^2$, with $d$ for `d_model`;
 # - **attention itself**, scores and mean: each word meets all $n$ words, $2 n d$;
 # - the **feed-forward network**, two matrices: $2 d \cdot d_\mathrm{ff}$.
 #
 # **Change something:** the sizes of a small model, `d_model, d_ff = 128, 256`. Where does attention itself overtake
-# the feed-forward network now? (Set the two terms equal, and you have it without a picture.)
+# the feed-forward network now? (Set the two terms equal, and you don't need the picture.)
 
 # %% tags=["see"]
 d_model, d_ff = 512, 2048
@@ -291,83 +344,119 @@ for length in [2**power for power in range(4, 15)]:
 layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplications"]))
 
 # %% [markdown]
-# Two thirds of an encoder layer's parameters are in the feed-forward network, and at the lengths of sentences also two thirds of the
-# work. Attention itself has no parameters at all, and for a sentence it costs next to nothing. In a text with as many
-# words as `d_ff` it costs as much as the network. That is why people who translate sentences worry about the network,
-# and people who read whole books worry about attention.
+# Two thirds of an encoder layer's parameters are in the feed-forward network, and for sentences also about two thirds of
+# the work. Attention itself has no parameters, and for a sentence it costs little. In a text of `d_ff` words it
+# costs as much as the network.
 #
-# ## 3. The residual connection: add, do not replace
+# ## 3. The residual connection: add, don't replace
 #
-# Now put sublayers on top of each other: the paper's encoder has 12 of them, its decoder 18. If each one *replaced* the
-# vector of a word by what it makes of it, then the first word of the story would have to survive 12 retellings. And the
-# gradient, on its way back, would have to pass through all 12.
+# Now stack the sublayers: the paper's encoder has 12 of them, its decoder 18. If each *replaced* the vector of a word
+# by its output, the word would have to survive 12 retellings. And the gradient would have to pass back through all 12.
 #
-# The **residual connection** changes one thing: what a sublayer makes of $x$ is **added to $x$**.
+# The **residual connection** changes one thing: the output of a sublayer is **added to its input**.
 #
 # $$x + \mathrm{Sublayer}(x)$$
 #
-# So $x$ runs from the bottom to the top like a river. Every sublayer reads from it and pours something in. Nobody has
-# to carry on what is there already; it flows by itself. And the derivative of $x + \mathrm{Sublayer}(x)$ is 1 *plus*
-# something, so a gradient that arrives at the top also arrives at the bottom.
+# So $x$ flows through the whole stack, and every sublayer reads from it and adds to it. This is called the **residual
+# stream**. The derivative of $x + \mathrm{Sublayer}(x)$ is 1 *plus* something, so a gradient that arrives at the top
+# also arrives at the bottom.
 #
-# The river has a price: it swells.
+# It has a price: the stream grows.
 
 # %% predict="predict_stream"
 # The features of x are independent numbers with mean 0 and standard deviation 1. Twelve sublayers, one
-# after the other, add to x what they make of it: each adds independent numbers with mean 0 and standard
-# deviation 1. What is the standard deviation of the features after all twelve?
+# after the other, add their outputs: each adds independent numbers with mean 0 and standard deviation 1.
+# What is the standard deviation of the features after all twelve?
 
 # %% check="predict_stream"
 
 # %% [markdown]
 # ### Post-norm and pre-norm
 #
-# So sums need normalising. There are two places for it, and this is the point at which code and prose of many
+# So the sums need normalising. There are two places for it, and this is where the code and the text of many
 # implementations contradict each other:
 #
-# | | formula | who |
+# | | formula | used by |
 # |---|---|---|
 # | **post-norm** | $\mathrm{norm}(x + \mathrm{dropout}(\mathrm{Sublayer}(x)))$ | the paper, sections 3.1 and 5.4 |
 # | **pre-norm** | $x + \mathrm{dropout}(\mathrm{Sublayer}(\mathrm{norm}(x)))$ | most models since about 2019; Xiong et al. 2020, [arXiv 2002.04745](https://arxiv.org/abs/2002.04745) |
 #
-# In post-norm the river itself passes through a norm after every sublayer. In pre-norm only what a sublayer *reads* is
-# normalised; the river is never touched. It arrives swollen at the top, so a pre-norm model needs **one last norm at
-# the top of each stack**, and a post-norm model must not have it. (You will set it in lesson 06.)
+# With post-norm, the stream itself is normalised after every sublayer. With pre-norm, only what a sublayer *reads* is
+# normalised, and the stream keeps growing. So a pre-norm model needs **one last norm at the top of each stack**, and a
+# post-norm model must not have one. (You add it in lesson 06.)
 #
-# Neither is wrong. But know which you have: weights trained for one are worthless in the other.
+# Both work. But weights trained for one are useless for the other.
 #
+# ### Worked example: one word through both
+#
+# A word of three features, and a sublayer that swaps the first two. No dropout.
+
+
+# %% tags=["see"]
+def swap(features):
+    return [features[1], features[0], features[2]]
+
+
+def normalise(features):
+    mean = sum(features) / len(features)
+    spread = (sum((feature - mean) ** 2 for feature in features) / len(features)) ** 0.5
+    return [round((feature - mean) / spread, 2) for feature in features]
+
+
+def add(left, right):
+    return [round(a + b, 2) for a, b in zip(left, right, strict=True)]
+
+
+word = [4.0, 1.0, 1.0]
+print("x                     ", word)
+print("post-norm: it reads   ", word, "and returns", swap(word))
+print("   the sum            ", add(word, swap(word)))
+print("   the result         ", normalise(add(word, swap(word))))
+print("pre-norm: it reads    ", normalise(word), "and returns", swap(normalise(word)))
+print("   the sum, the result", add(word, swap(normalise(word))))
+
+# %% [markdown]
 # ### Build it
 #
-# Your module gets $x$ and the sublayer **as a function**. It has to be a function, not a finished result, because in
-# pre-norm it is your module that makes what the sublayer reads. Whoever uses it writes, for example,
+# Your module gets $x$ and the sublayer **as a function**, not as a finished result, because with pre-norm your module
+# computes what the sublayer reads. It is used like this:
 #
 # ```python
 # x = connection(x, lambda y: attention(y, y, y, mask))
 # x = another_connection(x, feed_forward)
 # ```
 #
-# Three rules, from section 5.4 and from good sense:
+# Three rules, from section 5.4 and from good practice:
 #
-# - **Dropout falls on what the sublayer gives**, before the sum. $x$ itself loses nothing.
-# - The sublayer is **called once**: a call costs time, and draws new random numbers.
-# - $x$ is not changed in place (`+=`): whoever handed it in may still need it.
+# - **Dropout is applied to the sublayer's output**, before the sum. $x$ itself loses nothing.
+# - The sublayer is **called once**: a second call costs time and draws new random numbers.
+# - $x$ is not changed in place (`+=`), because the caller may still need it.
 #
-# The norm is your own `LayerNorm`, kept under the name `norm`.
+# The norm is your own `LayerNorm`, stored as `norm`.
 
 # %% build="SublayerConnection"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:SublayerConnection
+
+# %% [markdown]
+# A scratch cell: the worked example with your module.
+
+# %% tags=["see"]
+one_word = torch.tensor([[[4.0, 1.0, 1.0]]])
+for norm_first in (False, True):
+    connection = SublayerConnection(3, dropout=0.0, norm_first=norm_first)
+    print(f"{norm_first = !s:5}", connection(one_word, lambda y: y[..., [1, 0, 2]]))
 
 # %% [markdown] hints="SublayerConnection"
 
 # %% check="SublayerConnection"
 
 # %% [markdown]
-# ### See it: how the river swells
+# ### See it: how the stream grows
 #
-# Back to your prediction. As stand-ins for sublayers take random rotations: a rotation gives back exactly as much as
-# goes in, so nothing but the connection makes a difference.
+# Back to your prediction. We use random rotations as sublayers: a rotation doesn't change the size of a vector, so only
+# the connection makes a difference.
 #
-# **Change something:** only the first 3 of the 24 steps. Sublayers that give half as much:
+# **Change something:** only the first 3 of the 24 steps. Sublayers that return half as much:
 # `nn.init.orthogonal_(rotation.weight, gain=0.5)`.
 
 # %% tags=["see"]
@@ -400,23 +489,21 @@ named_lines(
 )
 
 # %% [markdown]
-# - **Residual without norm:** each sublayer reads a larger $x$, and so adds more. The variance doubles every time:
-#   growth without end.
+# - **Residual without norm:** each sublayer reads a larger $x$, and so adds more. The variance doubles every time.
 # - **Pre-norm:** each sublayer reads something of size 1 and adds something of size 1. After $l$ of them the standard
-#   deviation is $\sqrt{1 + l}$, your prediction.
+#   deviation is $\sqrt{1 + l}$, as in your prediction.
 # - **Post-norm:** back to 1 after every step.
 #
 # ### See it: the gradient on its way down
 #
-# Now the way back. 24 of your feed-forward networks on top of each other, freshly made, with the starting weights that
-# lesson 06 will use (Xavier). At the top stands a random question with 50 possible answers. For each of the 24: how
-# large is the gradient of its outer matrix? The left end is the bottom of the stack, **far from the loss**. (The mean
-# of five draws.)
+# Now the way back. The stack has 24 new feed-forward networks with the initial weights that lesson 06 will use
+# (Xavier), and on top a random classification task with 50 classes. For each of the 24: how large is the gradient of its
+# outer matrix? The left end is the bottom of the stack, **far from the loss**. (The mean of five draws.)
 #
-# Six ways to put them together: post-norm and pre-norm, each with and without the residual, and for comparison the
-# residual without any norm, and neither.
+# There are six ways to connect them: post-norm and pre-norm, each with and without the residual; the residual without
+# a norm; and neither.
 #
-# **Change something:** leave the last two ways out, and see the others more closely. Make the stack 48 deep.
+# **Change something:** remove the last two ways, and see the others in more detail. Make the stack 48 deep.
 
 # %% tags=["see"]
 d_model, depth = 32, 24
@@ -445,34 +532,34 @@ for name, way in ways.items():
         scores = top @ torch.randn(d_model, 50) / d_model**0.5
         nn.functional.cross_entropy(scores, torch.randint(50, (64,))).backward()
         sizes += torch.stack([network.outer.weight.grad.norm() for network in networks]) / 5
-    rows += [(name, place, size) for place, size in enumerate(sizes.tolist(), start=1)]
+    rows += [(name, number, size) for number, size in enumerate(sizes.tolist(), start=1)]
 
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="which of the 24 networks (1: the bottom, far from the loss)",
     up="size of its gradient",
-    title="Plain stacks fade, bare sums explode; with a norm the gradient arrives",
+    title="Plain stacks fade, plain sums explode; with a norm the gradient arrives",
     log=True,
     dashed=["post-norm, no residual", "pre-norm, no residual", "neither"],
 )
 
 # %% [markdown]
-# - **Neither:** the further down, the smaller, by a factor of thousands. The lower networks get no word of what is
-#   wanted. This is how deep networks used to fail.
-# - **Residual without norm:** it arrives, but it is enormous, as the river was.
-# - **With a norm**, the gradient reaches the bottom in all four ways. Compare the two solid lines at the top of the
-#   stack, on the right: post-norm's gradients stay as large there as anywhere, pre-norm's get smaller, since each
-#   network adds its bit to a larger and larger sum. Xiong et al. hold this against post-norm: large gradients near the
-#   output make the first steps of training dangerous, and it needs a *warm-up*. Lesson 07 tries that out.
+# - **Neither:** the further down, the smaller the gradient, by a factor of thousands. The lower networks hardly learn
+#   what is wanted. This is how deep networks used to fail.
+# - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
+# - **With a norm**, it reaches the bottom in all four ways. Compare the two solid lines on the right, near the loss:
+#   post-norm's gradients are as large there as anywhere, pre-norm's get smaller, because each network adds to a
+#   larger and larger sum. Xiong et al. argue that large gradients near the output make the first steps of training
+#   unstable, so post-norm needs a *warm-up*. Lesson 07 tests this.
 #
-# But wait. The two dashed lines with a norm and no residual do not fade either! Is the residual superfluous, once there is a norm?
+# But the two dashed lines with a norm and without a residual don't fade either! Is the residual superfluous, then?
 #
 # ### See it: who can learn to do nothing?
 #
-# The easiest task that there is: 50 words, each with a vector of its own, go through the stack, and at the top a linear
-# layer has to say which word it was. The stack need only let the vectors pass. Sixty steps of training.
+# The easiest possible task: 50 words, each with its own vector, go through the stack, and at the top a linear layer has to
+# name the word. The stack only has to pass the vectors on. We train for sixty steps.
 #
-# **Change something:** 4 networks in place of 24 (`depth = 4`). How deep can the stack be without the residual?
+# **Change something:** 4 networks instead of 24 (`depth = 4`). How deep can the stack be without the residual?
 
 # %% tags=["see"]
 vocabulary = torch.randn(50, d_model, generator=torch.Generator().manual_seed(0))
@@ -523,105 +610,110 @@ named_lines(
 )
 
 # %% [markdown]
-# Guessing costs $\ln 50 \approx 3.9$, and after sixty steps the stacks without the residual have hardly come away from
-# that. Read the printed lines: before the first step, 24 random networks on top of each other have made **all words
-# alike** (the mean cosine of two words' vectors is nearly 1). A gradient arrives, it even has a good size, but it says
-# nearly the same for every word.
+# Guessing costs $\ln 50 \approx 3.9$, and after sixty steps the stacks without the residual have barely improved on
+# that. Look at the printed lines: before the first step, 24 random networks have made **all words alike** (the mean
+# cosine of two words' vectors is nearly 1). A gradient arrives, and its size is good, but it is nearly the same for
+# every word.
 #
-# With the residual each word is still there at the top, with something added. And to learn "do nothing", a sublayer
-# only has to learn to add nothing.
+# With the residual, each word is still present at the top. And to learn "do nothing", a sublayer only has to learn to add
+# nothing.
 #
 # ### Explain it
 #
-# A fellow student says: "The picture of the gradients shows that the norm alone keeps them from fading. So one can leave
-# the residual out." Another says: "The residual alone lets every gradient pass. So one can leave the norm out." Answer
-# both, with what you have seen.
+# One student says: "The picture of the gradients shows that the norm alone keeps them from fading. So we don't need the
+# residual." Another says: "The residual alone lets every gradient pass. So we don't need the norm." Answer both, using
+# what you have seen.
 
 # %% [markdown] explain="explain_both"
-# To the first: that a gradient has a good size is not enough. Without the residual each sublayer replaces the vectors,
-# and a stack of fresh networks makes all words alike, so what arrives at the top says nothing about the input any more
-# and the gradient is about the same for every word; the loss stayed near that of guessing. With the residual x reaches
-# the top as it is, plus what the sublayers add, and each only has to learn a change. To the second: with the residual
-# alone every sublayer reads the growing sum and adds in proportion, so the size is multiplied at every step, numbers and
-# gradients grow exponentially with depth. The norm keeps what a sublayer reads (pre-norm) or what it hands on
+# To the first: a gradient of a good size is not enough. Without the residual each sublayer replaces the vectors, and a
+# stack of new networks makes all words alike, so the top knows nothing about the input any more and the gradient is
+# about the same for every word; the loss stayed near that of guessing. With the residual, x reaches the top unchanged,
+# plus what the sublayers add, and each only has to learn a change. To the second: with the residual alone, every
+# sublayer reads the growing sum and adds in proportion, so the size is multiplied at every step, and numbers and
+# gradients grow exponentially with depth. The norm keeps what a sublayer reads (pre-norm) or what the connection returns
 # (post-norm) at size one.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: without the residual the stack loses the input (words become alike), so it cannot learn although the
+# - 1 point: without the residual the stack loses the input (words become alike), so it can't learn although the
 #   gradient's size is fine.
-# - 1 point: with it, x runs past the sublayers to the top, and each has only to learn what to add.
+# - 1 point: with it, x passes the sublayers unchanged, and each only has to learn what to add.
 # - 1 point: the residual without the norm grows exponentially with depth, in the forward pass or in the gradient, and
-#   the norm stops that.
+#   the norm prevents that.
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
 # ## Common questions
 #
-# <details><summary>Does the learned scale not undo the normalisation?</summary>
+# <details><summary>Doesn't the learned scale undo the normalisation?</summary>
 #
-# Only in part. Scale and shift are the same for all words: they can make feature 7 large everywhere. They cannot give a
-# single word its own volume back. That is gone.
+# Only in part. Scale and shift are the same for all words: they can make feature 7 large everywhere. They can't give a
+# single word its own volume back. They exist because a variance of 1 need not be the best for what comes next: the layer
+# can learn another one.
 #
 # </details>
 #
-# <details><summary>Does layer normalisation behave differently in training and in evaluation?</summary>
+# <details><summary>How exactly do layer and batch normalisation differ?</summary>
 #
-# No. It keeps no averages and needs no batch. Of your three parts, only those with dropout have two modes.
+# In what they average over: batch normalisation over the examples, for each feature, and layer normalisation over the
+# features, for each position. Both then have a learned scale and shift for each feature. Batch normalisation is usually
+# placed before the non-linearity and behaves differently in training and in use; layer normalisation is placed
+# around sublayers and always computes the same. Batch normalisation was proposed against *internal covariate shift*,
+# the change of a layer's inputs while the layers below it learn ([Ioffe and Szegedy
+# 2015](https://arxiv.org/abs/1502.03167)). Later experiments suggest that it helps for another reason, because it
+# makes the loss smoother ([Santurkar et al. 2018](https://arxiv.org/abs/1805.11604)).
 #
 # </details>
 #
 # <details><summary>Why is d_ff four times d_model?</summary>
 #
-# Because the authors found that it works. Table 3 of the paper, rows (C), tries other sizes: wider is better, and costs
-# more. Four has stayed the habit.
+# Because it worked. Table 3 of the paper, rows (C), tries other sizes: wider is better, and costs more.
 #
 # </details>
 #
-# <details><summary>The paper speaks of convolutions with kernel size 1. Where are they?</summary>
+# <details><summary>The paper mentions convolutions with kernel size 1. Where are they?</summary>
 #
-# Right here. A convolution with kernel size 1 applies the same linear layer at every place and looks at no neighbour,
-# which is what `nn.Linear` does on the last axis of a tensor.
+# Here. A convolution with kernel size 1 applies the same linear layer at every position and uses no neighbours, which is
+# what `nn.Linear` does on the last axis of a tensor.
 #
 # </details>
 #
 # <details><summary>Which is better, post-norm or pre-norm?</summary>
 #
-# Pre-norm trains more easily: it forgives a missing warm-up, and very deep stacks work. Post-norm, when it trains, often
-# ends a little better. The paper has post-norm with 6 layers and a warm-up, so that is the default here, and the final
-# lab lets you choose.
+# Pre-norm is easier to train: it tolerates a missing warm-up, and very deep stacks work. The paper uses post-norm
+# with 6 layers and a warm-up, so this is the default here. In the final lab you can compare both.
 #
 # </details>
 #
 # <details><summary>Why is eps 1e-6 here, and 1e-5 in PyTorch?</summary>
 #
-# Habit on both sides; the papers name no number. It hardly matters as long as it is far below the usual variance. It
-# does matter that a model is used with the eps with which it was trained.
+# By convention; the papers give no number. It hardly matters as long as it is far below the usual variance. But a
+# model must be used with the eps that it was trained with.
 #
 # </details>
 #
-# <details><summary>I have seen RMSNorm in newer models. What is that?</summary>
+# ## Further reading
 #
-# Layer normalisation without taking the mean away and without the shift: divide by the root of the mean square, then
-# scale (Zhang and Sennrich 2019). A little cheaper, about as good.
+# **Since 2017**, both parts have changed in most language models:
 #
-# </details>
-#
-# <details><summary>PyTorch has nn.LayerNorm. Why write it?</summary>
-#
-# For the same reason as attention: you now know which axis, which variance, and where eps stands, and you would notice
-# if a framework did it differently. PyTorch's is one fused kernel, which reads $x$ once, and so is faster.
-#
-# </details>
+# - Xiong et al. 2020, [On Layer Normalization in the Transformer Architecture](https://arxiv.org/abs/2002.04745): why
+#   pre-norm trains without a warm-up.
+# - Zhang and Sennrich 2019, [RMSNorm](https://arxiv.org/abs/1910.07467): normalisation without the mean and the shift.
+#   Divide by the root of the mean square, then scale.
+# - Shazeer 2020, [GLU Variants](https://arxiv.org/abs/2002.05202): feed-forward networks with a gate in place of the
+#   ReLU, such as SwiGLU.
+# - Shazeer et al. 2017, [Mixture-of-Experts](https://arxiv.org/abs/1701.06538): many feed-forward networks, of which
+#   each word uses only a few.
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
-architecture_map(built=exercises_through(3))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Attention, and all that stands around it. Before you hand the lesson in, press **Validate** in the toolbar: it runs
-# the notebook from top to bottom, as the grader will.
+# Before you hand in the lesson, press **Validate** in the toolbar.
 #
-# Next: **lesson 04, masks**. Who may look at whom, and how a careless mask lets a model see the answer.
+# Next: **lesson 04, masks**: who may attend to whom, and how a careless mask lets a model see the answer.

@@ -1,19 +1,19 @@
 # %% [markdown]
 # # Lesson 04: masks
 #
-# Attention lets every word look at every word. There are two kinds of places where a word must *not* look.
+# Attention lets every word attend to every word. There are two cases in which a word must *not* attend to something.
 #
-# The first is **padding**: filler at the end of short sentences, so that a batch is a rectangle. It means nothing, and
-# a word that looks at it takes in nothing but noise. The second is **the future**: a model that learns to predict the
-# next word must not see the next word. To forget the first costs quality. To forget the second costs everything: the
-# model learns to copy, looks brilliant in training, and cannot write a single sentence.
+# The first is **padding**: filler at the end of short sentences, which makes a batch a rectangle. It means nothing, and
+# attending to it adds noise. The second is **the future**: a model that learns to predict the next word must not see
+# it. Forgetting the first costs quality. Forgetting the second costs everything: the model learns to copy, looks
+# brilliant in training, and can't write a single sentence.
 #
-# At the end of this lesson you have written all the masks of the Transformer, and you can say
+# At the end of this lesson you have written all masks of the Transformer, and you can say
 #
-# - what a **padding mask** hides, and why it hides columns and leaves the rows alone,
-# - what a **causal mask** is for, and why it makes training so fast,
-# - what the decoder reads and what it is to predict, and why the two are **one place apart**,
-# - how to **find a leak** in any model, without reading its code.
+# - what a **padding mask** hides, and why it hides columns and not rows,
+# - what a **causal mask** is for, and why it makes training fast,
+# - what the decoder reads, what it predicts, and why these are **one position apart**,
+# - how to **find a leak** in any model without reading its code.
 #
 # **Time:** about two hours. **In the paper:** sections 3.1 (last paragraph) and 3.2.3 (third point) of
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
@@ -22,23 +22,23 @@
 from course_lib.charts import (
     architecture_map,
     attention_heatmap,
-    exercises_through,
     leak_probe,
     mask_panels,
     named_lines,
     show_offline,
 )
+from course_lib.student.progress import finished_exercises
 
 show_offline()
 architecture_map(
-    built=exercises_through(3), current=["padding_mask", "causal_mask", "decoder_mask", "shift_target"]
+    built=finished_exercises(), current=["padding_mask", "causal_mask", "decoder_mask", "shift_target"]
 )
 
 # %% [markdown]
-# The masks stand at the side of the picture, and they go into all three attentions: the encoder's, the decoder's own,
-# and the one by which the decoder reads the source sentence.
+# All three attentions of the model use masks: the encoder's, the decoder's own, and the one by which the decoder reads
+# the source sentence.
 #
-# Run the next cell once. It imports what your code may use, and the parts of lessons 01 to 03.
+# Run the next cell. It imports what your code may use, and the parts of lessons 01 to 03.
 
 # %% given="setup"
 import torch
@@ -57,21 +57,21 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. The padding mask: filler means nothing
 #
-# Until now you have worked with vectors. Now you work with **tokens**: whole numbers that stand for words. A
-# vocabulary says which number is which word. Three numbers stand for no word at all:
+# Until now you have worked with vectors. Now you work with **tokens**: integers that represent words. A vocabulary says
+# which number is which word. Three numbers are not words:
 #
 # | symbol | here | what it is |
 # |---|---|---|
-# | `<pad>` | 0 | filler behind a short sentence |
-# | `<start>` | 1 | what a sentence begins with |
-# | `<end>` | 2 | what a sentence ends with |
+# | `<pad>` | 0 | filler after a short sentence |
+# | `<start>` | 1 | the beginning of a sentence |
+# | `<end>` | 2 | the end of a sentence |
 #
-# A batch is one tensor of tokens, (B, L), with $B$ sentences and $L$ places. Sentences differ in length and a tensor is
-# a rectangle, so all are filled up to the longest.
+# A batch is one tensor of tokens, (B, L), with $B$ sentences and $L$ positions. All sentences are padded to the length
+# of the longest.
 
 # %% tags=["see"]
 vocabulary = "<pad> <start> <end> a dog girl sleeps runs on the red sofa".split()
-number = {word: place for place, word in enumerate(vocabulary)}
+number = {word: index for index, word in enumerate(vocabulary)}
 sentences = ["<start> a dog sleeps on the sofa <end>", "<start> a girl runs <end> <pad> <pad> <pad>"]
 words = [sentence.split() for sentence in sentences]
 tokens = torch.tensor([[number[word] for word in sentence] for sentence in words])
@@ -80,9 +80,9 @@ print(tokens)
 # %% [markdown]
 # ### See it: what happens without a mask
 #
-# Here is the second sentence. Its words get random vectors, padding one as well, and attention does what you taught it
-# in lesson 01: on the left without a mask, on the right with the mask that you are about to build. An orange cell with
-# a "!" is weight that goes to padding.
+# Here is the second sentence. Its words, and padding too, get random vectors, and attention does what you taught it in
+# lesson 01: on the left without a mask, on the right with the mask that you are about to build. Orange cells with a "!"
+# are weight that goes to padding.
 #
 # **Change something:** another sentence (`words[0]`); more padding. How much of its weight does a word lose to padding?
 
@@ -104,43 +104,57 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# Without a mask the same sentence gives one result by itself, and another in a batch with a long one, where it has
-# more padding. With the mask the columns of padding are empty, and the words share the whole weight.
+# Without a mask, a sentence gives one result alone and another one in a batch with a longer sentence, because there it
+# has more padding. With the mask, the columns of padding are empty, and the words share the whole weight.
 #
-# Look at the *rows* of padding. They are still there, in both panels: padding looks at words. That is as it should be,
-# and it is the question that readers ask most often. Three reasons:
+# The *rows* of padding are still there in both panels: padding attends to words. Readers ask about this more than about
+# anything else. It is correct, for three reasons:
 #
-# 1. **Nobody reads what padding makes.** No word looks at it (the columns are hidden), and the loss leaves it out
-#    (lesson 08). It does no harm.
-# 2. **A row with nothing allowed is trouble.** A softmax over nothing is 0 / 0. Your attention from lesson 01 can cope;
-#    many others give NaN, which then spreads through every gradient.
-# 3. **It is less to store and to say.** The mask is the same for every query, so one row is enough: (B, 1, L). The axis
-#    of length one stands for all queries, by broadcasting.
+# 1. **Nobody uses the outputs of padding.** No word attends to it, and the loss ignores it (lesson 08).
+# 2. **A row with nothing allowed is trouble.** A softmax over nothing is 0 / 0. Your attention of lesson 01 can handle
+#    that, but others give NaN.
+# 3. **The mask is smaller.** It is the same for every query, so one row is enough: (B, 1, L).
 #
+# ### Worked example: two sentences, three positions
+#
+# For each token, ask one question: is it a real token?
+
+# %% tags=["see"]
+batch_of_two = [[5, 7, 2], [7, 2, 0]]  # the second sentence has one position of padding, 0
+for sentence in batch_of_two:
+    print(sentence, "->", ["pad" if token == 0 else "real" for token in sentence])
+print("shape of the tokens: (2, 3); shape of the mask: (2, 1, 3), one row for all queries of a sentence")
+
+# %% [markdown]
 # ### Build it
 #
-# From tokens and the number of padding to a mask that is `True` where one **may look**. The signature gives the shape:
-# `"B 1 L"`, that is sentences, one row for all queries, keys. There is no axis for the heads: your
-# `MultiHeadAttention` puts it in.
+# Turn tokens and the padding id into a mask that is `True` where a word **may attend**. The signature gives the shape:
+# `"B 1 L"`, that is, sentences, one row for all queries, keys. Your `MultiHeadAttention` adds the axis for the heads.
 #
-# Compare each token by itself. Then it does not matter where padding stands, or which number it has.
+# Compare each token separately. Then it doesn't matter where the padding is, or which id it has.
 
 # %% build="padding_mask"
 ### BEGIN SOLUTION course_lib.transformer.masks:padding_mask
+
+# %% [markdown]
+# A scratch cell: the worked example. Try padding at the beginning, or another `pad_id`.
+
+# %% tags=["see"]
+print(padding_mask(torch.tensor(batch_of_two), pad_id=0))
 
 # %% [markdown] hints="padding_mask"
 
 # %% check="padding_mask"
 
 # %% [markdown]
-# ### See it: alone and in company
+# ### See it: alone and in a batch
 #
-# A sentence should mean the same whoever else is in the batch. Take a multi-head attention with random weights, give it
-# the short sentence alone, without any padding, then give it the whole batch, without and with your mask, and compare
-# what comes out for the five tokens of the sentence.
+# A sentence should give the same result whatever else is in the batch. Take a multi-head attention with random weights.
+# Give it the short sentence alone, without any padding. Then give it the whole batch, without and with your mask, and
+# compare the results for the five tokens of the sentence.
 #
 # **Change something:** `tokens[1, :3]` and `[:, :3]` in place of 5. Why is the difference no longer (nearly) zero, even
-# with the mask? (What is hidden, and what has been cut off?)
+# with the mask? (What is hidden, and what was cut off?)
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -156,49 +170,48 @@ with torch.no_grad():
 # %% [markdown]
 # ### Explain it
 #
-# A fellow student has read about padding masks and says: "If padding is to count for nothing, I should hide its query
-# rows as well as its key columns." Say what becomes of such a row in the softmax, what good hiding it would do, and
-# where padding's outputs are left out instead.
+# A student has read about padding masks and says: "If padding is to count for nothing, I should hide its query rows as
+# well as its key columns." Say what happens to such a row in the softmax, whether hiding it would help, and where the
+# outputs of padding are ignored instead.
 
 # %% [markdown] explain="explain_columns"
-# A row that is hidden altogether has no key left to look at. Its softmax is a sum over nothing: with minus infinity as
-# the forbidden score it is 0/0, NaN, and NaN reaches all weights through the gradient; with a very low number it is
-# silently a uniform row. Hiding would do no good, because no word reads what a padding query makes: the columns of
-# padding are hidden in every attention, so no other output depends on it. Where padding's outputs would count, in the
-# loss, they are left out: positions whose label is padding do not enter the mean.
+# A row that is hidden completely has no key left. Its softmax is a sum over nothing: if masked scores are minus
+# infinity it is 0/0, NaN, and NaN reaches all weights through the gradient; with a very low number it silently becomes a
+# uniform row. Hiding it would not help, because no word uses the output of a padding query: the columns of padding are
+# hidden in every attention, so no other output depends on it. Where the outputs of padding would count, in the loss,
+# they are ignored: positions whose label is padding are not part of the mean.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: a row without any allowed key is 0/0 in the softmax (NaN), or silently uniform, unless it is treated apart.
-# - 1 point: nobody looks at padding's outputs, since its key columns are hidden, so its rows do no harm.
-# - 1 point: the loss leaves positions of padding out.
+# - 1 point: a row without any allowed key is 0/0 in the softmax (NaN), or silently uniform, unless treated specially.
+# - 1 point: nobody uses padding's outputs, since its key columns are hidden, so its rows do no harm.
+# - 1 point: the loss ignores positions of padding.
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
-# ## 2. The causal mask: no looking ahead
+# ## 2. The causal mask: no access to the future
 #
-# A decoder writes one word after the other: at each place it has the words so far and predicts the next. To *learn*
-# that, it could write each training sentence word by word as well: ten words, ten runs of the model.
+# A decoder writes one word after the other: it has a prefix and predicts the next word. To *learn* this, it could write
+# each training sentence word by word as well: ten words, ten runs of the model.
 #
-# The Transformer does it in **one run**. In training the whole right sentence is known. So give it to the decoder all
-# at once, and let *every* place predict its next word at the same time: place 0 predicts word 1, place 1 predicts word
-# 2, and so on. (This is called *teacher forcing*: each place goes on from the right words, whatever the model would
-# have written.) One run gives as many lessons as there are words. It is the reason why Transformers train so fast.
+# The Transformer does it in **one run**. In training the whole target is known. So give it to the decoder all at once,
+# and let *every* position predict its next word at the same time: position 0 predicts word 1, position 1 predicts word
+# 2, and so on. (This is called *teacher forcing*: each position continues from the correct words, whatever the model
+# would have written.) One run trains as many predictions as there are words.
 #
-# There is one catch. Place 1 is to predict word 2, and word 2 stands right there, at place 2, in the same tensor. So
-# attention has to be forbidden to look at later places:
+# There is one problem. Position 1 has to predict word 2, and word 2 is in the same tensor, at position 2. So no
+# position may attend to later positions:
 #
 # $$\mathrm{mask}_{ij} = \text{True where } j \le i$$
 #
 # | symbol | what it is |
 # |---|---|
-# | $i$ | the row: the place of the **query**, which is looking |
-# | $j$ | the column: the place of the **key**, which is looked at |
+# | $i$ | the row: the position of the **query** |
+# | $j$ | the column: the position of the **key** |
 #
-# The place itself, $j = i$, is allowed: place $i$ has read word $i$, and what it is to predict is word $i + 1$. (In the
-# paper: section 3.2.3, the last of its three points. A model that goes on from its own words is called
-# *auto-regressive*.)
+# The position itself, $j = i$, is allowed: position $i$ has read word $i$, and it predicts word $i + 1$. (In the paper:
+# section 3.2.3, the last of its three points. A model that continues from its own words is called *auto-regressive*.)
 
 # %% predict="predict_pairs"
 # A sentence of 6 tokens, none of them padding. In the causal mask, how many of the pairs of query and key
@@ -207,10 +220,18 @@ with torch.no_grad():
 # %% check="predict_pairs"
 
 # %% [markdown]
+# ### Worked example: three positions
+
+# %% tags=["see"]
+for query, word in enumerate(["a", "dog", "sleeps"]):
+    row = ["may attend" if key <= query else "hidden" for key in range(3)]
+    print(f"position {query} ({word:6}):", row)
+
+# %% [markdown]
 # ### Build it
 #
-# The causal mask depends on nothing but the length, and is the same for all sentences: (1, L, L), where the axis of
-# length one stands for the batch. (A plain table, (L, L), broadcasts in the same way. The check takes it, too.)
+# The causal mask depends only on the length and is the same for all sentences: (1, L, L), where the axis of length one
+# covers the batch. (A plain table, (L, L), broadcasts in the same way. The check accepts it too.)
 
 # %% build="causal_mask"
 ### BEGIN SOLUTION course_lib.transformer.masks:causal_mask
@@ -222,35 +243,51 @@ with torch.no_grad():
 # %% [markdown]
 # ## 3. The decoder's mask: both
 #
-# The decoder's own attention needs both: no padding, and no future. A pair is allowed where *both* masks allow it. As
-# truth values multiply like 0 and 1, this is their **product**.
+# The decoder's own attention must hide both padding and the future. A pair is allowed if **both** masks allow it: one
+# mask *and* the other.
 
 # %% predict="predict_allowed"
-# One sentence of 4 tokens, filled up with one `<pad>` at its end: L is 5. In its decoder mask, 5 by 5, how
-# many pairs are allowed? (Count all five rows.)
+# One sentence of 4 tokens, followed by one `<pad>`, so L is 5. In its decoder mask, 5 by 5, how many pairs
+# are allowed? (Count all five rows.)
 
 # %% check="predict_allowed"
 
 # %% [markdown]
+# ### Worked example: two tokens and one padding
+
+# %% tags=["see"]
+is_real = [True, True, False]
+for query in range(3):
+    causal = [key <= query for key in range(3)]
+    both = [one and other for one, other in zip(is_real, causal, strict=True)]
+    print(f"row {query}: real {is_real}  causal {causal}  both {both}")
+
+# %% [markdown]
 # ### Build it
 #
-# You have both halves. Mind the shapes: (B, 1, L) and (1, L, L) meet, and broadcasting makes (B, L, L) of them, each
-# sentence with a mask of its own. Tokens may stand on a graphics card, and `.to(tokens.device)` brings a mask there.
+# You have both halves. Mind the shapes: (B, 1, L) and (1, L, L) broadcast to (B, L, L), a mask for each sentence. The
+# tokens may be on a GPU; `.to(tokens.device)` moves a mask there.
 
 # %% build="decoder_mask"
 ### BEGIN SOLUTION course_lib.transformer.masks:decoder_mask
+
+# %% [markdown]
+# A scratch cell: your two masks for the worked examples. Which row would change with `|`, "or", in place of "and"?
+
+# %% tags=["see"]
+print("causal:", causal_mask(3), "decoder:", decoder_mask(torch.tensor([[7, 2, 0]]), pad_id=0), sep="\n")
 
 # %% [markdown] hints="decoder_mask"
 
 # %% check="decoder_mask"
 
 # %% [markdown]
-# ### See it: two masks and their product
+# ### See it: two masks, and both together
 #
 # Your three masks for the short sentence.
 #
-# **Change something:** `which = 0`, the sentence without padding. What is the product now? And for the short one:
-# `words[1][::-1]`, which puts the padding first. Which rows have nothing left to look at?
+# **Change something:** `which = 0`, the sentence without padding. What is the third mask now? And for the short one:
+# `words[1][::-1]`, which moves the padding to the beginning. Which rows have nothing left to attend to?
 
 # %% tags=["see"]
 which = 1
@@ -261,60 +298,76 @@ mask_panels(
     {
         "padding": padding_mask(read, 0)[0],
         "causal": causal_mask(len(spoken)),
-        "padding × causal = decoder": decoder_mask(read, 0)[0],
+        "padding & causal = decoder": decoder_mask(read, 0)[0],
     },
     spoken,
     title="A pair is allowed where both masks allow it",
 )
 
 # %% [markdown]
-# With padding at the end, as usual, the causal mask already keeps the *words* from looking at it: padding is in their
-# future. Then what is the padding mask for, in the decoder? For one thing, you do not want to depend on where somebody
-# else puts the padding. For another, a mask should say what is meant.
+# If the padding is at the end, the causal mask already hides it from all *words*, because it is in their future. The
+# decoder uses a padding mask all the same: it should not depend on where someone else puts the padding.
 #
-# Who uses which mask:
+# This table shows which attention uses which mask:
 #
 # | attention | queries | keys | mask |
 # |---|---|---|---|
 # | in the encoder | source | source | padding of the source |
-# | in the decoder, of the words written so far | target | target | padding of the target **and** causal |
-# | in the decoder, to the source | target | source | padding of the **source**: the keys decide |
+# | in the decoder, over the prefix | target | target | padding of the target **and** causal |
+# | in the decoder, over the source | target | source | padding of the **source**: the keys decide |
 #
-# The source may be read whole, from the first word on: nothing in it has to be predicted.
+# Every target word may attend to the whole source: nothing in it has to be predicted.
 #
 # ## 4. What the decoder reads, and what it predicts
 #
-# One piece is missing. A target sentence comes as
+# One piece is missing. A target sentence is
 #
 # `<start> a girl runs <end>`
 #
-# Out of it we need two things: what the decoder **reads**, and the **labels**, which it is to predict. Place $i$ reads
-# token $i$ and predicts token $i + 1$. So the labels are the target moved by one place. The last token has no successor,
-# so it is not read; the first has no predecessor, so it is not predicted. This is what the words "shifted right" under
-# the decoder in the paper's figure 1 mean.
+# and we need two things from it: what the decoder **reads**, and the **labels**, which it should predict. Position $i$
+# reads token $i$ and predicts token $i + 1$. So the labels are the target, shifted by one position. The last token has no
+# successor, so it isn't read; the first has no predecessor, so it isn't predicted. This is what "shifted right" under
+# the decoder in figure 1 means.
 #
-# Why does the sentence begin with `<start>`? Because when the model writes, something has to be read before there is a
+# Why does the sentence begin with `<start>`? Because when the model writes, it must read something before there is a
 # first word. And why `<end>`? So that it can learn when to stop.
+#
+# ### Worked example: three words
+
+# %% tags=["see"]
+target_of_three = ["<start>", "dogs", "sleep", "<end>"]
+for position, read in enumerate(target_of_three):
+    if position + 1 < len(target_of_three):
+        print(f"position {position} reads {read:8} and predicts {target_of_three[position + 1]}")
+
+# %% [markdown]
+# Four tokens give three predictions.
 #
 # ### Build it
 #
-# Hand back two tensors: first what is read, then the labels. Padding is a token like any other here; the loss will
-# leave it out.
+# Return two tensors: first what is read, then the labels. Padding is treated like any other token here, because the loss
+# will ignore it.
 
 # %% build="shift_target"
 ### BEGIN SOLUTION course_lib.transformer.masks:shift_target
+
+# %% [markdown]
+# A scratch cell: 1 is `<start>`, 2 is `<end>`, 0 is padding. What happens to the padding?
+
+# %% tags=["see"]
+print(shift_target(torch.tensor([[1, 5, 7, 2], [1, 5, 2, 0]])))
 
 # %% [markdown] hints="shift_target"
 
 # %% check="shift_target"
 
 # %% [markdown]
-# ### See it: one row for each place
+# ### See it: one row for each position
 #
-# What each place reads, what it may look at (by your mask), and what it has to say.
+# What each position reads, what it may attend to (by your mask), and what it predicts.
 #
-# **Change something:** the longer sentence, `which = 0`. Then make the mistake that most beginners make: let the labels
-# be what is read (`labels = reads`). What would the model have to learn, and could it fail to?
+# **Change something:** the longer sentence, `which = 0`. Then make a common mistake: let the labels be what is read
+# (`labels = reads`). What would the model have to learn, and could it fail?
 
 # %% tags=["see"]
 import pandas as pd
@@ -323,36 +376,35 @@ which = 1
 reads, labels = shift_target(tokens[which : which + 1])
 allowed = decoder_mask(reads, 0)[0]
 rows = []
-for place, (token, label) in enumerate(zip(reads[0].tolist(), labels[0].tolist(), strict=True)):
+for position, (token, label) in enumerate(zip(reads[0].tolist(), labels[0].tolist(), strict=True)):
     seen = " ".join(
         vocabulary[other]
-        for other, may in zip(reads[0].tolist(), allowed[place].tolist(), strict=True)
+        for other, may in zip(reads[0].tolist(), allowed[position].tolist(), strict=True)
         if may
     )
-    rows.append((vocabulary[token], seen, vocabulary[label] if label != 0 else "(left out of the loss)"))
-pd.DataFrame(rows, columns=["reads", "may look at", "is to predict"])
+    rows.append((vocabulary[token], seen, vocabulary[label] if label != 0 else "(ignored by the loss)"))
+pd.DataFrame(rows, columns=["reads", "may attend to", "predicts"])
 
 # %% [markdown]
-# Shift and mask belong together. Each takes the answer out of sight, and either of them alone is not enough:
+# Shift and mask belong together. Either of them alone is not enough:
 #
 # | | causal mask | no causal mask |
 # |---|---|---|
-# | **labels shifted** | the answer is one place ahead, and hidden: right | the answer is one place ahead, in plain sight |
+# | **labels shifted** | the answer is one position ahead, and hidden: correct | the answer is one position ahead, and visible |
 # | **labels not shifted** | the answer is what was just read | the answer is what was just read |
 #
 # ## 5. The leak probe
 #
-# How do you find out that a model sees the future? Not by its loss: a leak makes the loss *better*. Reading the code
-# helps, if you notice the one wrong character. But there is a test that needs no code at all:
+# How can you find out that a model sees the future? Not by its loss: a leak makes the loss *better*. Reading the code
+# helps only if you notice the one wrong character. But there is a test that needs no code:
 #
-# > **Change one token. Every output that moves has seen it.**
+# > **Change one token. Every output that changes has seen it.**
 #
-# If an output *before* the changed token moves, it has seen the future. You need neither training nor data: random
-# weights will do, since what flows where does not depend on what is learned.
+# If an output *before* the changed token changes, it has seen the future. This needs neither training nor data. Random
+# weights will do, because the connections don't depend on what is learned.
 #
-# Here are two layers of your parts, with random weights. (There is no source sentence: this is the decoder without its
-# middle attention. And so that it can tell one place from another, each place has a learned vector of its own; lesson
-# 05 will do this properly.)
+# Here are two layers of your parts, with random weights. (There is no source sentence, so the middle attention is
+# missing. Each position has a learned vector, so that positions can be told apart; lesson 05 does this properly.)
 
 # %% tags=["see"]
 
@@ -361,14 +413,14 @@ class SmallDecoder(nn.Module):
     def __init__(self, vocabulary: int, length: int, d_model: int = 32, layers: int = 2) -> None:
         super().__init__()
         self.words = nn.Embedding(vocabulary, d_model)
-        self.places = nn.Embedding(length, d_model)
+        self.positions = nn.Embedding(length, d_model)
         self.attentions = nn.ModuleList(MultiHeadAttention(d_model, 4, dropout=0.0) for _ in range(layers))
         self.networks = nn.ModuleList(FeedForward(d_model, 2 * d_model, dropout=0.0) for _ in range(layers))
         self.frames = nn.ModuleList(SublayerConnection(d_model, dropout=0.0) for _ in range(2 * layers))
         self.generator = nn.Linear(d_model, vocabulary)
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        x = self.words(tokens) + self.places.weight[: tokens.shape[1]]
+        x = self.words(tokens) + self.positions.weight[: tokens.shape[1]]
         for layer, attention in enumerate(self.attentions):
             x = self.frames[2 * layer](x, lambda y, attention=attention: attention(y, y, y, mask))
             x = self.frames[2 * layer + 1](x, self.networks[layer])
@@ -376,19 +428,19 @@ class SmallDecoder(nn.Module):
 
 
 # %% [markdown]
-# Now the probe. Four masks, one of them yours. For each: run the sentence, exchange one token for another, run it again,
-# and measure how far the output of every place has moved.
+# Now the probe, with four masks. For each: run the sentence, replace one token, run it again, and measure how far the
+# output of every position has moved.
 #
 # - **yours**: the decoder mask;
-# - **one place too far**: the triangle with one diagonal too many, `tril(1)` in place of `tril()`;
+# - **one position too far**: the triangle with one diagonal too many, `tril(1)` in place of `tril()`;
 # - **only padding hidden**: the causal mask was forgotten;
-# - **either, not both**: `|` where `&` should stand.
+# - **either, not both**: `|` in place of `&`.
 #
-# Before you run it: at how many places *before* the change will the second mask show a leak? It looks only one place
+# Before you run it: at how many positions *before* the change will the second mask leak? It allows only one position
 # ahead.
 #
-# **Change something:** change the token at another place (`changed = 2`), or the last word. Make the model
-# `layers=1` deep, then `layers=4`: how does the second row answer? Add a mask of your own.
+# **Change something:** change the token at another position (`changed = 2`), or the last word. Make the model
+# `layers=1` deep, then `layers=4`: how does the second row change? Add a mask of your own.
 
 # %% tags=["see"]
 changed, exchanged_for = 5, "red"
@@ -400,7 +452,7 @@ after[0, changed] = number[exchanged_for]
 length = before.shape[1]
 candidates = {
     "yours": decoder_mask(before, 0),
-    "one place too far": padding_mask(before, 0) & torch.ones(length, length, dtype=torch.bool).tril(1),
+    "one position too far": padding_mask(before, 0) & torch.ones(length, length, dtype=torch.bool).tril(1),
     "only padding hidden": padding_mask(before, 0),
     "either, not both": padding_mask(before, 0) | causal_mask(length),
 }
@@ -415,41 +467,40 @@ with torch.no_grad():
 leak_probe(moved, spoken, changed)
 
 # %% [markdown]
-# Under your mask, everything before the change stays the same *to the last bit*. A weight that is exactly zero lets
-# exactly nothing through.
+# Under your mask, everything before the change stays the same *to the last bit*. A weight of exactly zero lets exactly
+# nothing through.
 #
-# The second row is the instructive one. The mask looks one place too far, but **two** outputs have moved. In the first
-# layer the place before the change has seen it. In the second layer the place before *that* has looked at the first one,
-# which knows by now. Each layer carries the leak one place further. In a model of six layers, six places.
+# The second row is the instructive one. The mask reaches one position too far, but **two** outputs have moved. In the
+# first layer, the position before the change has seen it. In the second layer, the position before *that* has attended to
+# it. Each layer carries the leak one position further: in a model of six layers, six positions.
 #
-# The last two rows are alike, and that is no accident: where there is no padding, the padding mask allows everything, and
-# then "either" means "everything".
+# The last two rows are equal, because this sentence has no padding: the padding mask allows everything, and then
+# "either" means "everything".
 #
 # ## 6. What a leak does to learning
 #
-# So a leak is bad in principle. What does it look like in practice? Let us train on something that **cannot be
-# learned**: noise. Every token is one of ten, drawn at random. Nobody can predict the next one, and an honest model is
-# right one time in ten.
+# What does a leak look like in practice? Let's train on something that **can't be learned**: noise. Every token is one
+# of ten, drawn at random. Nobody can predict the next one, and an honest model is right one time in ten.
 
 # %% predict="predict_guessed"
-# A model with the mask that looks one place too far is trained on such noise, and then tested on NEW noise,
-# with the same mask. Which share of the next tokens will it get right? (From 0 to 1. Leave out the last
-# place, whose next token is not in what it reads.)
+# A model with the mask that reaches one position too far is trained on such noise, and then tested on NEW
+# noise, with the same mask. What share of the next tokens will it get right? (From 0 to 1. Leave out the
+# last position, whose next token is not in what it reads.)
 
 # %% check="predict_guessed"
 
 # %% [markdown]
-# ### See it: learning what cannot be learned
+# ### See it: learning what can't be learned
 #
-# Two small models with one layer each, one with your mask and one with the leak, trained on fresh noise in every step.
-# Now and then each is tested on new noise, under its own mask. The third line is the leaking model again, the same
-# weights, but tested **as it will be used**: when it writes, there is no future to look at.
+# Two small models with one layer each, one with your mask and one with the leak, are trained on fresh noise in every
+# step. From time to time each is tested on new noise, with its own mask. The third line is the leaking model again, the
+# same weights, but tested **as it will be used**: when it writes, there is no future to attend to.
 #
-# **Change something:** only ten steps of training. Or replace the leak by `tril(-1)`, which hides too much in place of
-# too little: what can such a model still learn, and how would you notice *that* mistake?
+# **Change something:** only ten steps of training. Or replace the leak by `tril(-1)`, which hides too much: what can such
+# a model still learn, and how would you notice *that* mistake?
 
 # %% tags=["see"]
-torch.set_num_threads(1)  # such small tensors are done sooner by one core alone
+torch.set_num_threads(1)  # for tensors this small, one core is faster than two
 length, kinds, steps = 12, 10, 160
 right_mask = causal_mask(length)
 masks = {"yours": right_mask, "leaking": torch.ones(1, length, length, dtype=torch.bool).tril(1)}
@@ -485,108 +536,108 @@ print(table.groupby("line", sort=False)["y"].last().round(3).to_string(header=Fa
 named_lines(
     table,
     across="steps of training",
-    up="share of next tokens that are right",
-    title="With a leak even noise is 'learned', and nothing of it is left in use",
+    up="share of correct next tokens",
+    title="With a leak even noise is 'learned', but it is useless for writing",
     dashed=["leaking, in use"],
 )
 
 # %% [markdown]
-# The leaking model "predicts" noise: it looks the answer up. In use it is back to guessing. Notice that it was tested
-# on *new* noise: a test set does not catch a leak, since the test leaks as well. Two things do:
+# The leaking model "predicts" noise by reading the answer. In use it is back to guessing. Note that it was tested on
+# *new* noise: a test set doesn't reveal a leak, because the test leaks as well. Two things do:
 #
 # - the **leak probe**, in a moment and before any training;
-# - results that are **too good to be true**. A loss far below everybody else's is no reason to be glad. Train on noise:
-#   whatever learns that is looking.
+# - results that are **too good to be true**. Train on noise: if a model learns it, it sees the answer.
 #
-# The probe finds leaks of the mask. Labels that nobody has shifted pass it, since there the input itself is the answer;
-# noise finds these too.
+# The probe finds leaks of the mask. It doesn't notice labels that aren't shifted, because then the input itself is the
+# answer. Noise reveals these too.
 #
 # ### Explain it
 #
-# Somebody in your group trains a translator. After one hour the loss on the validation set is 0.03, where everybody
+# Someone in your group trains a translator. After one hour the loss on the validation set is 0.03, while everybody
 # else's is above 1. But when it translates, it writes the same few words again and again. What do you suspect? Why
 # did the validation set give no warning? And what do you run to find out for sure?
 
 # %% [markdown] explain="explain_leak"
-# The decoder sees the words that it is to predict: the causal mask is missing or reaches too far, or the labels are not
-# shifted. In validation the whole right target is given to the decoder, with the same mask as in training, so it can
-# look up the answers there as well; a sentence it has never seen makes no difference. When it translates, the words to
-# come do not exist, and it has never learned to predict anything. To find out about the mask: the leak probe. Change one
-# token of the target and compare the outputs at all places before it; each that moves has seen the future. It does not
+# The decoder sees the words that it should predict: the causal mask is missing or reaches too far, or the labels are not
+# shifted. In validation the decoder gets the whole correct target, with the same mask as in training, so it can read
+# the answers there as well; it makes no difference that the sentences are new. When it translates, the next words don't
+# exist, and it has never learned to predict anything. To find out about the mask: the leak probe. Change one token of
+# the target and compare the outputs at all positions before it; each that changes has seen the future. The probe doesn't
 # notice labels that are not shifted: for these, compare what the decoder reads with its labels. Training on random
-# targets finds both: an honest model cannot get below the loss of guessing.
+# targets finds both: an honest model can't get below the loss of guessing.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: the decoder sees what it is to predict (mask missing or off by one, or labels not shifted).
-# - 1 point: validation feeds the right target under the same mask, so it leaks as well; only writing shows it.
-# - 1 point: a test that decides what was suspected: for the mask, change a token and see whether earlier outputs move;
+# - 1 point: the decoder sees what it should predict (mask missing or off by one, or labels not shifted).
+# - 1 point: validation uses the correct target with the same mask, so it leaks as well; only writing shows it.
+# - 1 point: a test that decides what was suspected: for the mask, change a token and see whether earlier outputs change;
 #   for the labels, compare them with what is read; for either, train on noise.
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
 # ## Common questions
 #
-# <details><summary>Why not hide the rows of padding as well?</summary>
+# <details><summary>In PyTorch I have seen masks in which True means "ignore". Which is right?</summary>
 #
-# Because it does no good and can do harm: see the three reasons in section 1. Nobody reads what padding makes, and a
-# row without any key is 0 / 0 in a softmax.
-#
-# </details>
-#
-# <details><summary>In PyTorch I have seen masks in which True means "leave out". Which is right?</summary>
-#
-# Both occur, in the same library. `nn.MultiheadAttention` leaves out where its `key_padding_mask` is True;
-# `scaled_dot_product_attention` lets take part where its boolean `attn_mask` is True, as this course does. And a mask of
-# numbers is *added* to the scores. Read the documentation each time, and run a leak probe afterwards.
+# Both exist, in the same library. `nn.MultiheadAttention` ignores positions where its `key_padding_mask` is True;
+# `scaled_dot_product_attention` keeps the positions where its boolean `attn_mask` is True, as this course does. And a
+# mask of numbers is *added* to the scores. Read the documentation each time, and run a leak probe afterwards.
 #
 # </details>
 #
-# <details><summary>When the model writes, the future does not exist. Is the causal mask needed then?</summary>
+# <details><summary>When the model writes, the future doesn't exist. Is the causal mask needed then?</summary>
 #
-# For the newest word it makes no difference: nothing comes after it. But the earlier words must be computed as they were
-# in training, without the later ones, and so the mask stays. (Lesson 11 computes them only once, and keeps them.)
+# For the newest word it makes no difference. But the earlier words must be computed as they were in training, without
+# the later ones, so the mask stays.
 #
 # </details>
 #
 # <details><summary>Half of the table is masked. Is half of the work wasted?</summary>
 #
-# With plain matrix products, yes: all scores are computed, and half of them thrown away. Fused kernels know the causal
-# mask as a flag (`is_causal=True`) and leave out whole blocks above the diagonal. That is one reason for the final lab to
-# use one.
+# With plain matrix products, yes: all scores are computed, and half of them are thrown away. Fused kernels take the
+# causal mask as a flag (`is_causal=True`) and skip whole blocks above the diagonal.
 #
 # </details>
 #
 # <details><summary>Why does the encoder need no causal mask?</summary>
 #
-# It predicts nothing. The source sentence is there from the start, and to understand a word it helps to know what comes
-# after it.
+# It predicts nothing. The whole source sentence is known, and to understand a word it helps to know what follows.
 #
 # </details>
 #
-# <details><summary>Is a leak not also possible through layer normalisation or dropout?</summary>
+# <details><summary>Can layer normalisation or dropout leak?</summary>
 #
-# Through a normalisation over the *words* of a sentence, or over a batch: yes. Yours works on each word alone
-# (lesson 03), and so nothing can leak there. The leak probe would show it, whichever way it takes.
+# A normalisation over the *words* of a sentence, or over a batch, can. Yours works on each word alone (lesson 03), so it
+# can't. The leak probe would show it.
+#
+# </details>
+#
+# <details><summary>Isn't teacher forcing cheating?</summary>
+#
+# The model continues from correct words in training and from its own words in use, where one mistake may lead to the
+# next. This is called exposure bias. One remedy is to mix in the model's own words during training ([Bengio et al.
+# 2015](https://arxiv.org/abs/1506.03099)), but then the positions can no longer be computed in parallel.
 #
 # </details>
 #
-# <details><summary>Is teacher forcing not cheating?</summary>
+# ## Further reading
 #
-# The model goes on from right words in training and from its own words in use, where one mistake may lead to the next.
-# This gap is real, and has a name: exposure bias. In practice it does little harm to translation, and what it gives, all
-# places trained in one run, is worth far more.
+# **Since 2017**, masks have become a way to say what kind of model one wants:
 #
-# </details>
+# - [BERT](https://arxiv.org/abs/1810.04805) has no causal mask: it learns to fill in hidden words from both sides.
+# - [T5](https://arxiv.org/abs/1910.10683) compares causal masks with masks that leave a prefix fully visible.
+# - [Longformer](https://arxiv.org/abs/2004.05150) lets each word attend to a window around it only, so that long texts
+#   become affordable.
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
-architecture_map(built=exercises_through(4))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# All masks are filled in. Before you hand the lesson in, press **Validate** in the toolbar: it runs the notebook from
-# top to bottom, as the grader will.
+# Before you hand in the lesson, press **Validate** in the toolbar.
 #
-# Next: **lesson 05, positional encoding**. Attention does not know the order of words. You will tell it.
+# Next: **lesson 05, positional encoding**. Attention ignores the order of words. You will tell it.

@@ -1,19 +1,18 @@
 # %% [markdown]
-# # Lesson 05: words and their places
+# # Lesson 05: words and their positions
 #
-# "Dog bites man" and "man bites dog" are the same to attention: lesson 01 ended with that. A mean does not care in which
-# order you add things up, and nothing that you have built since then cares either. So the model has to be *told* where
-# each word stands.
+# To attention, "dog bites man" and "man bites dog" are the same (lesson 01), and nothing that you have built since then
+# depends on the order of words either. So the model must be *told* where each word is.
 #
-# The paper does it in a surprising way. It makes a vector for each place, out of sines and cosines, and simply **adds**
-# it to the vector of the word that stands there. In this lesson you make both vectors, and the sum.
+# The paper does this in a surprising way. It makes a vector for each position, out of sines and cosines, and simply
+# **adds** it to the vector of the word. In this lesson you make both vectors, and the sum.
 #
 # At the end of it you can say
 #
-# - why a Transformer without positions is blind to the order of words,
+# - why a Transformer without positions ignores the order of words,
 # - what the sinusoids are, and how to read them like the hands of a clock,
-# - why a step of three places is the *same rotation* everywhere in a sentence, and what that is good for,
-# - why the words are multiplied by the root of $d_\mathrm{model}$ before places are added.
+# - why a step of three positions is the *same rotation* everywhere in a sentence, and what this is good for,
+# - why the word vectors are multiplied by the root of $d_\mathrm{model}$ before positions are added.
 #
 # **Time:** about two hours. **In the paper:** sections 3.4, 3.5 and 5.4, and row (E) of table 3, of
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
@@ -23,23 +22,23 @@ from course_lib.charts import (
     architecture_map,
     attention_heatmap,
     clock_hands,
-    exercises_through,
     named_lines,
     number_field,
     position_waves,
     show_offline,
 )
+from course_lib.student.progress import finished_exercises
 
 show_offline()
 architecture_map(
-    built=exercises_through(4),
+    built=finished_exercises(),
     current=["sinusoids", "TokenEmbedding", "PositionalEncoding"],
 )
 
 # %% [markdown]
-# Today's parts stand at the very bottom, under both stacks: they are where a sentence comes in.
+# This lesson's parts are at the bottom of both stacks, where a sentence comes in.
 #
-# Run the next cell once. It imports what your code may use, and from lessons 01 and 02 the attention.
+# Run the next cell. It imports what your code may use, and the attention of lessons 01 and 02.
 
 # %% given="setup"
 import math
@@ -52,14 +51,14 @@ from course_lib.checks import check
 from course_lib.transformer import MultiHeadAttention, scaled_dot_product_attention
 
 # %% [markdown]
-# ## 1. Without places, a sentence is a bag of words
+# ## 1. Without positions, a sentence is a bag of words
 #
 # In self-attention, a word makes its query from its own vector, compares it with the keys of all words, and takes the
-# mean of their values. Now let the words change places, and ask what becomes of one of them.
+# mean of their values. Now change the order of the words. What happens to the result for one of them?
 
 # %% predict="predict_orders"
-# The three words "dog", "bites" and "man" can be put in six orders. Each order goes through one layer of
-# multi-head self-attention (no mask, no dropout). Look at the vector that comes out for the word "dog".
+# The three words "dog", "bites" and "man" have six possible orders. Each order goes through one layer of
+# multi-head self-attention (no mask, no dropout). Look at the output vector for the word "dog".
 # How many different vectors do you get from the six orders?
 
 # %% check="predict_orders"
@@ -67,7 +66,7 @@ from course_lib.transformer import MultiHeadAttention, scaled_dot_product_attent
 # %% [markdown]
 # ### See it: six orders of three words
 #
-# **Change something:** take the vector of another word. Take more words: does it get better?
+# **Change something:** use the output for another word. Use more words: does it get better?
 
 # %% tags=["see"]
 from collections.abc import Callable
@@ -79,10 +78,10 @@ vector_of = dict(zip(sentence, torch.randn(len(sentence), 32), strict=True))
 attention = MultiHeadAttention(32, heads=4).eval()
 
 
-def in_every_order(word: str, place: Callable[[Tensor], Tensor]) -> Tensor:
+def in_every_order(word: str, add_positions: Callable[[Tensor], Tensor]) -> Tensor:
     outputs = []
     for order in permutations(sentence):
-        x = place(torch.stack([vector_of[other] for other in order]).unsqueeze(0))
+        x = add_positions(torch.stack([vector_of[other] for other in order]).unsqueeze(0))
         outputs.append(attention(x, x, x)[0, order.index(word)])
     return torch.stack(outputs).detach()
 
@@ -93,37 +92,36 @@ def how_many_differ(outputs: Tensor) -> int:
 
 
 def distances_in(outputs: Tensor) -> Tensor:
-    # The shortcut that cdist takes for many vectors rounds more.
+    # The faster method of cdist is less exact.
     return torch.cdist(outputs, outputs, compute_mode="donot_use_mm_for_euclid_dist")
 
 
-outputs = in_every_order("dog", place=lambda x: x)
+outputs = in_every_order("dog", add_positions=lambda x: x)
 print("largest distance between two outputs:", distances_in(outputs).max().item())
 print("different outputs:", how_many_differ(outputs))
 
 # %% [markdown]
-# One, but for rounding. The dog does not know whether it bites or is bitten.
+# There is only one, apart from rounding. The dog doesn't know whether it bites or is bitten.
 #
-# The rest of the model does not help: normalisation and the feed-forward network work on each word alone. (The
-# decoder's causal mask does tell words apart by how many they may see. The encoder has nothing of the kind.)
+# The rest of the model doesn't help: normalisation and the feed-forward network work on each word alone. (In the decoder,
+# the causal mask distinguishes words by how many others they see. The encoder has nothing like it.)
 #
-# ## 2. A pattern for every place
+# ## 2. A pattern for every position
 #
-# What should the vector of a place be like? Let us write wishes down.
+# What should the vector of a position be like? Let's list what we want:
 #
-# - **Every place has its own vector**, or two places could not be told apart.
-# - **No number gets large**, however long the sentence, or the places would drown the words.
-# - **One step on means the same everywhere.** From place 3 to 4 should be the same change as from place 103 to 104,
-#   because "the word before" means the same everywhere.
-# - **It works for any length**, without asking how long the sentence is.
+# - **Each position has its own vector**, or two positions could not be told apart.
+# - **No number gets large**, however long the sentence, or positions would drown the words.
+# - **One step means the same everywhere.** From position 3 to 4 should be the same change as from 103 to 104.
+# - **It works for any length**, without knowing how long the sentence is.
 #
-# You know something that fulfils all four: **a clock**. One hand alone comes round again soon, so it can't tell noon
-# from midnight. But take several hands, each slower than the one before, and every moment has its own picture. No hand
-# ever leaves its circle. And ten minutes are the same turn of each hand, at any time of the day.
+# You know something that does all four: **a clock**. A single hand returns soon, so it can't tell noon from midnight. But
+# with several hands, each slower than the one before, every moment has its own picture. No hand ever leaves its circle.
+# And ten minutes are the same rotation of each hand, at any time of the day.
 #
 # A hand on a circle is two numbers: how far right its tip is, and how far up. For an angle (clockwise from twelve) these
-# are its **sine** and its **cosine**. So with $d_\mathrm{model}$ numbers you can have half as many hands, and that is
-# the paper's encoding (section 3.5):
+# are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers give half as many hands, and that is the paper's
+# encoding (section 3.5):
 #
 # $$PE_{(pos,\,2i)} = \sin\!\left(\frac{pos}{10000^{2i/d_\mathrm{model}}}\right) \qquad
 # PE_{(pos,\,2i+1)} = \cos\!\left(\frac{pos}{10000^{2i/d_\mathrm{model}}}\right)$$
@@ -131,13 +129,13 @@ print("different outputs:", how_many_differ(outputs))
 # | symbol | in code | what it is |
 # |---|---|---|
 # | $pos$ | a row of the table | the position: 0 for the first word, then 1, 2, and so on |
-# | $d_\mathrm{model}$ | `d_model` | how many numbers the vector of a word has, and so that of a place |
-# | $i$ | | which pair of columns, which hand: 0, 1, 2, up to $d_\mathrm{model}/2 - 1$ |
+# | $d_\mathrm{model}$ | `d_model` | the number of features of a word, and of a position |
+# | $i$ | | the number of the hand, a pair of columns: 0, 1, 2, up to $d_\mathrm{model}/2 - 1$ |
 # | $2i$ and $2i+1$ | columns of the table | the sine and the cosine of hand $i$ |
-# | $1 / 10000^{2i/d_\mathrm{model}}$ | | the **frequency**: by how much (in radians) the hand turns from one position to the next |
+# | $1 / 10000^{2i/d_\mathrm{model}}$ | | the **frequency**: how far (in radians) the hand turns from one position to the next |
 #
-# The exponent runs from 0 to almost 1. So hand 0 turns by 1 radian a position, and the last one, where there are 512
-# features, by little more than a ten-thousandth of that.
+# The exponent runs from 0 to almost 1. So hand 0 turns by 1 radian per position, and for 512 features the last hand turns
+# by about a ten-thousandth of that.
 
 # %% predict="predict_wave"
 # d_model is 8. Column 4 is a wave along the positions. How many positions long is one full wave?
@@ -146,22 +144,44 @@ print("different outputs:", how_many_differ(outputs))
 # %% check="predict_wave"
 
 # %% [markdown]
+# ### Worked example: four features, two hands
+#
+# With four features there are two hands. The first turns by $1/10000^{0/4} = 1$ radian per position, the second by
+# $1/10000^{2/4} = 0.01$.
+
+# %% tags=["see"]
+for pos in range(3):
+    fast, slow = pos * 1.0, pos * 0.01
+    print(
+        f"position {pos}: angles {fast:.0f} and {slow:.2f} ->"
+        f"  sine {math.sin(fast):5.2f}  cosine {math.cos(fast):5.2f}  sine {math.sin(slow):5.2f}  cosine {math.cos(slow):5.2f}"
+    )
+
+# %% [markdown]
+# The fast hand changes a lot from row to row, the slow one hardly at all.
+#
 # ### Build it
 #
 # One function makes the table: a row for each position, a column for each feature. Some details:
 #
-# - **Sine and cosine take turns**: sine, cosine, sine, cosine. (Some code puts all sines first and all cosines after
-#   them. A model can learn with either, but weights trained for one are worthless in the other.)
-# - **Odd `d_model`.** There is one sine more than there are cosines: the table ends on a sine. Much published code
-#   crashes here. Yours does not.
-# - **The result is float32.** For the angles it is wise to count in float64: at position 4,999 a float32 has only
-#   three or four digits left behind the point, and the sine is off by as much as 0.0004.
+# - **Sines and cosines alternate.** (Some code has all sines first and then all cosines. A model can learn with either,
+#   but weights trained for one are useless for the other.)
+# - **Odd `d_model`.** There is one more sine than there are cosines: the table ends with a sine. Much published code
+#   crashes here.
+# - **The result is float32.** Compute the angles in float64, because a float32 has only about seven digits: at position
+#   4,999 the error of the sine would be as large as 0.0004.
 #
-# A loop over positions and columns would be right, but slow. Try to make all angles at once: a column of positions
+# A loop over positions and columns would be correct, but slow. Try to make all angles at once: a column of positions
 # divided by a row of powers.
 
 # %% build="sinusoids"
 ### BEGIN SOLUTION course_lib.transformer.positions:sinusoids
+
+# %% [markdown]
+# A scratch cell: the worked example. How far do you have to go until the slow hand has turned once?
+
+# %% tags=["see"]
+print(sinusoids(3, 4))
 
 # %% [markdown] hints="sinusoids"
 
@@ -171,65 +191,63 @@ print("different outputs:", how_many_differ(outputs))
 # ### See it: the sinusoids as waves
 #
 # Your table for 60 positions and 64 features. Each row of the picture is one pair of columns: the even one (sine) as a
-# line, the odd one (cosine) as a dashed line.
+# solid line, the odd one (cosine) as a dashed line.
 #
 # **Change something:** other pairs, between 0 and 31. Make the table 16 wide, `sinusoids(60, 16)`, and draw pairs 0 to 7:
-# which wave is as before, and how fast do the others slow down now?
+# which wave is the same as before, and how quickly do the others become slower now?
 
 # %% tags=["see"]
 table = sinusoids(60, 64)
 position_waves(table, pairs=[0, 2, 4, 8, 16])
 
 # %% [markdown]
-# The fast waves on top tell neighbours apart, but come round again every few words. The slow ones at the bottom hardly
-# move from one word to the next, but tell the beginning of a text from its end. Together they are like the digits of a
-# number: the last digit changes at each step, the first hardly ever.
+# The fast waves on top distinguish neighbours, but repeat after a few words. The slow ones at the bottom hardly change
+# from one word to the next, but distinguish the beginning of a text from its end. Together they are like the digits of a
+# number: the last digit changes at every step, the first hardly ever.
 #
 # ### See it: the sinusoids as a heat map
 #
-# The same table as it is, with all its columns. Read it row by row: a row is the pattern that is added to the word at
-# that position.
+# The same table with all its columns. Each row is the pattern that is added to the word at that position.
 #
-# **Change something:** 2,000 positions, of which you show every fortieth: `sinusoids(2000, 64)[::40]`. Where is
-# the border now between what moves and what stands still?
+# **Change something:** 2,000 positions, every fortieth of which you show: `sinusoids(2000, 64)[::40]`. Where is
+# the border now between what changes and what doesn't?
 
 # %% tags=["see"]
 number_field(table, rows="position", columns="column", title="Each row is the pattern of one position")
 
 # %% [markdown]
-# On the right hardly anything happens: within 60 positions these hands do not move. Is that a waste? For short
-# sentences, yes. The paper does not say why it is 10000. With so large a number there is room for texts much longer than
-# sentences.
+# On the right hardly anything happens: within 60 positions these hands hardly move. The paper doesn't explain the number
+# 10000. With such a large number there is room for texts much longer than sentences.
 #
 # ## 3. What the pattern is good for
 #
 # ### See it: an offset is a rotation
 #
-# Now the third wish, the important one. Here are the first hands of your clock at two positions, three places apart.
-# Move the slider: the hands run round. Look at the **angle between them**, the arc.
+# Now the third wish, which is the important one. Here are the first hands of your clock at two positions, three apart.
+# Move the slider, and watch the **angle between them**, the arc.
 #
-# **Change something:** the offset. Which offset nearly brings the first hand back to where it was?
+# **Change something:** the offset. Which offset nearly returns the first hand to where it was?
 
 # %% tags=["see"]
 clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
 
 # %% [markdown]
-# The angle stays, wherever you start. It depends on the offset alone, and on which hand it is. In formulas, for an offset
-# of $k$ places and a hand of frequency $\omega$:
+# The angle stays the same wherever you start. It depends only on the offset and on the hand. In formulas, for an offset
+# of $k$ positions and a hand of frequency $\omega$:
 #
 # $$\begin{pmatrix} \sin((pos + k)\,\omega) \\ \cos((pos + k)\,\omega) \end{pmatrix} =
 # \begin{pmatrix} \cos(k\omega) & \sin(k\omega) \\ -\sin(k\omega) & \cos(k\omega) \end{pmatrix}
 # \begin{pmatrix} \sin(pos\,\omega) \\ \cos(pos\,\omega) \end{pmatrix}$$
 #
-# The matrix in the middle turns the hand by the angle $k\omega$. **There is no $pos$ in it.** So *one* matrix, the same
-# for all positions, leads from each place to the place $k$ further on. This is why the authors chose sinusoids: they
-# guessed that a model could easily learn to look "three words back", since a projection is just such a matrix.
+# The matrix in the middle turns the hand by the angle $k\omega$. **It doesn't contain $pos$.** So *one* matrix, the same
+# for all positions, leads from each position to the one $k$ further on. This is why the authors chose sinusoids: they
+# expected that a model could easily learn to attend "three words back", because a projection is just such a matrix.
 #
-# Don't take it on trust. Here is that matrix for all hands at once, and what it makes of every row of your table:
+# Don't take it on trust. Here is that matrix for all hands at once, applied to every row of your table:
 
 # %% tags=["see"]
 offset, d_model = 3, 16
-places = sinusoids(100, d_model).double()
+table = sinusoids(100, d_model).double()
 
 turn = torch.zeros(d_model, d_model, dtype=torch.float64)
 for even in range(0, d_model, 2):
@@ -237,14 +255,14 @@ for even in range(0, d_model, 2):
     turn[even, even], turn[even, even + 1] = math.cos(angle), math.sin(angle)
     turn[even + 1, even], turn[even + 1, even + 1] = -math.sin(angle), math.cos(angle)
 
-predicted = places[:-offset] @ turn.T
-print("largest error, over all 97 pairs of positions:", (predicted - places[offset:]).abs().max().item())
+predicted = table[:-offset] @ turn.T
+print("largest error, over all 97 pairs of positions:", (predicted - table[offset:]).abs().max().item())
 
 # %% [markdown]
-# ### How long is the vector of a place?
+# ### How long is the vector of a position?
 #
-# Attention compares vectors by dot products, so it matters how long they are: the length of a vector is the root of its
-# dot product with itself, the root of the sum of its squares.
+# Attention compares vectors by dot products, so their lengths matter: the length of a vector is the root of the sum of
+# its squares.
 
 # %% predict="predict_length"
 # d_model is 512, as in the paper. How long is the vector of a position (the root of the sum of the
@@ -253,23 +271,23 @@ print("largest error, over all 97 pairs of positions:", (predicted - places[offs
 # %% check="predict_length"
 
 # %% [markdown]
-# Did you have to know which position? No: all places are equally long. So what can their dot products tell? For one
-# hand with frequency $\omega$, and two positions $p$ and $q$:
+# Did the position matter? No: all of them are equally long. And what do their dot products say? For one hand with
+# frequency $\omega$, and two positions $p$ and $q$:
 #
 # $$\sin(p\omega)\sin(q\omega) + \cos(p\omega)\cos(q\omega) = \cos\bigl((p - q)\,\omega\bigr)$$
 #
-# Again only the **distance** is left.
+# Again only the **distance** remains.
 #
-# ### See it: the dot product of two places
+# ### See it: the dot product of two positions
 #
 # Every position with every other. If only the distance counts, each diagonal must have a single colour.
 #
-# **Change something:** fewer features, `sinusoids(64, 16)`. Can you still see who is near whom?
+# **Change something:** fewer features, `sinusoids(64, 16)`. Can you still see which positions are near each other?
 
 # %% tags=["see"]
-places = sinusoids(64, 64)
+table = sinusoids(64, 64)
 number_field(
-    places @ places.T,
+    table @ table.T,
     rows="position",
     columns="position",
     value="dot product",
@@ -279,15 +297,15 @@ number_field(
 # %% [markdown]
 # The same as lines: the dot product against the distance, for three widths, as a share of what it is at distance 0.
 #
-# **Change something:** distances up to 1,000. Does a far place ever look like a near one?
+# **Change something:** distances up to 1,000. Does a distant position ever look like a near one?
 
 # %% tags=["see"]
 import pandas as pd
 
 rows = []
 for d_model in [16, 64, 512]:
-    places = sinusoids(101, d_model)
-    products = places @ places[0]
+    table = sinusoids(101, d_model)
+    products = table @ table[0]
     rows += [
         (f"d_model = {d_model}", distance, share)
         for distance, share in enumerate((products / products[0]).tolist())
@@ -297,80 +315,100 @@ named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="distance between two positions",
     up="dot product, as a share",
-    title="Near places look alike, far ones less; with few features it ripples",
+    title="Near positions are similar, distant ones less; with few features it ripples",
 )
 
 # %% [markdown]
-# Neighbours are much alike, and with the distance it falls: with 512 features at every step up to distance 43, with 16
-# features only up to 3. So the bare dot product of two places says already how *near* they are. But it can't tell "three
-# before" from "three behind": the cosine is the same for both. For that it needs projections, which turn
-# query and key differently. You will watch one being learned below.
+# Neighbours are very similar, and the similarity falls with the distance: with 512 features at every step up to distance
+# 43, with 16 features only up to 3. So the plain dot product of two positions says how *near* they are. But it can't
+# distinguish "three before" from "three after", because the cosine is the same for both. That needs projections, which
+# turn query and key differently. You will watch a model learn one below.
 #
 # ### Explain it
 #
-# Two fellow students find all this too complicated. One says: "Give each word one more feature, and write its position
-# into it: 0, 1, 2, and so on." The other: "Better write position divided by length, so that it stays between 0 and 1."
-# Say what goes wrong with each, and what the sinusoids do better. Three or four sentences.
+# Two students find all this too complicated. One says: "Give each word one more feature, and write its position into it:
+# 0, 1, 2, and so on." The other: "Better write position divided by length, so that it stays between 0 and 1." Say what
+# goes wrong with each, and what the sinusoids do better. Three or four sentences.
 
 # %% [markdown] explain="explain_waves"
-# The plain number grows without end: at position 300 it is hundreds of times as large as the features of a word, and a
-# model that was trained on short sentences has never seen such numbers. Position divided by length stays small, but
-# a step to the next word is then 1/5 in one sentence and 1/50 in another, so that "the word before" looks different in
-# every sentence, and in long sentences neighbours can hardly be told apart. It also needs the length, which a decoder does
-# not know while it writes. The sinusoids stay between -1 and 1, need no length, tell near and far places apart by fast and
-# slow waves, and an offset is the same rotation everywhere, so that a single matrix can find "the word before".
+# The plain number grows without limit: at position 300 it is hundreds of times as large as the features of a word, and a
+# model that was trained on short sentences has never seen such numbers. Position divided by length stays small, but then
+# a step to the next word is 1/5 in one sentence and 1/50 in another, so that "the word before" is something different
+# in every sentence, and in long sentences neighbours can hardly be distinguished. It also needs the length, which a
+# decoder doesn't know while it writes. The sinusoids stay between -1 and 1, need no length, distinguish near and distant
+# positions by fast and slow waves, and an offset is the same rotation everywhere, so that a single matrix can find "the
+# word before".
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the plain number grows without bound (it drowns the words, or long sentences bring numbers never seen).
-# - 1 point: position / length makes a step mean something else in each sentence (or: needs a length that is not known).
+# - 1 point: position / length gives a step a different meaning in each sentence (or: needs a length that is unknown).
 # - 1 point: sinusoids are bounded **and** an offset is the same linear map (rotation) wherever it starts.
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
 # ## 4. Words as vectors
 #
-# So far words came as vectors from somewhere. Now it is time to make them. A tokenizer (lesson 10) gives each word of the
-# vocabulary a number, its **token**. The **embedding** is a table with one row for each token, and looking a word up
-# means taking its row. At the start the rows are random. They are learned like any other weight: the gradient reaches
-# the rows of those words that occur.
+# So far the word vectors were given. Now you make them. A vocabulary gives each word a number, its **token id** (lesson
+# 10). The **embedding** is a table with one row for each token id, and looking a word up means taking its row. The rows
+# start at random and are learned like any other weight.
 #
-# `nn.Embedding(vocab_size, d_model)` is such a table. What remains to be done stands in one short sentence of section
-# 3.4: *in the embedding layers, we multiply those weights by* $\sqrt{d_\mathrm{model}}$. Why?
+# `nn.Embedding(vocab_size, d_model)` is such a table. The rest is one short sentence of section 3.4: the paper multiplies
+# the embeddings by $\sqrt{d_\mathrm{model}}$. Why?
 #
-# Because of what comes next. You know how long the vector of a place is. It will be added to the vector of a word, so
-# the two should be **about equally long**, or one drowns the other. And how long the vector of a word is depends on how
-# the table starts. The paper does not say. In this course its numbers start normal with standard deviation
-# $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that $\sqrt{d_\mathrm{model}}$.
+# Because the vector of a position will be added. The two should be **about equally long**, or one drowns the other. The
+# length of a word vector depends on how the table is initialised, which the paper doesn't say. In this course its numbers
+# are normal with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that
+# $\sqrt{d_\mathrm{model}}$.
 #
-# Would it not be simpler to start with larger numbers, and leave out the factor? Lesson 06 uses the **same table** once
-# more, at the other end of the model: the score of each word is the dot product of its row with what the model has in
-# mind. There, rows of length 1 are what one wants: with rows of length 22 the scores would be so large that the softmax is
-# sure of itself before it has learned anything. Small rows, enlarged where a sentence comes in, serve both ends.
+# Wouldn't it be simpler to start with larger numbers and no factor? Lesson 06 uses the **same table** again, at the other
+# end of the model: the score of each word is the dot product of its row with the model's output. There, rows of length 1
+# are right: with rows of length 22 the scores would be so large that the softmax is sure of itself before it has
+# learned anything.
 #
+# ### Worked example: a table of three words
+#
+# Four features, so the factor is 2.
+
+# %% tags=["see"]
+rows_of_table = {"<pad>": [0.0, 0.0, 0.0, 0.0], "dog": [0.5, -0.5, 0.5, 0.5], "bites": [0.1, 0.7, -0.5, 0.5]}
+for token in [1, 2, 1]:  # dog bites dog
+    word, row = list(rows_of_table.items())[token]
+    print(f"token {token} ({word}): row {row}, times 2: {[2 * number for number in row]}")
+
+# %% [markdown]
 # ### Build it
 #
-# The table is an `nn.Embedding`, kept under the name `table`. `nn.init.normal_(tensor, std=...)` fills a tensor with
-# normal numbers, in place. Three things to mind:
+# The table is an `nn.Embedding`, stored as `table`. `nn.init.normal_(tensor, std=...)` fills a tensor with normal
+# numbers, in place. Three details:
 #
-# - PyTorch's own start has standard deviation 1, so give it the other one.
-# - The start that is usual for matrices (Xavier, also called Glorot) is wrong here: it gets smaller with the size of the
+# - PyTorch initialises it with standard deviation 1, so initialise it again.
+# - The usual initialisation of matrices (Xavier, also called Glorot) is wrong here: it gets smaller with the size of the
 #   vocabulary, as if all words came in at once.
-# - The factor falls on what was looked up. The table itself is not changed by a call.
+# - Multiply what was looked up. A call doesn't change the table itself.
 
 # %% build="TokenEmbedding"
 ### BEGIN SOLUTION course_lib.transformer.positions:TokenEmbedding
+
+# %% [markdown]
+# A scratch cell: your embedding with the table of the worked example.
+
+# %% tags=["see"]
+small = TokenEmbedding(3, 4)
+with torch.no_grad():
+    small.table.weight.copy_(torch.tensor(list(rows_of_table.values())))
+    print(small(torch.tensor([[1, 2, 1]])))
 
 # %% [markdown] hints="TokenEmbedding"
 
 # %% check="TokenEmbedding"
 
 # %% [markdown]
-# ### See it: how long are words, and how long are places?
+# ### See it: how long are words, and how long are positions?
 #
-# **Change something:** PyTorch's own start, `nn.init.normal_(embedding.table.weight)`, in a line of its own after the
-# embedding is made.
+# **Change something:** PyTorch's own initialisation: insert `nn.init.normal_(embedding.table.weight)` after the
+# embedding is created.
 
 # %% tags=["see"]
 rows = []
@@ -380,7 +418,7 @@ for d_model in [16, 32, 64, 128, 256, 512]:
     tokens = torch.arange(1000)
     vectors = {
         "a word, times the root": embedding(tokens),
-        "a place": sinusoids(1000, d_model),
+        "a position": sinusoids(1000, d_model),
         "a word, without the factor": embedding.table(tokens),
     }
     rows += [(name, d_model, each.norm(dim=-1).mean().item()) for name, each in vectors.items()]
@@ -389,12 +427,12 @@ named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="d_model",
     up="length of the vector",
-    title="With the factor, words are a little longer than places; without it they drown",
+    title="With the factor, words are a little longer than positions; without it they drown",
 )
 
 # %% [markdown]
-# How bad is drowning? Let us try to hear the word. We add the place to the word, compare the sum with the rows of all 1,000
-# words by dot products, and take the word that fits best.
+# How bad is drowning? Let's try to recover the word from the sum. We add the position to the word, compare the result
+# with the rows of all 1,000 words by dot products, and take the word that matches best.
 #
 # **Change something:** a factor of 3, or of 8, in place of the root.
 
@@ -405,41 +443,56 @@ tokens = torch.randint(1000, (50, 100))
 for name, words in [("with the root", embedding(tokens)), ("without it", embedding.table(tokens))]:
     scores = (words + sinusoids(100, 512)) @ embedding.table.weight.T
     found = (scores.argmax(dim=-1) == tokens).float().mean().item()
-    print(f"{name}: {found:.0%} of the words are found again in the sum")
+    print(f"{name}: {found:.0%} of the words are recovered from the sum")
 
 # %% [markdown]
-# That also answers a question which you may have had all along: how can one **add** two things and still know both? In
-# 512 dimensions there is room. Two vectors that know nothing of each other are nearly at right angles, so a projection
-# can look at one and hardly see the other, as long as neither is much louder.
+# This also answers another question: how can one **add** two things and still know both? In 512 dimensions there is
+# room. Two unrelated vectors are nearly at right angles, so a projection can read one and hardly see the other, as
+# long as neither is much longer.
 #
 # ## 5. The sum
 #
-# The last part puts it together: $x$ comes in, the vectors of the words. The first $L$ rows of the table are added, the
-# same in every sentence of the batch, and dropout falls on the sum (section 5.4).
+# The last part combines them. $x$ is the word vectors. The first $L$ rows of the table are added, the same for every
+# sentence of the batch, and dropout is applied to the sum (section 5.4).
 #
-# The table is made **once**, in `__init__`, for `max_length` positions. How do you keep it?
-#
-# - As an `nn.Parameter` it would be trained. It is not to be.
-# - As a plain tensor it would stay behind when somebody moves the model to a GPU.
-# - As a **buffer** it belongs to the module, goes along, and is not trained:
-#   `self.register_buffer("table", ..., persistent=False)`, and after that it is there as `self.table`.
-#   `persistent=False` keeps it out of the state dict: why save 5,000 x 512 numbers, ten megabytes, in each checkpoint, when
-#   a line of code makes them again? And a saved table fixes `max_length` for ever.
-#
+# ### Worked example: two words at two positions
+
+# %% tags=["see"]
+dog_bites = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+for pos, (word, vector) in enumerate(zip(["dog", "bites"], dog_bites.tolist(), strict=True)):
+    wave = [round(math.sin(pos), 2), round(math.cos(pos), 2)]
+    print(
+        f"{word:5} {vector} + position {pos} {wave} = {[round(a + b, 2) for a, b in zip(vector, wave, strict=True)]}"
+    )
+
+# %% [markdown]
 # ### Build it
 #
-# Two rules besides:
+# The table is computed **once**, in `__init__`, for `max_length` positions. How should you store it?
 #
-# - **The result has the dtype of `x`.** A sum of float16 and float32 comes out in float32, so bring the rows to
-#   `x.dtype` first. (In this course that holds for every part: dtypes are the caller's choice.)
-# - **More than `max_length` words** are refused with a ValueError that says both numbers. Without it torch complains
-#   about "the size of tensor a", from which nobody learns what is wrong. (And a table of a single row would not complain
-#   at all. It would broadcast.)
+# - An `nn.Parameter` would be trained. The table must not be.
+# - A plain tensor would stay behind when someone moves the model to a GPU.
+# - A **buffer** belongs to the module, moves with it, and isn't trained:
+#   `self.register_buffer("table", ..., persistent=False)`. After that it is `self.table`. `persistent=False` keeps it
+#   out of the state dict: 5,000 × 512 numbers are ten megabytes in each checkpoint, and one line of code computes
+#   them again.
+#
+# Two more rules:
+#
+# - **The result has the dtype of `x`.** A sum of float16 and float32 is float32, so convert the rows to `x.dtype` first.
+# - **More than `max_length` words** raise a ValueError that contains both numbers. Otherwise torch complains about "the
+#   size of tensor a", which helps nobody. (And a table of a single row would silently broadcast.)
 #
 # (The line `table: Tensor` in the class only tells type checkers what `self.table` is.)
 
 # %% build="PositionalEncoding"
 ### BEGIN SOLUTION course_lib.transformer.positions:PositionalEncoding
+
+# %% [markdown]
+# A scratch cell: the worked example. What does your module say if the sentence is longer than `max_length`?
+
+# %% tags=["see"]
+print(PositionalEncoding(2, dropout=0.0, max_length=2)(dog_bites.unsqueeze(0)))
 
 # %% [markdown] hints="PositionalEncoding"
 
@@ -448,58 +501,57 @@ for name, words in [("with the root", embedding(tokens)), ("without it", embeddi
 # %% [markdown]
 # ### See it: the six orders again
 #
-# The same three words, the same attention as at the start. This time your positions are added first.
+# The same three words and the same attention as at the start. This time your positions are added first.
 #
-# **Change something:** ask for "bites". Why do you not have to fear that the answer depends on the seed?
+# **Change something:** ask for "bites". Could the answer depend on the seed?
 
 # %% tags=["see"]
 positions = PositionalEncoding(32, dropout=0.0)
-outputs = in_every_order("dog", place=positions)
+outputs = in_every_order("dog", add_positions=positions)
 print("largest distance between two outputs:", distances_in(outputs).max().item())
 print("different outputs:", how_many_differ(outputs))
 
 # %% [markdown]
 # Six orders, six different dogs.
 #
-# ### See it: learning to look one place back
+# ### See it: learning to attend to the previous position
 #
-# In lesson 02 you saw a head that looks at the previous word. We had to write its matrix by hand, with a feature for each
-# place. Can a head *learn* it, from nothing but sinusoids?
+# In lesson 02 you saw a head that attends to the previous word. We wrote its matrix by hand, with a feature for each
+# position. Can a head *learn* this from sinusoids alone?
 #
-# The task: sentences of ten letters, drawn at random. For each letter say which one came before it. The model is a single
-# head of attention and a linear layer on top. It trains for 150 steps, once with your positions and once without.
+# The task: sentences of ten random letters. For each letter, say which one came before it. The model is a single head of
+# attention and a linear layer on top. It trains for 150 steps, once with your positions and once without.
 #
-# **Change something:** let it find the letter *two* places back: `back = 2`. Or the one that comes *after*: `back = -1`.
-# (Then the edge of the sentence is on the other side.)
+# **Change something:** let it find the letter *two* positions back: `back = 2`. Or the one *after*: `back = -1`.
 
 # %% tags=["see"]
 letters, length, back = "abcdefghij", 10, 1
-torch.set_num_threads(1)  # such small tensors are done sooner by one core alone
+torch.set_num_threads(1)  # for tensors this small, one core is faster than two
 
 
 class OneHead(nn.Module):
-    def __init__(self, place: nn.Module) -> None:
+    def __init__(self, positions: nn.Module) -> None:
         super().__init__()
-        self.words, self.place = TokenEmbedding(len(letters), 32), place
+        self.words, self.positions = TokenEmbedding(len(letters), 32), positions
         self.query, self.key, self.value = (nn.Linear(32, 32) for _ in range(3))
         self.answer = nn.Linear(32, len(letters))
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.place(self.words(tokens))
+        x = self.positions(self.words(tokens))
         output, weights = scaled_dot_product_attention(self.query(x), self.key(x), self.value(x))
         return self.answer(output), weights
 
 
 def asked_and_wanted(model: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    # Places whose letter would lie outside the sentence are left out.
+    # Positions whose letter would be outside the sentence are left out.
     first, last = max(back, 0), tokens.shape[1] + min(back, 0)
     return model(tokens)[0][:, first:last], tokens[:, first - back : last - back]
 
 
 models, rows = {}, []
-for name, place in [("with positions", PositionalEncoding(32, dropout=0.0)), ("without", nn.Identity())]:
+for name, added in [("with positions", PositionalEncoding(32, dropout=0.0)), ("without", nn.Identity())]:
     torch.manual_seed(0)
-    models[name] = OneHead(place)
+    models[name] = OneHead(added)
     optimizer = torch.optim.Adam(models[name].parameters(), lr=5e-3)
     for step in range(1, 151):
         answers, wanted = asked_and_wanted(models[name], torch.randint(len(letters), (64, length)))
@@ -513,29 +565,29 @@ for name, place in [("with positions", PositionalEncoding(32, dropout=0.0)), ("w
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="steps of training",
-    up="share of right answers",
-    title="Which letter came before? With positions it is soon learned, without them never",
+    up="share of correct answers",
+    title="Which letter came before? Learned with positions, and never without",
 )
 
 # %% [markdown]
-# Without positions the head can only see which letters occur in the sentence, and guess among them: that is the
-# level below a third. With them it is right every time. Here is where it looks:
+# Without positions the head only knows which letters occur in the sentence, and guesses among them: that is the level
+# below a third. With them it is right every time. This is what it attends to:
 
 # %% tags=["see"]
 torch.manual_seed(1)
 tokens = torch.randint(len(letters), (1, length))
 _, weights = models["with positions"](tokens)
 spelled = [letters[token] for token in tokens[0].tolist()]
-attention_heatmap(weights[0], spelled, spelled, title="The head has learned to look one place back")
+attention_heatmap(weights[0], spelled, spelled, title="The head has learned to attend to the previous letter")
 
 # %% [markdown]
-# In every row but the first, the darkest cell stands just left of the diagonal. Its neighbours get a little too: near
-# places look alike. (The first letter has nobody before it. It was never asked, so its row means nothing.)
+# In every row but the first, the darkest cell is just left of the diagonal. Its neighbours get a little too, because near
+# positions are similar. (The first letter has no letter before it. It was never asked, so its row means nothing.)
 #
 # ### See it: longer than anything it has seen
 #
-# The authors hoped that sinusoids would also let a model deal with sentences longer than those it was trained on (end of
-# section 3.5). Ours has seen ten letters at a time. Let us try more.
+# The authors hoped that sinusoids would also help a model with sentences longer than those that it was trained on (end
+# of section 3.5). Ours has seen ten letters at a time. Let's try more.
 #
 # **Change something:** train it with `length = 20` in the cell that trains. How far does it get then?
 
@@ -551,38 +603,37 @@ for name, model in models.items():
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="letters in the sentence",
-    up="share of right answers",
+    up="share of correct answers",
     title="Trained on ten letters, it gets worse and worse on longer sentences",
 )
 
 # %% [markdown]
-# It goes down, and fast. The sinusoids themselves go on for ever, and the rotation is still the same. But nothing has forced
-# the head to learn *the rotation*: it learned something that works for the ten places which it saw. That sinusoids reach
-# further than what was trained was a hope of the paper, and others found as little of it as you (Press, Smith and Lewis
-# 2022, [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)). Remember that when a translator meets its first very long
-# sentence.
+# The quality falls quickly. The sinusoids themselves continue for ever, and the rotation is still the same. But nothing
+# forced the head to learn *the rotation*: it learned something that works for the ten positions that it saw. Others found
+# the same (Press, Smith and Lewis 2022, [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)). Remember this when a
+# translator meets its first very long sentence.
 #
 # ### Explain it
 #
-# A friend looks at your `PositionalEncoding` and says: "You add the place to the word. If I add 3 and 4, I get 7, and
-# nobody knows any more what I had. So the model cannot know word and place." Answer, with what you have seen. And what
-# has the root of $d_\mathrm{model}$ to do with it?
+# A friend looks at your `PositionalEncoding` and says: "You add the position to the word. If I add 3 and 4, I get 7, and
+# nobody knows what I had. So the model can't know word and position." Answer, using what you have seen. And what has the
+# root of $d_\mathrm{model}$ to do with it?
 
 # %% [markdown] explain="explain_sum"
-# A word and a place are not single numbers but vectors of hundreds of numbers. In so many dimensions the vectors of words
-# and places are nearly at right angles to each other, so a projection (a dot product) can pick out the one and hardly
-# sees the other; the model learns such projections, and it can also move the words to directions in which places do
-# not get in their way. We saw it: compared with the table, all words could be found again in the sum, and a head learned to
-# look at the place before and still hand over the letter that stood there. It works as long as both are about equally long.
-# Without the factor a word is 1 long and a place 16 (at $d_\mathrm{model}$ = 512), and only a few percent of the words were
-# found again; the root brings the words to about 22.6.
+# A word and a position are not single numbers but vectors of hundreds of numbers. In so many dimensions the vectors of
+# words and positions are nearly at right angles, so a projection (a dot product) can read one and hardly sees the other;
+# the model learns such projections, and it can also move the words to directions in which positions don't interfere. We
+# saw it: all words could be recovered from the sum, and a head learned to attend to the position before and still return
+# the letter that was there. It works as long as both are about equally long. Without the factor a word is 1 long and a
+# position 16 (at $d_\mathrm{model}$ = 512), and only a few percent of the words were recovered; the root makes the words
+# about 22.6 long.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: they are vectors in many dimensions, nearly at right angles (or: in different directions).
-# - 1 point: a (learned) projection or dot product can read the one and ignore the other; or names the experiment.
-# - 1 point: the factor makes words about as long as places; without it, places drown the words.
+# - 1 point: a (learned) projection or dot product can read one and ignore the other; or names the experiment.
+# - 1 point: the factor makes words about as long as positions; without it, positions drown the words.
 #
-# Give the point for a right idea in other words.
+# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -590,65 +641,66 @@ named_lines(
 #
 # <details><summary>Why 10000?</summary>
 #
-# The paper gives no reason. It has to be large enough that the slowest hand does not come round within any text that one
-# expects: at $d_\mathrm{model}$ = 512 it takes 60,611 positions. Larger, and more of the hands would stand still.
+# The paper gives no reason. It must be so large that the slowest hand doesn't return within any expected text: for
+# $d_\mathrm{model}$ = 512 it takes 60,611 positions. With a larger number, more of the hands would hardly move.
 #
 # </details>
 #
 # <details><summary>Why both a sine and a cosine of each angle?</summary>
 #
-# A sine alone has the same value twice in each turn: you could not tell whether the hand goes up or down. With both you
-# know the angle. And only with both is an offset a rotation: from the sine alone you can't compute the next sine.
+# A sine alone takes each value twice per turn: you could not tell whether the hand goes up or down. And only with both is
+# an offset a rotation: from the sine alone you can't compute the next sine.
 #
 # </details>
 #
-# <details><summary>Would it not be cleaner to put the place beside the word, as additional features?</summary>
+# <details><summary>Wouldn't it be cleaner to append the position as additional features?</summary>
 #
-# It works too. But a linear layer on top of $[word, place]$ computes $word \cdot A + place \cdot B$, and on top of the
-# sum it computes $(word + place) \cdot A$. With enough dimensions the model can arrange for the second to do what the
-# first does, and the sum costs no additional width in any of the layers above.
+# That works too. A linear layer on $[word, position]$ computes $word \cdot A + position \cdot B$, and on the sum it
+# computes $(word + position) \cdot A$. With enough dimensions the model can learn the same with the second, and
+# the sum makes no layer above any wider.
 #
 # </details>
 #
 # <details><summary>Could the positions be learned, like the words?</summary>
 #
-# Yes. The paper tried that, with nearly identical results (table 3, row E). Models such as BERT and GPT-2 learn
-# them. But a learned table has no row for a place that never occurred in training, and sinusoids exist for every
-# place.
+# Yes. The paper tried that, with nearly identical results (table 3, row E). BERT and GPT-2 learn them. But a learned
+# table has no row for a position that never occurred in training.
 #
 # </details>
 #
 # <details><summary>Where in the model is this used?</summary>
 #
-# Once at the bottom of the encoder and once at the bottom of the decoder. After that, places travel upwards with the
-# words, in the residual stream of lesson 03. There is nothing to train in it, so both sides can use the same module.
+# Once at the bottom of the encoder and once at the bottom of the decoder. After that, positions travel with the words in
+# the residual stream (lesson 03). There is nothing to train, so both sides can use the same module.
 #
 # </details>
 #
 # <details><summary>Does padding get positions too?</summary>
 #
-# Yes, and it does no harm: nobody may look at padding (lesson 04), so nobody sees where it stands. Padding at the *end* of
-# a sentence also does not move the real words.
+# Yes, and it does no harm, because no word attends to padding (lesson 04). Padding at the *end* of a sentence doesn't move
+# the words either.
 #
 # </details>
 #
-# <details><summary>I have read of rotary embeddings (RoPE). Is that the same?</summary>
+# ## Further reading
 #
-# It is the idea of section 3 taken further (Su et al. 2021, [arXiv 2104.09864](https://arxiv.org/abs/2104.09864)). In place
-# of *adding* a pattern to the words at the bottom, each layer *turns* its queries and keys by the angles of their places.
-# The dot product of a query and a key then depends on their distance only, by construction. Most large language models
-# of today do it so.
+# **Since 2017**, positions have moved from the bottom of the model into the attention:
 #
-# </details>
+# - Shaw et al. 2018, [Relative Position Representations](https://arxiv.org/abs/1803.02155): a learned vector for each
+#   *distance*, used in the scores.
+# - Su et al. 2021, [RoPE](https://arxiv.org/abs/2104.09864): each layer *turns* its queries and keys by the angles of
+#   their positions. By the formula of section 3, the dot product then depends on the distance only. Most current
+#   language models use it.
+# - Press et al. 2022, [ALiBi](https://arxiv.org/abs/2108.12409): subtract a multiple of the distance from each score.
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
-architecture_map(built=exercises_through(5))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Sentences can come in. You have attention with its heads, what stands around it, the masks, and now words and their
-# places: all the parts there are. Before you hand the lesson in, press **Validate** in the toolbar: it runs the
-# notebook from top to bottom, as the grader will.
+# You now have all the parts. Before you hand in the lesson, press **Validate** in the toolbar.
 #
-# Next: **lesson 06, the Transformer**. You put it all together.
+# Next: **lesson 06, the Transformer**. You put everything together.

@@ -13,7 +13,7 @@
 # - why training runs the decoder once for each sentence, and translating once for each word.
 #
 # **Time:** about five hours. It is the longest lesson, and section 4 is a good place for a break.
-# **In the paper:** sections 3, 3.1, 3.2.3, 3.4, 5 and 6.1, and figure 1, of Vaswani et al. 2017,
+# **In the paper:** sections 3, 3.1, 3.2.3, 3.4, 5.1, 5.2 and 6.1, and figure 1, of Vaswani et al. 2017,
 # [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 
 # %% tags=["see"]
