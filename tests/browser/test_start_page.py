@@ -31,3 +31,8 @@ def test_start_page(lab: str, page: Page, folder: Path) -> None:
     expect(notebook.cell('check( "predict_spread"')).to_contain_text("✓ predict_spread: correct")
     notebook.save()
     assert "1 of 5 checks pass" in (folder / PAGE).read_text(encoding="utf-8")
+
+    # The page is still open in another tab, and shows the new state without being opened again.
+    page.locator(".lm-TabBar-tab", has_text=PAGE).first.click()
+    expect(shown.locator("tr", has_text=TITLE)).to_contain_text("1 of 5 checks pass")
+    shoot(page, "start-page-updated")

@@ -1,6 +1,7 @@
 """Show the state of all lessons: as a table for the terminal, and as the page that JupyterLab opens first.
 
-The page is written before JupyterLab starts, and again whenever a notebook is saved.
+The page is written before JupyterLab starts, and again whenever a notebook is saved. A small extension of
+JupyterLab, in `LABEXTENSIONS`, then reloads it if it is open.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,8 @@ from course_lib.student.progress.notebooks import Lesson, ProgressError, is_less
 
 #: The page's name, in the folder of the lessons.
 PAGE = "start.md"
+#: The folder of the extension that reloads an open page, for `LabApp.extra_labextensions_path`.
+LABEXTENSIONS = Path(__file__).parent / "jupyterlab" / "labextensions"
 _BAR_LENGTH = 10
 
 _TEMPLATE = """\
@@ -30,8 +33,8 @@ Click on a lesson to open it. They build on each other, so work from top to bott
 A check counts as it was when you last **saved** its notebook. You earn points with the checks, and for your \
 explanations, which are graded by hand.
 
-This page is updated each time you save a notebook. To see the new version, close it and open `start.md` \
-again, or run `course progress` in a terminal.
+This page updates itself each time a notebook is saved, and JupyterLab also saves by itself while you work. In a \
+terminal, `course progress` shows the same.
 """
 
 
