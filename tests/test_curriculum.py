@@ -3,9 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
-
-from course_lib.curriculum import exercises_through, public_curriculum
+from course_lib.curriculum import public_curriculum
 from course_lib.curriculum.course_file import load_curriculum
 from course_lib.curriculum.lessons import CURRICULUM, INSTRUCTORS_ONLY, public_json
 
@@ -37,12 +35,7 @@ def test_it_has_the_lessons_exercises_and_points_of_course_toml() -> None:
     assert public_curriculum().parts == load_curriculum(COURSE).parts
 
 
-def test_the_exercises_of_the_first_lessons() -> None:
-    assert exercises_through(0) == []
-    assert exercises_through(1) == ["attention_scores", "attention_weights", "scaled_dot_product_attention"]
-
-
-@pytest.mark.parametrize("lesson", [-1, 99])
-def test_an_unknown_lesson_is_refused(lesson: int) -> None:
-    with pytest.raises(ValueError, match=rf"expected a number from 0 to \d+, got {lesson}"):
-        exercises_through(lesson)
+def test_the_exercises_on_the_map() -> None:
+    blocks = public_curriculum().blocks
+    first = [name for name, (lesson, _) in blocks.items() if lesson.number <= 1]
+    assert first == ["attention_scores", "attention_weights", "scaled_dot_product_attention"]

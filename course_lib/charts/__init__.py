@@ -31,7 +31,6 @@ from course_lib.charts.translation_data import (
     padded_share,
     sentence_pieces,
 )
-from course_lib.curriculum import exercises_through
 
 __all__ = [
     "Picture",
@@ -48,7 +47,6 @@ __all__ = [
     "clock_hands",
     "cost_of_heads",
     "decoding_steps",
-    "exercises_through",
     "features_in_heads",
     "found_beside_expected",
     "heads_overview",

@@ -11,7 +11,6 @@ from course_lib.curriculum.lessons import (
     HandIn,
     Lesson,
     Prediction,
-    exercises_through,
     public_curriculum,
 )
 
@@ -22,6 +21,5 @@ __all__ = [
     "HandIn",
     "Lesson",
     "Prediction",
-    "exercises_through",
     "public_curriculum",
 ]

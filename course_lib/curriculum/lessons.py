@@ -178,14 +178,3 @@ def _lesson(entries: Mapping[str, Any]) -> Lesson:
     }
     lists = {key: [kind(**entry) for entry in entries.get(key, ())] for key, kind in kinds.items()}
     return Lesson(**{"paper": [], **entries, **lists})
-
-
-def exercises_through(lesson: int) -> list[str]:
-    """Return the names of the exercises on the architecture map of lessons 1 to `lesson`.
-
-    Raises ValueError if there is no lesson with that number.
-    """
-    last = public_curriculum().lessons[-1].number
-    if not 0 <= lesson <= last:
-        raise ValueError(f"lesson: expected a number from 0 to {last}, got {lesson}.")
-    return [name for name, (other, _) in public_curriculum().blocks.items() if other.number <= lesson]

@@ -13,10 +13,11 @@
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 
 # %% tags=["see"]
-from course_lib.charts import architecture_map, exercises_through, show_offline
+from course_lib.charts import architecture_map, show_offline
+from course_lib.student.progress import finished_exercises
 
 show_offline()
-architecture_map(built=exercises_through(11), current=["shard", "global_token_mean"])
+architecture_map(built=finished_exercises(), current=["shard", "global_token_mean"])
 
 # %% [markdown]
 # Run the next cell once.
@@ -241,7 +242,7 @@ pd.DataFrame(rows).set_index("tokens of each process")
 # ## Where you are
 
 # %% tags=["see"]
-architecture_map(built=exercises_through(12))
+architecture_map(built=finished_exercises())
 
 # %% [markdown]
 # Before you hand the lesson in, press **Validate** in the toolbar.

@@ -3,7 +3,7 @@ from itertools import combinations
 
 import pytest
 
-from course_lib.charts import Picture, architecture_map, exercises_through
+from course_lib.charts import Picture, architecture_map
 from course_lib.charts.map_layout import ARROWS, BOXES, HEADINGS, HEIGHT, SIGNS, TIES, WAVES, Box
 from course_lib.charts.theme import WIDTH
 from course_lib.curriculum import public_curriculum
@@ -109,6 +109,10 @@ def test_arrows_end_at_a_box_or_a_word(path: object) -> None:
     assert any(edges + words)
 
 
+def _through(lesson: int) -> list[str]:
+    return [name for name, (other, _) in public_curriculum().blocks.items() if other.number <= lesson]
+
+
 def _states(chart: Picture) -> dict[str, str]:
     """Each block's state, as the picture's own data has it."""
     rows = [row for data in chart.to_dict()["datasets"].values() for row in data]
@@ -116,9 +120,7 @@ def _states(chart: Picture) -> dict[str, str]:
 
 
 def test_states() -> None:
-    states = _states(
-        architecture_map(exercises_through(2), current=["LayerNorm", "FeedForward", "split_heads"])
-    )
+    states = _states(architecture_map(_through(2), current=["LayerNorm", "FeedForward", "split_heads"]))
     assert states.pop("LayerNorm") == states.pop("FeedForward") == states.pop("split_heads") == "now"
     built = {"attention_scores", "attention_weights", "scaled_dot_product_attention"}
     assert {name for name, state in states.items() if state == "built"} == built | {
@@ -134,7 +136,7 @@ def test_one_current_block_may_be_a_plain_name() -> None:
 
 @pytest.mark.parametrize("through", [0, 5, 13])
 def test_says_how_far_the_student_is(through: int, texts_of: Callable[[Picture], list[str]]) -> None:
-    built = exercises_through(through)
+    built = _through(through)
     chart = architecture_map(built)
     assert any(text.startswith(f"{len(built)} of 35 parts are built") for text in texts_of(chart))
     assert all(name in str(chart.description) for name in built)
@@ -153,15 +155,3 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
         architecture_map(["attension"])
     with pytest.raises(ValueError, match=r"\['x', 'y'\]"):
         architecture_map(["x"], current="y")
-
-
-@pytest.mark.parametrize("lesson", [-1, 14])
-def test_bad_lesson(lesson: int) -> None:
-    with pytest.raises(ValueError, match=f"expected a number from 0 to 13, got {lesson}"):
-        exercises_through(lesson)
-
-
-def test_exercises_through() -> None:
-    assert exercises_through(0) == []
-    assert set(exercises_through(1)) == EXERCISES["01-attention"]
-    assert len(exercises_through(13)) == len(BLOCKS)

@@ -33,8 +33,8 @@ Click on a lesson to open it. They build on each other, so work from top to bott
 A check counts as it was when you last **saved** its notebook. You earn points with the checks, and for your \
 explanations, which are graded by hand.
 
-This page updates itself each time a notebook is saved, and JupyterLab also saves by itself while you work. In a \
-terminal, `course progress` shows the same.
+This page updates itself each time a notebook is saved, and JupyterLab also saves by itself while you work. \
+In a terminal, `course progress` shows the same.
 """
 
 
