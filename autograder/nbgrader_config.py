@@ -109,7 +109,12 @@ c.ShowMarkScheme.solutions = str(course / "solutions")
 
 # --- Feedback -----------------------------------------------------------------------------------------------
 c.GenerateFeedback.exporter_class = FeedbackExporter
-c.GenerateFeedback.preprocessors = [GetGrades, CSSHTMLHeaderPreprocessor, ForStudents]
+c.GenerateFeedback.preprocessors = [
+    AssignLatePenalties,  # again, because people have given points since
+    GetGrades,
+    CSSHTMLHeaderPreprocessor,
+    ForStudents,
+]
 # No part of a submission may run in a browser, in feedback or in Formgrader. nbconvert cleans outputs, but
 # nbgrader's templates insert Markdown as it is and trust the notebook's structure, so both are cleaned too.
 c.HTMLExporter.preprocessors = [Harmless]

@@ -1,0 +1,43 @@
+"""Late work: the penalty is that of the points that count in the end."""
+
+import pytest
+from nbgrader.api import Gradebook
+from nbgrader.converters import GenerateFeedback
+from nbgrader.coursedir import CourseDirectory
+from small_course import LESSON
+from small_desk import Desk, configuration, solved
+
+pytestmark = pytest.mark.slow
+
+HALF = """
+from nbgrader.plugins import LateSubmissionPlugin
+class Half(LateSubmissionPlugin):
+    def late_submission_penalty(self, student_id, score, total_seconds_late):
+        return score / 2
+c.AssignLatePenalties.plugin_class = Half
+"""
+
+
+def test_points_given_by_hand_change_the_penalty(desk: Desk) -> None:
+    path = desk.course / "autograder/nbgrader_config.py"
+    path.write_text(path.read_text(encoding="utf-8") + HALF, encoding="utf-8")
+    url = f"sqlite:///{desk.course}/autograder/gradebook.db"
+    with Gradebook(url) as gradebook:
+        gradebook.update_or_create_assignment(LESSON, duedate="2025-01-30 12:00:00 UTC")
+    desk.hand_in("anna", solved(desk.released), at="2025-02-01 12:00:00 UTC")
+    desk.autograde()
+    with Gradebook(url) as gradebook:
+        submission = gradebook.find_submission(LESSON, "anna")
+        automatic = submission.score
+        assert submission.late_submission_penalty == pytest.approx(automatic / 2)
+        grade = gradebook.find_grade("explain_root", LESSON, LESSON, "anna")
+        grade.manual_score, grade.needs_manual_grade = 2.0, False
+        gradebook.db.commit()
+
+    config = configuration(desk.course)
+    directory = CourseDirectory(config=config, assignment_id=LESSON)
+    GenerateFeedback(coursedir=directory, config=config).start()
+    with Gradebook(url) as gradebook:
+        submission = gradebook.find_submission(LESSON, "anna")
+        assert submission.score == pytest.approx(automatic + 2)
+        assert submission.late_submission_penalty == pytest.approx((automatic + 2) / 2)
