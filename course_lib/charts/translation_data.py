@@ -351,5 +351,5 @@ def batch_tables(
 
 
 def _cut(token: str, width: int) -> str:
-    most = int(width / 6.9)
+    most = int(width / 7.6)
     return token if len(token) <= most else f"{token[: most - 1]}…"
