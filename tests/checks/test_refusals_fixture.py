@@ -1,0 +1,67 @@
+"""The fixture for demanded ValueErrors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.reply import Raised, value_of
+from course_lib.checks.exercises.fixtures.refusals import REFUSED, refusal
+
+
+def told(found: Callable[[Any], Any], argument: Any = 12) -> Any:
+    candidate = Candidate(LocalBackend(found))
+    return value_of(candidate.make(refusal(candidate, 12, "layer.bias")).call(argument))
+
+
+def refuses(kind: type[Exception], message: str) -> Callable[[Any], Any]:
+    def call(argument: Any) -> Any:
+        raise kind(message)
+
+    return call
+
+
+def asserts(argument: Any) -> None:
+    assert argument == 0, "12 layer.bias"
+
+
+class OwnError(ValueError):
+    """An exception class of a student."""
+
+
+@pytest.mark.parametrize("kind", [ValueError, OwnError])
+def test_a_message_with_everything_is_accepted(kind: type[Exception]) -> None:
+    assert told(refuses(kind, "layer.bias has size 12.")) == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("found", "fact"),
+    [
+        (refuses(ValueError, "layer.bias has size 120"), "a ValueError whose message lacks 12"),
+        (refuses(ValueError, "wrong"), "a ValueError whose message lacks 12 and layer.bias"),
+        (refuses(RuntimeError, "12 layer.bias"), "an exception of type RuntimeError"),
+        (asserts, "an exception of type AssertionError"),
+        (lambda argument: None, "nothing raised"),
+    ],
+)
+def test_anything_else_is_described(found: Callable[[Any], Any], fact: str) -> None:
+    assert told(found) == fact
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        lambda argument: int("layer.bias 12"),
+        lambda argument: max([]),
+        lambda argument: torch.optim.SGD([], lr=0.1),
+    ],
+)
+def test_an_accident_is_no_refusal(found: Callable[[Any], Any]) -> None:
+    assert isinstance(told(found), Raised)
+
+
+def test_a_returned_exception_passes_through() -> None:
+    assert told(lambda argument: ValueError("12 layer.bias")) != REFUSED
