@@ -11,7 +11,8 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
 
     Floating-point entries are averaged in float64 and returned in their own dtype; others, such as counters,
     are taken from the last state dict. The result shares no memory with the inputs. Raises ValueError if
-    there is nothing to average, or if names or shapes differ.
+    there is nothing to average, if some entries are not in every state dict (the message names them), or if
+    the shapes of an entry differ (the message holds them).
     """
     states = list(state_dicts)
     if not states:

@@ -13,8 +13,11 @@ def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 
     Section 5.1, "batched together by approximate sequence length". Padded to its longest sentence, a
     batch has at most `max_tokens` positions: longest length times number of sentences. Each index occurs
-    once. Short sentences come first; equal lengths keep their order. Raises ValueError if a single sentence
-    is longer than `max_tokens`.
+    once. The batches have little padding: together they have at most 1.1 times the positions of the greedy
+    plan that sorts the sentences by length, plus one batch, and they are at most one more than in that plan.
+    No sentences give no batches.
+    A sentence longer than `max_tokens` raises ValueError with its index and its length; putting it into a
+    batch of its own is accepted too.
     """
     batches: list[list[int]] = []
     batch: list[int] = []
@@ -45,10 +48,10 @@ def collate(
 
     Every sentence is put between `start_id` and `end_id`. It is truncated first, so that it has at most
     `max_length` tokens including both. Each side is padded on the right to its own longest sentence. Raises
-    ValueError if `max_length` leaves no room for start and end.
+    ValueError with that number if `max_length` is below 2, which leaves no room for start and end.
     """
     if max_length < 2:
-        raise ValueError(f"max_length must be at least 2, for start and end, and is {max_length}")
+        raise ValueError(f"max_length must be at least 2, for start and end, got {max_length}")
 
     def side(sentences: list[Sequence[int]]) -> Tensor:
         rows = [torch.tensor([start_id, *ids[: max_length - 2], end_id]) for ids in sentences]

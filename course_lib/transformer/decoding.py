@@ -57,7 +57,8 @@ def greedy_decode(
 def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
     """Return the number by which the log-probability of a translation of `length` tokens is divided.
 
-    Wu et al. 2016 (arXiv 1609.08144), equation 14, as cited in section 6.1: ((5 + length) / 6)^alpha.
+    Wu et al. 2016 (arXiv 1609.08144), equation 14, as cited in section 6.1: ((5 + length) / 6)^alpha. For a
+    tensor of integers, of any shape, return a tensor with the penalty of each.
     """
     return ((5 + length) / 6) ** alpha
 
@@ -74,8 +75,9 @@ def beam_search(
 ) -> Int[Tensor, "B T"]:
     """Keep the `beam` likeliest prefixes of each translation at every step, and return the best hypothesis.
 
-    Section 6.1. The best has the highest log-probability divided by length_penalty(length, alpha), where the
-    length counts the tokens after the start, including the end. Rows have the format of `greedy_decode`.
+    Section 6.1. The source is encoded once for the whole batch. The best has the highest log-probability
+    divided by length_penalty(length, alpha), where the length counts the tokens after the start, including
+    the end. Rows have the format of `greedy_decode`.
     """
     sentences = source.shape[0]
     with evaluating(model):

@@ -30,7 +30,7 @@ class LabelSmoothingLoss(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, logits: Float[Tensor, "*shape V"], labels: Int[Tensor, "*shape"]) -> Float[Tensor, ""]:
-        """Return the mean loss in nats per token; zero if every label is padding."""
+        """Return the mean loss in nats per token; zero, with zero gradients, if every label is padding."""
         targets = smooth_targets(labels, self.vocab_size, self.pad_id, self.smoothing).to(logits.dtype)
         real_tokens = (labels != self.pad_id).sum().clamp(min=1)
         costs = -targets * logits.log_softmax(dim=-1)

@@ -107,7 +107,7 @@ def test_padding_is_told_where_it_is_too_much() -> None:
         return [list(range(start, start + 5)) for start in range(0, 150, 5)]
 
     found = differing(in_order)
-    assert set(found) == {"the share of padding"}
+    assert set(found) == {"the share of padding", "the number of batches"}
     assert "in the sorted plan" in found["the share of padding"]
 
 
@@ -120,9 +120,9 @@ def test_sorting_in_place_is_told() -> None:
     assert differing(sort) == {"the list of lengths": "modified"}
 
 
-def _refuse(message: str) -> Callable[..., Any]:
+def _refuse(message: str, kind: type[Exception] = ValueError) -> Callable[..., Any]:
     def refuse(lengths: list[int], max_tokens: int) -> list[list[int]]:
-        raise RuntimeError(message)
+        raise kind(message)
 
     return refuse
 
@@ -131,10 +131,11 @@ def _refuse(message: str) -> Callable[..., Any]:
     ("found", "fact"),
     [
         (lambda lengths, max_tokens: [[0], [1], [2]], None),
-        (_refuse("the sentence at 1 is too long"), None),
-        (_refuse("some sentence has 57 tokens"), None),
-        (_refuse("too long"), "not named in the error"),
-        (_refuse("number 157 of 10"), "not named in the error"),
+        (_refuse("sentence 1 is too long: 57 tokens"), None),
+        (_refuse("sentence 1 is too long"), "refused by a ValueError whose message lacks 57"),
+        (_refuse("sentence 11 has 57 tokens"), "refused by a ValueError whose message lacks 1"),
+        (_refuse("too long"), "refused by a ValueError whose message lacks 1 and 57"),
+        (_refuse("1 has 57", RuntimeError), "refused by an exception of type RuntimeError"),
         (lambda lengths, max_tokens: [[0], [2]], "in no batch"),
         (lambda lengths, max_tokens: [[0, 1], [2]], "in a batch with 1 more"),
     ],
@@ -142,6 +143,10 @@ def _refuse(message: str) -> Callable[..., Any]:
 def test_a_sentence_over_the_budget(found: Callable[..., Any], fact: str | None) -> None:
     expected = {} if fact is None else {"the sentence over the budget": fact}
     assert differing(found, lengths=(3, 57, 4), budget=40) == expected
+
+
+def test_an_accident_is_no_refusal() -> None:
+    assert isinstance(facts(lambda lengths, max_tokens: lengths[57], (3, 57, 4), 40), Raised)
 
 
 def test_an_error_where_nothing_is_too_long_is_an_error() -> None:

@@ -1,5 +1,7 @@
 """Fixtures of lessons 07 and 08: the rates of updates, and results of any dtype."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,13 @@ from torch import nn
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, Reply, Returned
-from course_lib.checks.exercises.fixtures.results import in_float64, number_in, smoothing_by, with_batch_axis
+from course_lib.checks.exercises.fixtures.results import (
+    as_number,
+    in_float64,
+    number_in,
+    smoothing_by,
+    with_batch_axis,
+)
 from course_lib.checks.exercises.fixtures.updates import updates
 from course_lib.transformer import LabelSmoothingLoss, learning_rate, make_scheduler
 
@@ -88,6 +96,21 @@ def test_results_of_any_floating_dtype_come_in_float64(dtype: torch.dtype) -> No
 def test_a_single_number_is_a_plain_one(number: object) -> None:
     found = candidate(lambda: number)
     assert value_of(found.make(in_float64(found)).call()) == 2.0
+
+
+@pytest.mark.parametrize(
+    "number", [2, 2.0, np.float32(2), np.array([2.0]), torch.tensor(2), torch.tensor([[2.0]]), Decimal(2)]
+)
+def test_everything_that_behaves_as_a_number_is_one(number: object) -> None:
+    found = candidate(lambda: number)
+    assert value_of(found.make(as_number(found)).call()) == 2.0
+
+
+@pytest.mark.parametrize("other", [None, "two", True, torch.ones(2)])
+def test_anything_else_is_no_number(other: object) -> None:
+    found = candidate(lambda: other)
+    value = value_of(found.make(as_number(found)).call())
+    assert type(value) is type(other)
 
 
 @pytest.mark.parametrize("other", [None, "two", True])

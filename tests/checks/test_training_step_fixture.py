@@ -84,3 +84,40 @@ def test_float_of_the_loss_gives_no_warning() -> None:
     reply = found.make(training(7)).call(found, (BATCH,))
     assert isinstance(reply, Returned)
     assert reply.warnings == ()
+
+
+def test_a_generator_can_be_iterated_over_only_once() -> None:
+    def iterates_twice(model, loss, micro_batches, optimizer, scheduler):
+        return float(len(list(micro_batches)) + len(list(micro_batches)))
+
+    assert told(iterates_twice)["the returned loss"] == 2.0
+    assert told(iterates_twice, generator=True)["the returned loss"] == 1.0
+
+
+ALIVE = "also that of an earlier micro-batch"
+PIECES = (BATCH[0], tuple(side[:1] for side in BATCH[0]), BATCH[0])
+
+
+def encodes(backward, joined: bool = False):
+    def step(model, loss, micro_batches, optimizer, scheduler):
+        values = []
+        for source, _ in micro_batches:
+            rows = torch.cat([source, source]) if joined else source
+            values.append(model.encode(rows, None).sum())
+            backward(values[-1])
+
+    return step
+
+
+@pytest.mark.parametrize(
+    ("train", "fact"),
+    [
+        (encodes(lambda value: value.backward()), "those of one micro-batch at a time"),
+        (encodes(lambda value: None), ALIVE),
+        (encodes(lambda value: value.backward(retain_graph=True)), ALIVE),
+        (encodes(lambda value: value.backward(), joined=True), "those of several micro-batches in one"),
+        (train_step, "those of one micro-batch at a time"),
+    ],
+)
+def test_graphs_that_are_alive_together_are_seen(train, fact: str) -> None:
+    assert told(train, PIECES, graphs=True) == {"the graphs in memory": fact}

@@ -69,22 +69,15 @@ class _OtherName(nn.Module):
 
 UNRELATED = {
     "smooth_targets": (
-        lambda labels, vocab_size, pad_id, smoothing: None,
         lambda labels, vocab_size, pad_id, smoothing: labels,
         lambda labels, vocab_size, pad_id, smoothing: torch.zeros(*labels.shape, vocab_size),
         lambda labels, vocab_size, pad_id, smoothing: torch.full((*labels.shape, vocab_size), 1 / vocab_size),
-        lambda labels, vocab_size, pad_id, smoothing: smooth_targets(
-            labels, vocab_size, pad_id, smoothing
-        ).log(),
         lambda labels, vocab_size, pad_id, smoothing: smooth_targets(
             labels, vocab_size, pad_id, smoothing
         ).flip(-1),
         lambda labels, vocab_size, pad_id, smoothing: (
             smooth_targets(labels, vocab_size, pad_id, smoothing) + 1e-4
         ),
-        lambda labels, vocab_size, pad_id, smoothing: smooth_targets(
-            labels, vocab_size, pad_id, smoothing
-        ).tolist(),
         lambda labels, vocab_size, pad_id: smooth_targets(labels, vocab_size, pad_id, 0.1),
         _loud,
         0.1,

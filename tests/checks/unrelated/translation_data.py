@@ -18,7 +18,6 @@ def _lazy(lengths, max_tokens):
 UNRELATED = {
     "build_vocabulary": (
         lambda sentences, min_count, specials: None,
-        lambda sentences, min_count, specials: list(build_vocabulary(sentences, min_count, specials)),
         lambda sentences, min_count, specials: build_vocabulary(sentences, 2, specials),
         lambda sentences, min_count, specials: {
             word: -number for word, number in build_vocabulary(sentences, min_count, specials).items()
@@ -34,7 +33,6 @@ UNRELATED = {
         lambda words, count: None,
         lambda words, count: [],
         lambda words, count: learn_merges(words, count)[::-1],
-        lambda words, count: learn_merges(words, count - 1),
         lambda words, count: dict(learn_merges(words, count)),
         lambda words, count: [(right, left) for left, right in learn_merges(words, count)],
         lambda words, count: set(learn_merges(words, count)),
@@ -56,7 +54,6 @@ UNRELATED = {
         lambda pairs, pad_id, start_id, end_id, max_length: None,
         lambda pairs, *settings: collate(pairs, *settings)[0],
         lambda pairs, *settings: (*collate(pairs, *settings), len(pairs)),
-        lambda pairs, *settings: tuple(side.tolist() for side in collate(pairs, *settings)),
         lambda pairs, *settings: tuple(side.flip(0) for side in collate(pairs, *settings)),
         lambda pairs, *settings: tuple(side.unsqueeze(0) for side in collate(pairs, *settings)),
         lambda pairs, *settings: tuple(torch.zeros_like(side) for side in collate(pairs, *settings)),

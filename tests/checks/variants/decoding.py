@@ -4,6 +4,7 @@ import copy
 import math
 from collections import OrderedDict
 
+import numpy as np
 import torch
 
 from course_lib.transformer import beam_search, causal_mask, evaluating, length_penalty
@@ -63,9 +64,8 @@ def _sentence_by_sentence(best_of):
     def search(model, source, source_mask, beam, max_length, start_id, end_id, alpha):
         rows = []
         with evaluating(model):
-            for row in range(source.shape[0]):
-                mask = source_mask[row : row + 1]
-                memory = model.encode(source[row : row + 1], mask)
+            memories = model.encode(source, source_mask)
+            for memory, mask in zip(memories.split(1), source_mask.split(1), strict=True):
                 rows.append(best_of(model, memory, mask, beam, max_length, start_id, end_id, alpha))
         width = max(map(len, rows))
         return source.new_tensor([ids + [end_id] * (width - len(ids)) for ids in rows])
@@ -176,19 +176,31 @@ def beam_to_the_bitter_end(model, source, source_mask, beam, max_length, start_i
     return ids[winner].clone()
 
 
-def beam_by_rows(model, source, source_mask, beam, max_length, start_id, end_id, alpha):
-    """The course's own search, once for each sentence of the batch."""
-    found = [
-        beam_search(model, row, mask, beam, max_length, start_id, end_id, alpha)
-        for row, mask in zip(source.split(1), source_mask.split(1), strict=True)
-    ]
-    ids = source.new_full((len(found), max(row.shape[1] for row in found)), end_id)
-    for place, row in enumerate(found):
-        ids[place, : row.shape[1]] = row
-    return ids
+def beam_of_the_reference(model, source, source_mask, beam, max_length, start_id, end_id, alpha):
+    """The course's own search, with all positions in the batch repeated once more than necessary."""
+    ids = beam_search(model, source, source_mask.clone(), beam, max_length, start_id, end_id, alpha)
+    return torch.cat([ids, ids[:, :0]], dim=1)
+
+
+def _check(states):
+    for state in states[1:]:
+        if missing := [name for name in {**states[0], **state} if name not in states[0] or name not in state]:
+            raise ValueError(f"not in every checkpoint: {missing}")
+        for name, entry in state.items():
+            if entry.shape != states[0][name].shape:
+                raise ValueError(f"{name}: {states[0][name].shape} and {entry.shape}")
+
+
+def penalty_in_numpy(length, alpha):
+    return np.power((5.0 + length) / 6.0, alpha)
+
+
+def penalty_as_a_new_tensor(length, alpha):
+    return torch.pow((torch.tensor(length, dtype=torch.float64) + 5) / 6, alpha)
 
 
 def average_stacked(state_dicts):
+    _check(state_dicts)
     average = {}
     for name, first in state_dicts[0].items():
         if first.is_floating_point():
@@ -202,6 +214,11 @@ def average_stacked(state_dicts):
 def average_on_the_run(state_dicts):
     average = OrderedDict()
     for number, state in enumerate(state_dicts, start=1):
+        if number > 1 and state.keys() != average.keys():
+            raise ValueError(f"checkpoint {number}: {sorted(state.keys() ^ average.keys())}")
+        if any(state[name].shape != entry.shape for name, entry in average.items()):
+            shapes = [(name, tuple(state[name].shape), list(entry.shape)) for name, entry in average.items()]
+            raise ValueError(f"checkpoint {number}: {shapes}")
         for name, entry in state.items():
             if number == 1:
                 average[name] = entry.double()
@@ -214,6 +231,7 @@ def average_on_the_run(state_dicts):
 
 
 def average_of_shares(state_dicts):
+    _check(state_dicts)
     average = copy.deepcopy(dict(state_dicts[-1]))
     for name, entry in average.items():
         if torch.is_floating_point(entry):
@@ -224,6 +242,7 @@ def average_of_shares(state_dicts):
 
 
 def average_in_numpy(state_dicts):
+    _check(state_dicts)
     average = {}
     for name, entry in state_dicts[0].items():
         if entry.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
@@ -235,7 +254,14 @@ def average_in_numpy(state_dicts):
 
 
 VARIANTS = {
-    "length_penalty": (penalty_by_torch, penalty_by_logarithms, penalty_of_two_powers, penalty_one_by_one),
+    "length_penalty": (
+        penalty_by_torch,
+        penalty_by_logarithms,
+        penalty_of_two_powers,
+        penalty_one_by_one,
+        penalty_in_numpy,
+        penalty_as_a_new_tensor,
+    ),
     "beam_search": (
         beam_in_lists,
         beam_ranked_by_score,
@@ -243,7 +269,7 @@ VARIANTS = {
         beam_from_twice_as_many,
         beam_that_shrinks,
         beam_to_the_bitter_end,
-        beam_by_rows,
+        beam_of_the_reference,
     ),
     "average_checkpoints": (average_stacked, average_on_the_run, average_of_shares, average_in_numpy),
 }

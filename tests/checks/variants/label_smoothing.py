@@ -61,7 +61,7 @@ class LossOfGathered(nn.Module):
         of_label = log_probs.gather(2, labels.unsqueeze(2)).squeeze(2)
         losses = -(1 - self.epsilon) * of_label - self.epsilon * log_probs.mean(dim=2)
         real = labels.ne(self.pad_id)
-        return losses[real].sum() / real.sum()
+        return losses[real].sum() / real.sum().clamp(min=1)
 
 
 class LossOfSelected(nn.Module):
@@ -77,7 +77,7 @@ class LossOfSelected(nn.Module):
         logits, labels = logits[kept], labels[kept]
         targets = F.one_hot(labels, self.vocab_size) * (1 - self.smoothing) + self.smoothing / self.vocab_size
         log_probs = logits - logits.logsumexp(dim=-1, keepdim=True)
-        return torch.einsum("nv,nv->n", -targets.to(logits.dtype), log_probs).mean()
+        return torch.einsum("nv,nv->", -targets.to(logits.dtype), log_probs) / max(len(labels), 1)
 
 
 class LossBySentences(nn.Module):
@@ -88,14 +88,14 @@ class LossBySentences(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, logits, labels):
-        total, count = logits.new_zeros(()), 0
+        total, count = 0.0 * logits.sum(), 0
         for sentence, words in zip(logits, labels, strict=True):
             for scores, word in zip(sentence, words, strict=True):
                 if word != self.pad_id:
                     target = smooth_targets(word, self.vocab_size, self.pad_id, self.smoothing)
                     total = total - target.to(logits.dtype) @ F.log_softmax(scores, dim=-1)
                     count += 1
-        return total / count
+        return total / (count or 1)
 
 
 class LossBySoftCrossEntropy(nn.Module):
@@ -110,7 +110,7 @@ class LossBySoftCrossEntropy(nn.Module):
     def forward(self, logits, labels):
         targets = smooth_targets(labels, self.vocab_size, self.pad_id, self.smoothing).to(logits)
         total = F.cross_entropy(logits.transpose(1, 2), targets.transpose(1, 2), reduction="sum")
-        return total / (labels != self.pad_id).sum()
+        return total / (labels != self.pad_id).sum().clamp_min(1)
 
 
 class LossByDivergence(nn.Module):
@@ -124,7 +124,8 @@ class LossByDivergence(nn.Module):
     def forward(self, logits, labels):
         targets = smooth_targets(labels, *self.sizes).to(logits.dtype)
         divergence = F.kl_div(F.log_softmax(logits, dim=-1), targets, reduction="sum")
-        return (divergence - torch.xlogy(targets, targets).sum()) / torch.count_nonzero(labels - self.pad_id)
+        words = int(torch.count_nonzero(labels - self.pad_id))
+        return (divergence - torch.xlogy(targets, targets).sum()) / (words if words else 1)
 
 
 VARIANTS = {

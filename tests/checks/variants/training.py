@@ -1,7 +1,6 @@
 """Lesson 09, right answers written differently: the checks have to accept all of them."""
 
 import torch
-from torch.nn.functional import pad
 
 from course_lib.transformer import causal_mask, decoder_mask, padding_mask, shift_target
 
@@ -11,6 +10,7 @@ def step_by_counts(model, loss, micro_batches, optimizer, scheduler):
     optimizer.zero_grad(set_to_none=False)
     model.train()
     total = 0
+    micro_batches = tuple(micro_batches)
     for _, target in micro_batches:
         total += int((target[:, 1:] != loss.pad_id).sum())
     summed = 0.0
@@ -26,65 +26,26 @@ def step_by_counts(model, loss, micro_batches, optimizer, scheduler):
     return summed / total
 
 
-def step_with_one_backward(model, loss, micro_batches, optimizer, scheduler):
-    """Keeps all graphs and sends back once; masks what comes later, and so the padding."""
-    model.train(True)
-    losses, counts = [], []
-    for source, target in micro_batches:
-        read, labels = shift_target(target)
-        mask = padding_mask(source, loss.pad_id)
-        hidden = model.decode(model.encode(source, mask), mask, read, causal_mask(read.shape[1]))
-        losses.append(loss(model.generator(hidden), labels))
-        counts.append((labels != loss.pad_id).sum())
-    counts = torch.stack(counts).double()
-    whole = torch.stack(losses) @ (counts / counts.sum())
-    model.zero_grad()
-    whole.backward()
-    optimizer.step()
-    scheduler.step()
-    return whole.item()
-
-
-def step_of_real_tokens(model, loss, micro_batches, optimizer, scheduler):
-    """Collects the logits of all real tokens, and calls the loss once. Goes through forward."""
+def step_through_forward(model, loss, micro_batches, optimizer, scheduler):
+    """Calls the model as a whole, and divides the gradients and the loss at the end."""
     was_training = model.training
     model.train()
-    logits, labels = [], []
-    for source, target in micro_batches:
-        real = target[:, 1:] != loss.pad_id
-        mask = decoder_mask(target, loss.pad_id)
-        whole = model(source, padding_mask(source, loss.pad_id), target, mask)[:, :-1]
-        logits.append(whole[real])
-        labels.append(target[:, 1:][real])
-    mean = loss(torch.cat(logits), torch.cat(labels))
     optimizer.zero_grad()
-    mean.backward()
+    value, tokens = 0.0, 0
+    for source, target in micro_batches:
+        mask = decoder_mask(target, loss.pad_id)
+        logits = model(source, padding_mask(source, loss.pad_id), target, mask)[:, :-1]
+        real = target[:, 1:] != loss.pad_id
+        summed = loss(logits[real], target[:, 1:][real]) * real.sum()
+        summed.backward()
+        value, tokens = value + float(summed), tokens + int(real.sum())
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.grad.div_(tokens)
     optimizer.step()
     scheduler.step()
     model.train(was_training)
-    return float(mean)
-
-
-def step_in_one_batch(model, loss, micro_batches, optimizer, scheduler):
-    """Puts the pieces together again, padded to the longest."""
-
-    def joined(side):
-        longest = max(tokens.shape[1] for tokens in side)
-        return torch.cat([pad(tokens, (0, longest - tokens.shape[1]), value=loss.pad_id) for tokens in side])
-
-    sources, targets = zip(*micro_batches, strict=True)
-    source, (read, labels) = joined(sources), shift_target(joined(targets))
-    for part in model.modules():
-        part.training = True
-    mask = padding_mask(source, loss.pad_id).unsqueeze(1)
-    causal = decoder_mask(read, loss.pad_id).unsqueeze(1)
-    value = loss(model.generator(model.decode(model.encode(source, mask), mask, read, causal)), labels)
-    for parameter in model.parameters():
-        parameter.grad = None
-    value.backward()
-    optimizer.step()
-    scheduler.step()
-    return value.item()
+    return value / tokens
 
 
 def step_with_gradients_by_hand(model, loss, micro_batches, optimizer, scheduler):
@@ -161,9 +122,7 @@ def step_by_closure(model, loss, micro_batches, optimizer, scheduler):
 VARIANTS = {
     "train_step": (
         step_by_counts,
-        step_with_one_backward,
-        step_of_real_tokens,
-        step_in_one_batch,
+        step_through_forward,
         step_with_gradients_by_hand,
         step_row_by_row,
         step_by_closure,

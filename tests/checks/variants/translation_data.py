@@ -168,25 +168,17 @@ def batches_long_before_short(lengths, max_tokens):
     return _greedy(lengths, sorted(range(len(lengths)), key=lambda index: -lengths[index]), max_tokens)
 
 
-def batches_of_equal_lengths(lengths, max_tokens):
-    buckets = defaultdict(list)
-    for index, length in enumerate(lengths):
-        if length > max_tokens:
-            raise ValueError(f"the sentence with index {index} is too long")
-        buckets[length].append(index)
+def batches_by_size(lengths, max_tokens):
+    order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     batches = []
-    for length, bucket in buckets.items():
-        size = max_tokens // length
-        batches += [tuple(bucket[first : first + size]) for first in range(0, len(bucket), size)]
-    return batches
-
-
-def batches_by_tens_of_sentences(lengths, max_tokens):
-    batches = []
-    for first in range(0, len(lengths), 100):
-        pool = range(first, min(len(lengths), first + 100))
-        batches += _greedy(lengths, sorted(pool, key=lengths.__getitem__), max_tokens)
-    return batches
+    while order:
+        longest = lengths[order[0]]
+        if longest > max_tokens:
+            raise ValueError(f"too many tokens: {longest} in the sentence at {order[0]}, budget {max_tokens}")
+        size = max_tokens // longest
+        batches.append(order[:size])
+        order = order[size:]
+    return tuple(batches)
 
 
 def batches_shuffled(lengths, max_tokens):
@@ -214,13 +206,20 @@ def batches_never_quite_full(lengths, max_tokens):
             batches.append(batch)
             batch = []
         batch.append(index)
-    return [*batches, batch]
+    return [*batches, batch] if batch else []
 
 
 # --- collate
 
 
+def _check_room(max_length):
+    if max_length < 2:
+        raise ValueError(f"no room for start and end in {max_length}")
+
+
 def collate_by_full(pairs, pad_id, start_id, end_id, max_length):
+    _check_room(max_length)
+
     def matrix(sentences):
         framed = [list(itertools.chain([start_id], ids[: max_length - 2], [end_id])) for ids in sentences]
         table = torch.full((len(framed), max(map(len, framed))), pad_id)
@@ -233,6 +232,8 @@ def collate_by_full(pairs, pad_id, start_id, end_id, max_length):
 
 
 def collate_by_lists(pairs, pad_id, start_id, end_id, max_length):
+    if max_length <= 1:
+        raise ValueError("max_length=%d is too small" % max_length)  # noqa: UP031
     sides = []
     for side in (0, 1):
         rows = []
@@ -247,6 +248,8 @@ def collate_by_lists(pairs, pad_id, start_id, end_id, max_length):
 
 
 def collate_by_pad(pairs, pad_id, start_id, end_id, max_length):
+    _check_room(max_length)
+
     def tensor(ids):
         start, end = torch.tensor([start_id]), torch.tensor([end_id])
         return torch.cat([start, torch.tensor(ids[: max_length - 2], dtype=torch.int64), end])
@@ -259,6 +262,8 @@ def collate_by_pad(pairs, pad_id, start_id, end_id, max_length):
 
 
 def collate_in_int32(pairs, pad_id, start_id, end_id, max_length):
+    _check_room(max_length)
+
     def column(ids, place):
         return ids[place] if place < len(ids) else pad_id
 
@@ -288,8 +293,7 @@ VARIANTS = {
     ),
     "token_batches": (
         batches_long_before_short,
-        batches_of_equal_lengths,
-        batches_by_tens_of_sentences,
+        batches_by_size,
         batches_shuffled,
         batches_by_recursion,
         batches_never_quite_full,

@@ -14,7 +14,8 @@ from course_lib.checks.engine.probe import Draw, probe
 from course_lib.checks.engine.reply import Raised, Reply, Returned, after, value_of
 from course_lib.checks.exercises.fixtures.checkpoints import averaging
 from course_lib.checks.exercises.fixtures.models import transformer
-from course_lib.checks.exercises.fixtures.results import in_float64
+from course_lib.checks.exercises.fixtures.refusals import refusal
+from course_lib.checks.exercises.fixtures.results import as_number, in_float64
 from course_lib.checks.exercises.fixtures.table_model import crossroads
 from course_lib.transformer import average_checkpoints, beam_search, length_penalty
 
@@ -25,7 +26,7 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 def _penalties(candidate: Candidate, alpha: float, *lengths: int) -> Any:
-    function = candidate.make(in_float64(candidate))
+    function = candidate.make(as_number(candidate))
     penalties: dict[str, Any] = {}
     for length in lengths:
         reply = function.call(length, alpha)
@@ -55,10 +56,21 @@ def _penalty_of_two(candidate: Candidate, draw: Draw) -> Any:
     return _penalties(candidate, 2.0, 1, 4, 7)
 
 
-@probe("the lengths may also be a tensor")
-def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Reply:
-    lengths = draw.integers(1, 60, 2, 3).double()
-    return candidate.make(in_float64(candidate)).call(lengths, 0.8)
+@probe("the lengths may also be a tensor of integers, of any shape", tolerance=1e-5)
+def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Any:
+    function = candidate.make(in_float64(candidate))
+    told: dict[str, Any] = {}
+    for name, lengths in (
+        ("two axes", torch.tensor([[1, 7, 13], [2, 19, 1]])),
+        ("one axis", draw.integers(1, 60, 4)),
+        ("three axes", draw.integers(1, 60, 2, 1, 3)),
+    ):
+        reply = function.call(lengths, 0.8)
+        # NumPy and `torch.tensor` warn about tensors, but their results are correct.
+        told[f"the penalties of lengths with {name}"] = (
+            replace(reply, warnings=()) if isinstance(reply, Returned) else reply
+        )
+    return told
 
 
 LENGTH_PENALTY = Exercise(
@@ -183,6 +195,20 @@ def _short_or_long(short: float, long: float) -> _Roads:
 _RIVALS = tuple(_short_or_long(0.45, 0.45**ratio) for ratio in (1.40, 1.46, 1.225, 1.255, 1.1))
 #: Here the long sentence is likelier.
 _LIKELIER = _short_or_long(0.396, 0.45)
+#: Three beams. The second and the third swap their positions while the first leads, even if penalised scores
+#: rank them, and the one that continues wins in the end.
+_SWAPPING: _Roads = {
+    (0, _START): {5: 0.335, 4: 0.317, 6: 0.315},
+    (1, 4): {_END: 0.95},
+    (1, 5): {6: 0.99},
+    (1, 6): {5: 0.99},
+    (2, 6): {7: 0.99},
+    (2, 5): {4: 0.70},
+    (3, 7): {3: 0.99},
+    (3, 4): {5: 0.97},
+    (4, 3): {_END: 0.30, 3: 0.20, 4: 0.20, 6: 0.15},
+    (4, 5): {_END: 0.95},
+}
 #: Three beams, of which one that has ended overtakes one that continues.
 _OVERTAKING: _Roads = {
     (0, _START): {5: 0.335, 4: 0.317, 6: 0.315},
@@ -229,8 +255,8 @@ def _beam_with_alpha_one(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("beams that change position keep their words, their length and whether they have ended")
 def _beam_of_three(candidate: Candidate, draw: Draw) -> Reply:
-    model = _crossing(draw, _OVERTAKING, _THIRD_WAY)
-    return _search(candidate, model, _asked(3, 4), beam=3, alpha=1.0)
+    model = _crossing(draw, _OVERTAKING, _THIRD_WAY, _SWAPPING)
+    return _search(candidate, model, _asked(3, 4, 5), beam=3, alpha=1.0)
 
 
 @probe("the search stops at max_length tokens, including the start, with the best prefix so far")
@@ -275,6 +301,13 @@ def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
     return after(reply, lambda: _mode(model))
 
 
+@probe("the source is encoded once for the whole batch")
+def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Any:
+    model = candidate.make(_crossing(draw, _GARDEN_PATH, _RIVALS[0]))
+    reply = _search(candidate, model, _asked(3, 4), beam=2, alpha=0.0)
+    return after(reply, lambda: {"the number of calls of `encode`": value_of(model.call(method="encoded"))})
+
+
 # Pre-norm models with large weights react to every token; post-norm ones repeat themselves.
 _REAL: dict[str, Any] = {"layers": 2, "d_model": 6, "heads": 2, "d_ff": 8, "norm_first": True}
 _REAL_SEED = 31
@@ -313,6 +346,7 @@ BEAM_SEARCH = Exercise(
         _beam_other_symbols,
         _beam_modes,
         _beam_keeps_evaluation,
+        _beam_encodes_once,
         _beam_real,
     ),
     misconceptions_file=MISCONCEPTIONS,
@@ -330,7 +364,7 @@ _LABELS = {
 
 def _part(reply: Reply, *names: str) -> Reply:
     """Keep only these parts of the fixture's result."""
-    if not isinstance(reply, Returned):
+    if not isinstance(reply, Returned) or not isinstance(reply.value, dict):
         return reply
     kept = {_LABELS[name]: reply.value[name] for name in names}
     return replace(reply, value=reply.value[names[0]] if len(names) == 1 else kept)
@@ -416,6 +450,28 @@ def _average_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return _part(_averaged(candidate, _checkpoint(draw)), "average", "written into", "shared")
 
 
+def _refused(candidate: Candidate, *states: Mapping[str, Tensor], wanted: tuple[str | int, ...]) -> Reply:
+    return candidate.make(refusal(candidate.make(averaging(candidate)), *wanted)).call(states)
+
+
+@probe("checkpoints with different entries raise a ValueError that names those entries")
+def _average_of_different_entries(candidate: Candidate, draw: Draw) -> Any:
+    whole = _checkpoint(draw)
+    name = "layer.bias"
+    less = {other: entry for other, entry in whole.items() if other != name}
+    return {
+        "the response if the second lacks it": _refused(candidate, whole, less, wanted=(name,)),
+        "the response if the first lacks it": _refused(candidate, less, whole, wanted=(name,)),
+    }
+
+
+@probe("entries of different shapes raise a ValueError with these shapes")
+def _average_of_different_shapes(candidate: Candidate, draw: Draw) -> Any:
+    states = ({"layer.weight": draw.normal(4, 3)}, {"layer.weight": draw.normal(3)})
+    reply = _refused(candidate, *states, wanted=(4, 3))
+    return {"the response to the shapes (4, 3) and (3,)": reply}
+
+
 AVERAGE_CHECKPOINTS = Exercise(
     reference=average_checkpoints,
     probes=(
@@ -426,6 +482,8 @@ AVERAGE_CHECKPOINTS = Exercise(
         _average_of_whole,
         _average_shares_nothing,
         _average_of_one,
+        _average_of_different_entries,
+        _average_of_different_shapes,
     ),
     misconceptions_file=MISCONCEPTIONS,
 )

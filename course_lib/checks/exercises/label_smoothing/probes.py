@@ -172,6 +172,18 @@ def _loss_gradient(candidate: Candidate, draw: Draw) -> Any:
     return {"the gradient of the logits": "none" if arrived is None else arrived}
 
 
+@probe("the loss is zero, with zero gradients, if every label is padding")
+def _loss_of_padding(candidate: Candidate, draw: Draw) -> Any:
+    logits, labels = 2 * draw.normal(2, 3, 6), torch.zeros(2, 3, dtype=torch.long)
+    loss = candidate.build(6, 0, 0.2)
+    told: dict[str, Any] = {"the loss": loss.call(logits, labels)}
+    reply = loss.gradients(logits, labels, toward=torch.ones((), dtype=torch.float64))
+    if isinstance(reply, Raised):
+        return told | {"the gradient": reply}
+    arrived = reply.value["inputs"][0]
+    return told | {"the gradient of the logits": "none" if arrived is None else arrived}
+
+
 @probe("the loss has an attribute pad_id")
 def _loss_keeps_pad_id(candidate: Candidate, draw: Draw) -> Reply:
     loss = candidate.build(6, 3, 0.2)
@@ -233,6 +245,7 @@ LABEL_SMOOTHING_LOSS = Exercise(
         _loss_in_float32,
         _loss_in_bfloat16,
         _loss_gradient,
+        _loss_of_padding,
         _loss_keeps_pad_id,
         _loss_copied,
         _loss_called_again,

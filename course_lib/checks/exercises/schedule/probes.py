@@ -11,7 +11,7 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
 from course_lib.checks.engine.reply import Raised, Reply, Returned
-from course_lib.checks.exercises.fixtures.results import in_float64
+from course_lib.checks.exercises.fixtures.results import as_number
 from course_lib.checks.exercises.fixtures.updates import updates
 from course_lib.transformer.adam import adam_update
 from course_lib.transformer.schedule import learning_rate, make_scheduler
@@ -114,7 +114,7 @@ ADAM_UPDATE = Exercise(
 
 
 def _rates(candidate: Candidate, *steps: int, d_model: int, warmup: int) -> Any:
-    function = candidate.make(in_float64(candidate))
+    function = candidate.make(as_number(candidate))
     rates: dict[str, Any] = {}
     for step in steps:
         reply = function.call(step, d_model, warmup)
@@ -163,7 +163,7 @@ def _rate_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("a factor of 0.5 halves the rate before and after the peak")
 def _rate_with_factor(candidate: Candidate, draw: Draw) -> Any:
-    function = candidate.make(in_float64(candidate))
+    function = candidate.make(as_number(candidate))
     replies = {step: function.call(step, 10, 3, factor=0.5) for step in (1, 20)}
     broken = [reply for reply in replies.values() if isinstance(reply, Raised)]
     return broken[0] if broken else {f"the rate of step {s}": r.value for s, r in replies.items()}  # type: ignore[union-attr]
@@ -171,7 +171,7 @@ def _rate_with_factor(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("the factor may also be given as the fourth positional argument")
 def _rate_with_positional_factor(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.make(in_float64(candidate)).call(2, 10, 3, 2.0)
+    return candidate.make(as_number(candidate)).call(2, 10, 3, 2.0)
 
 
 LEARNING_RATE = Exercise(

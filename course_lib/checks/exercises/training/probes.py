@@ -69,6 +69,18 @@ def _other_padding(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(training(_VOCAB, pad_id=5)).call(candidate, (((source, target),),))
 
 
+@probe("the micro-batches may come from a generator, which can be iterated over only once")
+def _from_a_generator(candidate: Candidate, draw: Draw) -> Reply:
+    pieces = (_micro_batch(draw, (2, 4), (5, 2)), _micro_batch(draw, (1, 1)), _micro_batch(draw, (3, 2)))
+    return candidate.make(training(_VOCAB, generator=True)).call(candidate, (pieces,))
+
+
+@probe("at most one micro-batch's graph is alive at a time")
+def _one_graph(candidate: Candidate, draw: Draw) -> Reply:
+    pieces = (_micro_batch(draw, (2, 3)), _micro_batch(draw, (1, 2)), _micro_batch(draw, (3, 1)))
+    return candidate.make(training(_VOCAB, graphs=True)).call(candidate, (pieces,))
+
+
 TRAIN_STEP = Exercise(
     reference=train_step,
     probes=(
@@ -76,6 +88,8 @@ TRAIN_STEP = Exercise(
         _three_pieces,
         _two_calls,
         _other_padding,
+        _from_a_generator,
+        _one_graph,
     ),
     misconceptions_file=MISCONCEPTIONS,
 )

@@ -10,7 +10,8 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.comparison import describe
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
-from course_lib.checks.engine.reply import Raised, Reply, Value
+from course_lib.checks.engine.reply import Raised, Reply, Returned, Value
+from course_lib.checks.exercises.fixtures.refusals import NOT_REFUSED, REFUSED, refusal
 from course_lib.checks.exercises.fixtures.sentences import batching, on_lists
 from course_lib.transformer.batching import collate, token_batches
 from course_lib.transformer.byte_pairs import learn_merges
@@ -23,7 +24,7 @@ def _told(
     reply: Reply, kind: str, is_so: Callable[[Value], bool], tell: Callable[[Any], dict[str, Any]]
 ) -> Any:
     """Return facts about a result of `on_lists`: its type, then what `tell` says about it."""
-    if isinstance(reply, Raised):
+    if isinstance(reply, Raised) or not isinstance(reply.value, dict):
         return reply
     result = reply.value["the result"]
     facts = {"the type of the result": kind, "the arguments": reply.value["the arguments"]}
@@ -178,6 +179,11 @@ def _merges_twice_in_a_word(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"ananas": 3, "tee": 7, "strandsand": 2}, 9)
 
 
+@probe("equal letters are merged from left to right without overlap: 'aaa' becomes 'aa' + 'a'")
+def _merges_from_the_left(candidate: Candidate, draw: Draw) -> Any:
+    return _merges(candidate, {"aaa": 5, "aaaa": 2}, 3)
+
+
 @probe("'ei' + 's' and 'i' + 's' are different pairs")
 def _merges_keep_symbols_whole(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, {"ei": 8, "eis": 4, "is": 6}, 4)
@@ -227,6 +233,7 @@ LEARN_MERGES = Exercise(
         _merges_by_hand,
         _merges_with_ties,
         _merges_twice_in_a_word,
+        _merges_from_the_left,
         _merges_keep_symbols_whole,
         _merges_keep_capitals,
         _merges_any_characters,
@@ -270,10 +277,20 @@ def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (4,) * 11, 17)
 
 
-@probe("a sentence over the budget raises an error that names it, or is in a batch of its own")
+@probe("a sentence over the budget raises a ValueError with its index and length, or is alone in a batch")
 def _plan_of_too_long(candidate: Candidate, draw: Draw) -> Any:
     # Every other sentence fills a batch, so only the handling of this one makes a difference.
     return _plan(candidate, (*[40] * 12, 57, 40), 40)
+
+
+@probe("no sentences give no batches")
+def _plan_of_nothing(candidate: Candidate, draw: Draw) -> Any:
+    return _plan(candidate, (), 10)
+
+
+@probe("a single long sentence does not make the batches of 100 short ones smaller")
+def _plan_with_one_long(candidate: Candidate, draw: Draw) -> Any:
+    return _plan(candidate, (*[5] * 60, 70, *[5] * 40), 350, packed=True)
 
 
 @probe("200 captions of 3 to 40 tokens have little padding with a budget of 200")
@@ -294,7 +311,9 @@ TOKEN_BATCHES = Exercise(
         _plan_of_exact_fit,
         _plan_of_one,
         _plan_of_equal_lengths,
+        _plan_of_nothing,
         _plan_of_too_long,
+        _plan_with_one_long,
         _plan_of_captions,
         _plan_of_even_lengths,
     ),
@@ -358,7 +377,27 @@ def _batch_of_one(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("a max_length of 2 leaves only the start and the end")
 def _batch_of_least_room(candidate: Candidate, draw: Draw) -> Any:
-    return _batch(candidate, _pairs((1, 3), (4, 2)), 2)
+    pairs = _pairs((1, 3), (4, 2))
+    answer = _refusal(candidate, pairs, 2)
+    if isinstance(answer, Returned) and answer.value not in (NOT_REFUSED, REFUSED):
+        return answer
+    if isinstance(answer, Returned) and answer.value == REFUSED:
+        return Raised("ValueError", "a max_length of 2 is refused")
+    return _batch(candidate, pairs, 2)
+
+
+@probe("a max_length below 2 raises a ValueError with that number")
+def _batch_without_room(candidate: Candidate, draw: Draw) -> Any:
+    pairs = _pairs((1, 3), (4, 2))
+    return {
+        f"the response to a max_length of {room}": _refusal(candidate, pairs, room, room)
+        for room in (1, 0, -7)
+    }
+
+
+def _refusal(candidate: Candidate, pairs: Pairs, max_length: int, *wanted: int) -> Reply:
+    asked = candidate.make(refusal(candidate.make(on_lists(candidate)), *wanted))
+    return asked.call(pairs, PAD, START, END, max_length)
 
 
 @probe("empty sentences, and words with the id of the start, are handled like any others")
@@ -381,6 +420,7 @@ COLLATE = Exercise(
         _batch_that_is_cut,
         _batch_of_one,
         _batch_of_least_room,
+        _batch_without_room,
         _batch_of_anything,
         _batch_of_drawn_lengths,
     ),
