@@ -48,7 +48,6 @@ UNRELATED = {
     "length_penalty": (
         lambda length, alpha: None,
         lambda length, alpha: 1.0,
-        lambda length, alpha: length + alpha,
         lambda length, alpha: ((5 + length) / 6) ** (alpha + 1),
         lambda length, alpha: "long",
         lambda length, alpha: [((5 + length) / 6) ** alpha],

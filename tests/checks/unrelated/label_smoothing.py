@@ -37,16 +37,6 @@ class _Doubled(LabelSmoothingLoss):
         return 2 * super().forward(logits, labels)
 
 
-class _PlainNumber(LabelSmoothingLoss):
-    def forward(self, logits, labels):
-        return super().forward(logits, labels).item()
-
-
-class _Parts(LabelSmoothingLoss):
-    def forward(self, logits, labels):
-        return super().forward(logits, labels), (labels != self.pad_id).sum()
-
-
 class _Shifted(LabelSmoothingLoss):
     def forward(self, logits, labels):
         return super().forward(logits, labels.roll(1, dims=-1))
@@ -88,8 +78,6 @@ UNRELATED = {
         _ForEachWord,
         _Squares,
         _Doubled,
-        _PlainNumber,
-        _Parts,
         _Shifted,
         _NoArguments,
         _OtherName,
