@@ -279,8 +279,8 @@ def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("a sentence over the budget raises a ValueError with its index and length, or is alone in a batch")
 def _plan_of_too_long(candidate: Candidate, draw: Draw) -> Any:
-    # Every other sentence fills a batch, so only the handling of this one makes a difference.
-    return _plan(candidate, (*[40] * 12, 57, 40), 40)
+    # Every other sentence fills a batch, so only the handling of these two makes a difference.
+    return _plan(candidate, (*[40] * 12, 57, 40, 61), 40)
 
 
 @probe("no sentences give no batches")
