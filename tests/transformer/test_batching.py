@@ -60,5 +60,5 @@ def test_collate_keeps_every_sentence(
 
 
 def test_collate_needs_room_for_start_and_end() -> None:
-    with pytest.raises(ValueError, match="max_length must be at least 2, for start and end, and is 1"):
+    with pytest.raises(ValueError, match="max_length must be at least 2, for start and end, got 1"):
         collate([([5], [6])], PAD, START, END, max_length=1)
