@@ -14,6 +14,11 @@ from course_lib.transformer import (
     MultiHeadAttention,
     PositionalEncoding,
     TokenEmbedding,
+    Transformer,
+    adam_update,
+    beam_search,
+    greedy_decode,
+    learning_rate,
     sinusoids,
 )
 
@@ -80,3 +85,76 @@ def test_lesson_06() -> None:
     assert pytest.approx(0.07, abs=0.005) == 1 / 14
     assert pytest.approx(3.3e18, rel=0.01) == 12 * 3600 * 8 * 9.5e12
     assert pytest.approx(2.3e19, rel=0.01) == 3.5 * 86400 * 8 * 9.5e12
+
+
+def test_lesson_07() -> None:
+    said(
+        "07",
+        "about 10 updates",
+        "about 50 updates",
+        "cross at update 2,000",
+        r"\sqrt 8",
+        "three fifths",
+        "a fifth",
+    )
+    assert [round(1 / (1 - beta)) for beta in (0.9, 0.98)] == [10, 50]
+    for update, factor in ((1000, 1.0), (2000, 1.0), (4000, 8**-0.5), (20_000, 8**-0.5)):
+        right, wrong = learning_rate(update, 512, 4000), learning_rate(8 * update, 512, 4000)
+        assert wrong == pytest.approx(factor * right) if update > 1000 else wrong > right
+    assert pytest.approx(3 / 5, abs=0.02) == 1 - 0.985**59
+    torch.manual_seed(0)
+    weights, moves = torch.zeros(2000), []
+    mean = variance = torch.zeros(2000)
+    for step in range(1, 61):
+        before = weights
+        weights, mean, variance = adam_update(weights, torch.randn(2000), mean, variance, step, 1.0)
+        moves.append((weights - before).abs().mean().item())
+    assert moves[0] == pytest.approx(1)
+    assert sum(moves[40:]) / 20 == pytest.approx(1 / 5, abs=0.03)
+
+
+def test_lesson_08() -> None:
+    said("08", "about 82%", "one in ten of those", r"-\ln 0.99 = 0.01", r"-\ln 0.9999 = 0.0001", "say 91%")
+    assert pytest.approx(0.82) == 0.8 + 0.2 / 10
+    assert -math.log(0.99) == pytest.approx(0.01, rel=0.01)
+    assert -math.log(0.9999) == pytest.approx(0.0001, rel=0.01)
+    assert pytest.approx(0.91) == 0.9 + 0.1 / 10
+
+
+class _LastWordDecides(Transformer):
+    """The toy model of lesson 11: the next word depends on the last one only."""
+
+    def __init__(self, chances: torch.Tensor) -> None:
+        torch.nn.Module.__init__(self)
+        self.chances = chances
+        self.generator = torch.nn.Identity()  # type: ignore[assignment]
+
+    def encode(self, source: torch.Tensor, source_mask: torch.Tensor | None) -> torch.Tensor:
+        return source.unsqueeze(-1).float()
+
+    def decode(
+        self,
+        memory: torch.Tensor,
+        source_mask: torch.Tensor | None,
+        target: torch.Tensor,
+        target_mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        return self.chances[target].log()
+
+
+def test_lesson_11() -> None:
+    said("11", "with its 0.36", "can reach 0.125 at most", "65,504", r"0.6 \cdot 0.4 =", "0.24$")
+    end, ha, ho, start = range(4)
+    after_end, after_ha = [1.0, 0.0, 0.0, 0.0], [0.3, 0.5, 0.2, 0.0]
+    after_ho, after_start = [0.9, 0.05, 0.05, 0.0], [0.1, 0.5, 0.4, 0.0]
+    chances = torch.tensor([after_end, after_ha, after_ho, after_start])
+    model = _LastWordDecides(chances)
+    source, mask = torch.tensor([[start]]), torch.ones(1, 1, 1, dtype=torch.bool)
+    found = beam_search(model, source, mask, 2, 6, start, end, 0.0)
+    assert found.tolist() == [[start, ho, end]]
+    written = greedy_decode(model, source, mask, 6, start, end)
+    assert written.tolist() == [[start, ha, ha, ha, ha, ha]]
+    assert (0.4 * chances[ho, end]).item() == pytest.approx(0.36)
+    assert (0.25 * chances[ha].max()).item() == pytest.approx(0.125)
+    assert torch.finfo(torch.float16).max == 65_504
+    assert pytest.approx(0.24) == 0.6 * 0.4
