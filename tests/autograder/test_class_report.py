@@ -296,6 +296,7 @@ def test_the_command_writes_page_and_tables(graded: GradedClass) -> None:
         "misconceptions.csv",
         "time_per_lesson.csv",
         "needs_a_human.csv",
+        "similar_answers.csv",
     }
     assert "the scores are not divided" in (graded.root / "mine" / "report.html").read_text(encoding="utf-8")
 

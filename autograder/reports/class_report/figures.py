@@ -9,6 +9,7 @@ from itertools import pairwise
 import pandas as pd
 
 from autograder.reports.class_report.records import ClassRecords, Mark, SubmissionRecord
+from autograder.reports.class_report.similarity import similar_answers
 from autograder.reports.verdicts import IN_WORDS
 
 #: The states of a submission.
@@ -52,6 +53,8 @@ class Figures:
     """
     misconceptions: pd.DataFrame
     """A row for each mistake that was made, the most frequent first."""
+    similar_answers: pd.DataFrame
+    """A row for each pair of answers that are unusually alike, the most similar first."""
     time_per_lesson: pd.DataFrame
     """A row for each submission with a timestamp."""
     needs_a_human: pd.DataFrame
@@ -82,6 +85,9 @@ def figures(records: ClassRecords) -> Figures:
             _misconceptions(records),
             "lesson exercise misconception says students of_students example_student example all_students",
         ),
+        similar_answers=_table(
+            _similar(records), "lesson exercise students other similarity usual code other_code"
+        ),
         time_per_lesson=_table(
             _times(records), "lesson student name handed_in_utc due_utc days_since_lesson_before hours_late"
         ),
@@ -96,6 +102,8 @@ _NUMBERS = (
     "share",
     "mean_share",
     "discrimination",
+    "similarity",
+    "usual",
     "days_since_lesson_before",
     "hours_late",
 )
@@ -285,6 +293,11 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             "example": example.code.get(exercise, ""),
             "all_students": "; ".join(entry.student for entry in submissions),
         }
+
+
+def _similar(records: ClassRecords) -> Iterator[dict[str, object]]:
+    for pair in similar_answers(records):
+        yield vars(pair) | {"students": "; ".join(pair.students), "other": "; ".join(pair.other)}
 
 
 def _times(records: ClassRecords) -> Iterator[dict[str, object]]:

@@ -67,7 +67,7 @@ def differing_lines(code: str, exercise: str) -> list[Line]:
     entry = catalogue().get(exercise)
     if not isinstance(entry, Exercise):
         return []
-    student, reference = _plain_lines(code, entry.name), _plain_lines(entry.source, entry.name)
+    student, reference = (plain_definition(text, entry.name).splitlines() for text in (code, entry.source))
     matcher = SequenceMatcher(None, reference, student, autojunk=False)
     if not student or matcher.ratio() < _ALIKE:
         return []
@@ -86,16 +86,19 @@ def _lines(matcher: SequenceMatcher[str], student: list[str], reference: list[st
                 yield from (Line("reference", text) for text in reference[low:high])
 
 
-def _plain_lines(code: str, name: str) -> list[str]:
-    """Return the definition called `name` without comments and docstrings, in one way of formatting."""
+def plain_definition(code: str, name: str) -> str:
+    """Return the definition called `name` without comments and docstrings, in one way of formatting.
+
+    Returns an empty text if the code has no such definition or cannot be parsed.
+    """
     if len(code) > _MOST_COMPARED:
-        return []
+        return ""
     try:
         tree = ast.parse(code)
         found = [node for node in tree.body if getattr(node, "name", None) == name]
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
                 node.body = node.body[1:] or [ast.Pass()]
-        return "\n".join(map(ast.unparse, found)).splitlines()
+        return "\n".join(map(ast.unparse, found))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+        return ""

@@ -1,0 +1,121 @@
+"""Find answers that are more alike than is usual in the class: to look at, with no effect on grades.
+
+Answers are compared with copydetect, which implements winnowing (Schleimer, Wilkerson and Aiken, 2003): names
+of variables, comments and formatting don't count. What the lesson gives is left out, and so are exercises
+whose answers are too short to differ.
+"""
+
+import ast
+import io
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+from typing import Protocol
+
+from autograder.reports.class_report.records import ClassRecords
+from autograder.reports.class_report.teaching import plain_definition
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.exercises.registry import catalogue
+
+#: The name under which the solution takes part.
+REFERENCE = "the reference"
+
+#: Pairs are listed from this share of common text on, if it is this much above the median of the class.
+LISTED_FROM, ABOVE_MEDIAN = 0.8, 0.25
+
+#: The length of the shortest match and the window of the winnowing, in characters of tokens.
+_MATCH, _WINDOW = 15, 4
+
+#: Answers with fewer characters of tokens have one natural form.
+_MIN_LENGTH = 120
+
+#: The maximum number of pairs that are listed.
+_MOST = 100
+
+
+@dataclass(frozen=True)
+class SimilarAnswers:
+    """Answers to one exercise that are alike."""
+
+    lesson: str
+    exercise: str
+    students: tuple[str, ...]
+    """The ids of those whose answers are the same but for names and comments."""
+    other: tuple[str, ...]
+    """The ids of those with the other answer, `REFERENCE` among them, or empty if there is no other."""
+    similarity: float
+    """The share of text in common, of the shorter answer, from 0 to 1."""
+    usual: float
+    """The median of this share over all pairs of different answers in the class."""
+    code: str
+    other_code: str
+
+
+class _Fingerprint(Protocol):
+    filtered_code: str
+
+
+def similar_answers(records: ClassRecords) -> list[SimilarAnswers]:
+    """Return the answers that are unusually alike, the most similar first."""
+    answers: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for submission in records.submissions:
+        for exercise, code in submission.code.items():
+            if isinstance(catalogue().get(exercise), Exercise):
+                answers[submission.lesson, exercise][submission.student] = code
+    found = [
+        pair
+        for (lesson, exercise), codes in answers.items()
+        for pair in _of_exercise(lesson, exercise, codes)
+    ]
+    return sorted(found, key=lambda pair: (-pair.similarity, pair.exercise, pair.students))[:_MOST]
+
+
+def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterator[SimilarAnswers]:
+    # copydetect imports matplotlib, which takes seconds.
+    from copydetect import CodeFingerprint, compare_files
+
+    entry = catalogue()[exercise]
+    assert isinstance(entry, Exercise)
+
+    def fingerprint(code: str) -> _Fingerprint:
+        # Without the given signature, the text of a stub would be found in every answer.
+        text = io.StringIO(_bodies(code))
+        made: _Fingerprint = CodeFingerprint(f"{exercise}.py", _MATCH, _WINDOW, fp=text, language="python")
+        return made
+
+    plain = {student: plain_definition(code, exercise) for student, code in codes.items()}
+    plain[REFERENCE] = plain_definition(entry.source, exercise)
+    prints: dict[str, _Fingerprint] = {}
+    same: dict[str, list[str]] = defaultdict(list)
+    for student, code in plain.items():
+        if code:
+            made = fingerprint(code)
+            if len(made.filtered_code) >= _MIN_LENGTH:
+                prints.setdefault(made.filtered_code, made)
+                same[made.filtered_code].append(student)
+    shares = {
+        (one, other): float(max(compare_files(prints[one], prints[other])[1]))
+        for one, other in combinations(prints, 2)
+    }
+    usual = median(shares.values()) if shares else 0.0
+    for students in same.values():
+        if len(students) > 1 and 1 - usual >= ABOVE_MEDIAN:
+            people = tuple(student for student in students if student != REFERENCE)
+            other_people = (REFERENCE,) if REFERENCE in students else ()
+            code = plain[people[0]]
+            yield SimilarAnswers(lesson, exercise, people, other_people, 1.0, usual, code, code)
+    for (one, other), share in shares.items():
+        if share >= LISTED_FROM and share - usual >= ABOVE_MEDIAN:
+            first, second = sorted((same[one], same[other]), key=lambda group: REFERENCE in group)
+            yield SimilarAnswers(
+                *(lesson, exercise, tuple(first), tuple(second), share, usual),
+                *(plain[first[0]], plain[second[0]]),
+            )
+
+
+def _bodies(code: str) -> str:
+    """Return the statements of all functions in a definition, without their signatures."""
+    functions = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)]
+    return "\n".join(ast.unparse(statement) for function in functions for statement in function.body)
