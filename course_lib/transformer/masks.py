@@ -9,18 +9,24 @@ def padding_mask(tokens: Int[Tensor, "B L"], pad_id: int) -> Bool[Tensor, "B 1 L
     """Allow every query to attend to the real tokens, and none to padding.
 
     Only key columns are hidden. The axis of length one covers all queries, including padding, whose outputs
-    are never used.
+    are never used. The mask is on the device of the tokens.
     """
     return (tokens != pad_id).unsqueeze(1)
 
 
 def causal_mask(length: int) -> Bool[Tensor, "1 {length} {length}"]:
-    """Allow position i to attend to positions 0 to i, and never to the future (section 3.2.3)."""
+    """Allow position i to attend to positions 0 to i, and never to the future (section 3.2.3).
+
+    The mask is on the default device. The caller moves it to another one if needed.
+    """
     return torch.ones(1, length, length, dtype=torch.bool).tril()
 
 
 def decoder_mask(tokens: Int[Tensor, "B L"], pad_id: int) -> Bool[Tensor, "B L L"]:
-    """Allow what both the padding mask and the causal mask allow (section 3.2.3, decoder self-attention)."""
+    """Allow what both the padding mask and the causal mask allow (section 3.2.3, decoder self-attention).
+
+    The mask is on the device of the tokens.
+    """
     return padding_mask(tokens, pad_id) & causal_mask(tokens.shape[1]).to(tokens.device)
 
 

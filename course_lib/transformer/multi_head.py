@@ -10,7 +10,7 @@ def split_heads(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B {head
     """Split the last axis into heads and move the head axis before the length: (B, L, D) to (B, H, L, D/H).
 
     Section 3.2.2. Head h gets the features from h * D/H up to, but not including, (h + 1) * D/H.
-    Raises ValueError if D is not divisible by the number of heads.
+    Raises ValueError, whose message contains both numbers, if D is not divisible by the number of heads.
     """
     d_model = x.shape[-1]
     if d_model % heads != 0:
@@ -58,7 +58,11 @@ class MultiHeadAttention(nn.Module):
         """Project, split into heads, attend, merge the heads, and project again.
 
         A mask of shape (B, Q, K) applies to every head; (Q, K) and (B, H, Q, K) are used as they are.
+        Raises ValueError if the batch sizes of query, key and value differ.
         """
+        batches = query.shape[0], key.shape[0], value.shape[0]
+        if len(set(batches)) > 1:
+            raise ValueError(f"query, key and value must have the same batch size, got {batches}")
         if mask is not None and mask.dim() == 3:
             mask = mask.unsqueeze(1)
         output, _ = self.attention(

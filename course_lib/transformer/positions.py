@@ -55,7 +55,10 @@ class PositionalEncoding(nn.Module):
         self.register_buffer("table", sinusoids(max_length, d_model), persistent=False)
 
     def forward(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
-        """Add the positional encoding. Raises ValueError if the input is longer than max_length."""
+        """Add the positional encoding.
+
+        Raises ValueError, whose message contains both numbers, if the input is longer than max_length.
+        """
         length, max_length = x.shape[1], self.table.shape[0]
         if length > max_length:
             raise ValueError(f"{length} positions are asked for, but max_length is {max_length}")

@@ -1,12 +1,13 @@
 """Fixtures that tell facts: what they leave out is free, what they tell is not."""
 
+import pytest
 import torch
 from torch import nn
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned
-from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
+from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of, refusal_of
 
 
 def candidate(found: object) -> Candidate:
@@ -39,6 +40,19 @@ def test_an_error_class_of_the_students_own_counts_as_its_parent() -> None:
     assert told(student.make(error_of()).call(student)) == "ValueError"
 
 
+@pytest.mark.parametrize(
+    ("message", "is_named"),
+    [("10 and 4", True), ("(2, 3, 10) into 4", True), ("{d} and 4", False), ("104", False)],
+)
+def test_a_refusal_is_told_with_the_numbers_in_its_message(message: str, is_named: bool) -> None:
+    def refuse():
+        raise ValueError(message)
+
+    student = candidate(refuse)
+    said = told(student.make(refusal_of(10, 4)).call(student))
+    assert said == {"the error that is raised": "ValueError", "«its message contains 10 and 4»": is_named}
+
+
 def test_equal_weights_are_told_in_pairs() -> None:
     module = nn.ModuleDict({name: nn.Linear(2, 2) for name in "abc"})
     module["c"].load_state_dict(module["a"].state_dict())
@@ -52,7 +66,7 @@ def test_the_strength_of_dropout_is_told_and_not_its_pattern() -> None:
 
     def attend(attention, rate, training):
         dropout = nn.Dropout(rate).train(training) if rate is not None else None
-        return attention(x, x, x, None, dropout)[0].max().item()
+        return attention(0 * x, 0 * x, x, None, dropout)[0].max().item()
 
     student = candidate(attend)
     assert told(student.call(dropout_strength(), 0.75, True)) == 4.0

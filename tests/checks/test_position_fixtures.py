@@ -53,7 +53,12 @@ class Endless(PositionalEncoding):
 
 class InItsOwnWords(PositionalEncoding):
     def forward(self, x):
-        raise RuntimeError("too long")
+        raise RuntimeError(f"{x.shape[1]} is more than 4")
+
+
+class WithoutNumbers(PositionalEncoding):
+    def forward(self, x):
+        raise ValueError("too long")
 
 
 class WrongFromTheStart(PositionalEncoding):
@@ -72,6 +77,7 @@ class Shortened(PositionalEncoding):
         (PositionalEncoding, 6, 4, "right positions, or a clear error"),
         (Endless, 6, 4, "right positions, or a clear error"),
         (InItsOwnWords, 6, 4, "right positions, or a clear error"),
+        (WithoutNumbers, 6, 4, "an error whose message lacks"),
         (WrongFromTheStart, 6, 4, "right positions, or a clear error"),  # for other probes to report
         (Unguarded, 6, 4, "an error of torch about sizes"),
         (Unguarded, 3, 1, "wrong positions, and no error"),

@@ -12,6 +12,7 @@ from course_lib.checks.engine.reply import (
     LEFTOVER_STUB,
     MISSING_PARAMETER,
     OUT_OF_TIME,
+    RAISED_BY_NAME,
     Opaque,
     Raised,
     Reply,
@@ -48,7 +49,7 @@ class Comparison:
     tolerance: float | None = None
     """How far apart numbers may be, relative to the largest; None for the usual tolerance of their dtype."""
     messages: bool = False
-    """Whether exceptions must also agree in their messages."""
+    """Whether exceptions must also agree in their messages, unless a student has chosen these."""
 
     def difference(
         self, expected: Reply | Value, found: Reply | Value, name: str = "the result"
@@ -91,7 +92,8 @@ class Comparison:
         if found.kind == OUT_OF_TIME:
             return _structural(f"Stopped: {found.message}. Is there a loop that never ends?{where}")
         if isinstance(expected, Raised):
-            same = expected.kind == found.kind and (expected.message == found.message or not self.messages)
+            free = not self.messages or expected.note == found.note == RAISED_BY_NAME
+            same = expected.kind == found.kind and (expected.message == found.message or free)
             if same:
                 return None
             return _structural(f"Expected {_error(expected)}, but it raised {_error(found)}.{where}")

@@ -16,7 +16,16 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.local_backend import MAKING, LocalBackend, as_torch_starts
 from course_lib.checks.engine.misconceptions import Misconception, PatchError, WrongNumber
 from course_lib.checks.engine.probe import Probe
-from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Handle, Raised, Reply, Returned, Value
+from course_lib.checks.engine.reply import (
+    KERNEL_DIED,
+    OUT_OF_TIME,
+    RAISED_BY_NAME,
+    Handle,
+    Raised,
+    Reply,
+    Returned,
+    Value,
+)
 from course_lib.student.stubs import UNWRITTEN
 
 #: What a message is based on: misconceptions that explain all results, or the first wrong one, or facts.
@@ -285,7 +294,8 @@ class _Search:
 def _weight(observed: Value) -> int:
     """Count the numbers in a value that one would not get by chance."""
     if isinstance(observed, Raised):
-        return 3  # The messages of exceptions are compared too, and most contain sizes or names.
+        # The messages of other exceptions are compared too, and most contain sizes or names.
+        return 0 if observed.note == RAISED_BY_NAME else 3
     if isinstance(observed, Returned):
         return _weight(observed.value)
     if isinstance(observed, Tensor):

@@ -1,10 +1,12 @@
 """Hold a student's object in this process: what a check cell in JupyterLab works on."""
 
 import copy
+import dis
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -12,7 +14,16 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from course_lib.checks.engine.candidate import Fixture, Request
-from course_lib.checks.engine.reply import LEFTOVER_STUB, OUT_OF_TIME, Handle, Raised, Reply, Returned, plain
+from course_lib.checks.engine.reply import (
+    LEFTOVER_STUB,
+    OUT_OF_TIME,
+    RAISED_BY_NAME,
+    Handle,
+    Raised,
+    Reply,
+    Returned,
+    plain,
+)
 from course_lib.checks.exercises.fixtures import build_fixture
 from course_lib.time_limit import OutOfTime, time_limit
 
@@ -291,13 +302,24 @@ def _raised(error: BaseException) -> Raised:
     return Raised(type(error).__name__, message, line, _note(error))
 
 
+def _raises(trace: TracebackType) -> bool:
+    """Return whether the exception comes from a `raise` statement outside of libraries."""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    library = "site-packages" in code.co_filename or "course_lib" in code.co_filename
+    return not library and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+
+
 def _note(error: BaseException) -> str:
-    """Return the parameters that there are, or LEFTOVER_STUB for a stub's `raise` in a written function."""
+    """Return the note that belongs to `Raised`."""
     if isinstance(error, MissingParameter):
         return error.others
-    if type(error) is not NotImplementedError or error.__traceback__ is None:
+    if error.__traceback__ is None:
         return ""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if type(error) is not NotImplementedError:
+        return RAISED_BY_NAME if _raises(error.__traceback__) else ""
     names = {*frame.f_code.co_names, *frame.f_code.co_freevars} - {"NotImplementedError"}
     arguments = frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount
     return LEFTOVER_STUB if names or frame.f_code.co_nlocals > arguments else ""

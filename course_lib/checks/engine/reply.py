@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -49,12 +49,15 @@ class Raised:
     line: str = ""
     """The student's line that raised it, where it is known."""
     note: str = ""
-    """LEFTOVER_STUB if the student's function has code besides the stub that raised; for MISSING_PARAMETER,
-    the parameters that there are. Notes are not compared."""
+    """LEFTOVER_STUB if the student's function has code besides the stub that raised, or RAISED_BY_NAME; for
+    MISSING_PARAMETER, the parameters that there are."""
 
 
 #: The note of a stub's NotImplementedError in a function that has other code as well.
 LEFTOVER_STUB = "leftover stub"
+
+#: The note of an exception from a `raise` statement of the student, who chose its message freely.
+RAISED_BY_NAME = "raised by name"
 
 #: The kind of what "was raised" where a module lacks a parameter that the contract names.
 MISSING_PARAMETER = "MissingParameter"
@@ -66,6 +69,8 @@ OUT_OF_TIME = "OutOfTime"
 KERNEL_DIED = "KernelDied"
 
 Reply = Returned | Raised
+
+_Value = TypeVar("_Value")
 
 
 #: So many plain values are taken out of one that is returned, and so deep inside each other.
@@ -122,7 +127,7 @@ def value_of(reply: Reply) -> Value | Raised:
     return reply.value if isinstance(reply, Returned) else reply
 
 
-def after(reply: Reply, ask: Callable[[], Any]) -> Any:
+def after(reply: Reply, ask: Callable[[], _Value]) -> _Value | Raised:
     """Call `ask` if this request succeeded, such as loading weights; otherwise return its failure."""
     return reply if isinstance(reply, Raised) else ask()
 

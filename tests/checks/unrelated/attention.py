@@ -38,7 +38,7 @@ UNRELATED = {
         "softmax",
     ),
     "scaled_dot_product_attention": (
-        lambda query, key, value, mask=None, dropout=None: None,
+        lambda query, key, value, mask=None, dropout=None: (None, None),
         lambda query, key, value, mask=None, dropout=None: value,
         lambda query, key, value: _attend(query, key, value),
         lambda query, key, value, mask=None, dropout=None: (*_attend(query, key, value, mask, dropout), 0),

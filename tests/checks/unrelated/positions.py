@@ -14,10 +14,6 @@ def waves_turned_round(length, d_model):
     return -sinusoids(length, d_model)
 
 
-def waves_upside_down(length, d_model):
-    return sinusoids(length, d_model).flip(0)
-
-
 def waves_from_the_right(length, d_model):
     return sinusoids(length, d_model).flip(1)
 
@@ -53,47 +49,14 @@ class EmbeddingOfLengthOne(TokenEmbedding):
         return nn.functional.normalize(super().forward(tokens), dim=-1)
 
 
-class EmbeddingOfTheSum(TokenEmbedding):
-    def forward(self, tokens):
-        return super().forward(tokens).sum(1)
-
-
 class EmbeddingThatGivesNothing(TokenEmbedding):
     def forward(self, tokens):
         super().forward(tokens)
 
 
-class EmbeddingThatStartsAtZero(TokenEmbedding):
-    def __init__(self, vocab_size, d_model):
-        super().__init__(vocab_size, d_model)
-        nn.init.zeros_(self.table.weight)
-
-
-class EmbeddingUnderAnotherName(nn.Module):
-    def __init__(self, vocab_size, d_model):
-        super().__init__()
-        self.lookup = nn.Embedding(vocab_size, d_model)
-
-    def forward(self, tokens):
-        return self.lookup(tokens)
-
-
-class PositionsSubtracted(PositionalEncoding):
-    def forward(self, x):
-        return self.dropout(x - self.table[: x.shape[1]].to(x.dtype))
-
-
 class PositionsFromTheEnd(PositionalEncoding):
     def forward(self, x):
         return self.dropout(x + self.table[: x.shape[1]].flip(0).to(x.dtype))
-
-
-class PositionsThatStartAnew(PositionalEncoding):
-    """Past max_length it counts from 0 again."""
-
-    def forward(self, x):
-        places = torch.arange(x.shape[1], device=x.device) % len(self.table)
-        return self.dropout(x + self.table[places].to(x.dtype))
 
 
 class PositionsForTheFirstSentence(PositionalEncoding):
@@ -125,7 +88,6 @@ UNRELATED = {
     "sinusoids": (
         waves_of_random_numbers,
         waves_turned_round,
-        waves_upside_down,
         waves_from_the_right,
         waves_in_bfloat16,
         waves_as_a_list,
@@ -139,18 +101,12 @@ UNRELATED = {
         EmbeddingOfTheNextWord,
         EmbeddingWithBias,
         EmbeddingOfLengthOne,
-        EmbeddingOfTheSum,
         EmbeddingThatGivesNothing,
-        EmbeddingThatStartsAtZero,
-        EmbeddingUnderAnotherName,
         lambda tokens: tokens,
-        nn.Embedding,
         "table",
     ),
     "PositionalEncoding": (
-        PositionsSubtracted,
         PositionsFromTheEnd,
-        PositionsThatStartAnew,
         PositionsForTheFirstSentence,
         PositionsAlone,
         PositionsHalved,

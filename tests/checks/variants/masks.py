@@ -59,7 +59,7 @@ def causal_by_indices(length):
 
 
 def decoder_by_product(tokens, pad_id):
-    return padding_by_not_equal(tokens, pad_id) * causal_of_two_axes(tokens.shape[1])
+    return padding_by_not_equal(tokens, pad_id) * causal_of_two_axes(tokens.shape[1]).to(tokens.device)
 
 
 def decoder_by_triangle(tokens, pad_id):
@@ -68,17 +68,18 @@ def decoder_by_triangle(tokens, pad_id):
 
 
 def decoder_by_logical_and(tokens, pad_id):
-    return torch.logical_and(padding_by_negation(tokens, pad_id), causal_by_positions(tokens.shape[1]))
+    padding = padding_by_negation(tokens, pad_id)
+    return torch.logical_and(padding, causal_by_positions(tokens.shape[1]).to(padding))
 
 
 def decoder_by_filling(tokens, pad_id):
-    causal = causal_by_indices(tokens.shape[1]).repeat(tokens.shape[0], 1, 1)
+    causal = causal_by_indices(tokens.shape[1]).to(device=tokens.device).repeat(tokens.shape[0], 1, 1)
     return causal.masked_fill((tokens == pad_id).unsqueeze(1), False)
 
 
 def decoder_by_loop(tokens, pad_id):
     batch, length = tokens.shape
-    mask = torch.empty(batch, length, length, dtype=torch.bool)
+    mask = torch.empty(batch, length, length, dtype=torch.bool, device=tokens.device)
     for sentence in range(batch):
         for query in range(length):
             for key in range(length):
@@ -88,9 +89,7 @@ def decoder_by_loop(tokens, pad_id):
 
 def decoder_by_einsum(tokens, pad_id):
     real = (tokens != pad_id).double()
-    return (
-        torch.einsum("bk,qk->bqk", real, torch.ones(tokens.shape[1], tokens.shape[1]).double().tril()) > 0.5
-    )
+    return torch.einsum("bk,qk->bqk", real, real.new_ones(tokens.shape[1], tokens.shape[1]).tril()) > 0.5
 
 
 def shift_by_narrow(target):

@@ -10,7 +10,7 @@ from course_lib.transformer import merge_heads, scaled_dot_product_attention, sp
 def split_by_view(x, heads):
     batch, length, d_model = x.shape
     if d_model % heads:
-        raise ValueError("heads must divide the features")
+        raise ValueError("features and heads", d_model, heads)
     return x.view(batch, length, heads, d_model // heads).transpose(1, 2)
 
 
@@ -27,7 +27,7 @@ def split_by_loop(x, heads):
 
     width = x.shape[2] // heads
     if width * heads != x.shape[2]:
-        raise WrongHeadsError("the heads do not fit")
+        raise WrongHeadsError(x.shape, heads)
     split = x.new_empty(x.shape[0], heads, x.shape[1], width)
     for head in range(heads):
         split[:, head] = x[:, :, head * width : (head + 1) * width]
@@ -37,19 +37,19 @@ def split_by_loop(x, heads):
 def split_by_permutation(x, heads):
     d_model = x.shape[-1]
     if heads * (d_model // heads) != d_model:
-        raise ValueError
+        raise ValueError(d_model, heads)
     return torch.reshape(x, (*x.shape[:2], heads, -1)).permute(0, 2, 1, 3).contiguous()
 
 
 def split_by_einsum(x, heads):
     if x.shape[-1] % heads != 0:
-        raise ValueError("these do not go together")
+        raise ValueError("features: " + str(x.size(2)) + ", heads: " + str(heads))
     return torch.einsum("blhd->bhld", x.unflatten(2, (heads, -1)))
 
 
 def split_by_unfolding(x, heads):
     if x.shape[-1] % heads != 0:
-        raise ValueError("these do not go together")
+        raise ValueError("features: " + str(x.size(2)) + ", heads: " + str(heads))
     width = x.shape[-1] // heads
     return x.unfold(-1, width, width).movedim(2, 1)
 
@@ -101,6 +101,8 @@ class Plain(nn.Module):
         return layer(x).view(x.size(0), x.size(1), self.h, self.d_k).transpose(1, 2)
 
     def forward(self, query, key, value, mask=None):
+        if query.size(0) != key.size(0) or query.size(0) != value.size(0):
+            raise ValueError("the batch sizes differ")
         if mask is not None and mask.ndim == 3:
             mask = mask[:, None]
         q = self._heads(self.query_projection, query)
@@ -123,6 +125,7 @@ class HeadByHead(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, query, key, value, mask=None):
+        assert len({len(query), len(key), len(value)}) == 1
         outputs = []
         for head in range(self.heads):
             part = slice(head * self.width, (head + 1) * self.width)
@@ -180,6 +183,7 @@ class WithExtras(nn.Module):
 
     def forward(self, query, key, value, mask=None):
         self.calls += 1
+        torch.stack([query[:, 0], key[:, 0], value[:, 0]])  # raises an error if the batch sizes differ
         if mask is not None and len(mask.shape) == 3:
             mask = torch.stack([mask] * self.heads, dim=1)
         drop = (lambda weights: F.dropout(weights, self.rate)) if self.training else None
@@ -213,6 +217,7 @@ class ByEinsum(nn.Module):
         return torch.einsum("bli,hdi->bhld", x, weight) + bias.unsqueeze(1)
 
     def forward(self, query, key, value, mask=None):
+        key, value = key.view(len(query), *key.shape[1:]), value.view(len(query), *value.shape[1:])
         masks = {} if mask is None else {"mask": mask.unsqueeze(1) if mask.dim() == 3 else mask}
         output, _ = self.attention(
             self._project(self.query_projection, query),
@@ -238,6 +243,8 @@ class InAList(nn.Module):
         self.heads, self.attention, self.dropout = heads, attention, nn.Dropout(dropout)
 
     def forward(self, query, key, value, mask=None):
+        if not query.shape[::2] == key.shape[::2] == value.shape[::2]:
+            raise RuntimeError(f"{query.shape}, {key.shape} and {value.shape} do not fit")
         if mask is not None and mask.dim() == 3:
             mask = mask[:, None]
         q, k, v = (

@@ -125,7 +125,7 @@ class PositionsAsPlainTensor(nn.Module):
 
     def forward(self, x):
         if x.shape[1] > self.max_length:
-            raise IndexError("this sentence is too long")
+            raise IndexError(f"this sentence is too long: {x.shape[1]} > {self.max_length}")
         return F.dropout(x + self.waves[: x.shape[1]].to(x), self.rate, self.training)
 
 
@@ -137,7 +137,7 @@ class PositionsWithBatchAxis(nn.Module):
 
     def forward(self, x):
         batch, length, _ = x.shape
-        assert length <= self.pe.shape[1], f"at most {self.pe.shape[1]} words"
+        assert length <= self.pe.shape[1], (length, self.pe.shape[1])
         added = torch.add(x, self.pe[:, :length].expand(batch, -1, -1))
         return self.drop(added.type_as(x))
 

@@ -172,6 +172,18 @@ def _weights_of_low_empty_row_in_float16(candidate: Candidate, draw: Draw) -> Re
     return candidate.call(scores, _mask_with_empty_row())
 
 
+@probe("a mask of shape (queries, keys) applies to every batch entry and head")
+def _weights_with_mask_of_two_axes(candidate: Candidate, draw: Draw) -> Reply:
+    mask = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 1], [0, 0, 0, 0]], dtype=torch.bool)
+    return candidate.call(draw.normal(2, 2, 3, 4), mask)
+
+
+@probe("large scores work in float16")
+def _weights_of_large_scores_in_float16(candidate: Candidate, draw: Draw) -> Reply:
+    scores = draw.integers(-3, 4, 2, 3, 5) + torch.tensor([[20], [0], [-20]])
+    return candidate.call(scores.half(), _mask_with_empty_row())
+
+
 @probe("a single key is allowed for some queries and masked for others")
 def _weights_of_one_key(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(3, 1), torch.tensor([[True], [False], [True]]))
@@ -196,11 +208,13 @@ ATTENTION_WEIGHTS = Exercise(
         _weights_with_broadcast_mask,
         _weights_of_empty_row,
         _weights_exact_zeros,
+        _weights_with_mask_of_two_axes,
         _weights_of_one_key,
         _weights_of_large_scores,
         _weights_of_far_scores,
         _weights_in_float32,
         _weights_in_float16,
+        _weights_of_large_scores_in_float16,
         _weights_of_low_empty_row_in_float16,
         _weights_gradient,
         _weights_gradient_of_empty_row,
@@ -224,6 +238,11 @@ def _attention_of_batches(candidate: Candidate, draw: Draw) -> Reply:
 @probe("equal numbers of queries, keys and features: no axis is mistaken for another")
 def _attention_of_squares(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(4, 4, 4), draw.normal(4, 4, 4), draw.normal(4, 4, 4))
+
+
+@probe("one query and one key work, and keep their axes")
+def _attention_of_one(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.normal(1, 1, 4), draw.normal(1, 1, 4), draw.normal(1, 1, 3))
 
 
 @probe("the mask is applied")
@@ -284,6 +303,7 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         _attention_of_matrices,
         _attention_of_batches,
         _attention_of_squares,
+        _attention_of_one,
         _attention_with_mask,
         _attention_with_broadcast_mask,
         _attention_of_empty_row,

@@ -1,6 +1,7 @@
 """Lesson 04: the padding mask, the causal mask, both together, and the shifted target."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
 from course_lib.checks.engine.reply import Reply
+from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.results import with_batch_axis
 from course_lib.transformer.masks import causal_mask, decoder_mask, padding_mask, shift_target
 
@@ -70,6 +72,12 @@ def _padding_alone(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 0, 2, width=2, pad_id=0), 0)
 
 
+@probe("the mask is on the device of the tokens")
+def _padding_elsewhere(candidate: Candidate, draw: Draw) -> Any:
+    tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
+    return {"«it is on their device»": candidate.make(stays_together()).call(candidate, tokens, 0)}
+
+
 PADDING_MASK = Exercise(
     reference=padding_mask,
     probes=(
@@ -81,6 +89,7 @@ PADDING_MASK = Exercise(
         _padding_among_the_numbers,
         _padding_in_front,
         _padding_alone,
+        _padding_elsewhere,
     ),
     misconceptions_file=MISCONCEPTIONS,
 )
@@ -159,6 +168,12 @@ def _decoder_with_padding_in_front(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 2, 4, width=4, pad_id=0).flip(-1), 0)
 
 
+@probe("the mask is on the device of the tokens")
+def _decoder_elsewhere(candidate: Candidate, draw: Draw) -> Any:
+    tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
+    return {"«it is on their device»": candidate.make(stays_together()).call(candidate, tokens, 0)}
+
+
 DECODER_MASK = Exercise(
     reference=decoder_mask,
     probes=(
@@ -169,6 +184,7 @@ DECODER_MASK = Exercise(
         _decoder_of_another_number,
         _decoder_of_one_word,
         _decoder_with_padding_in_front,
+        _decoder_elsewhere,
     ),
     misconceptions_file=MISCONCEPTIONS,
 )

@@ -12,19 +12,13 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Probe, probe
 from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import mean_attention, to_itself
-from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
+from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of, refusal_of
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
 
 MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 # --- split_heads --------------------------------------------------------------------------------------------
-
-
-def _error(candidate: Candidate, called: Candidate, *arguments: Any) -> Any:
-    """Return the kind of error that a call raises; the contract leaves its message open."""
-    reply = candidate.make(error_of()).call(called, *arguments)
-    return {"the error that is raised": reply.value} if isinstance(reply, Returned) else reply
 
 
 @probe("a batch of sentences is split into heads")
@@ -57,14 +51,14 @@ def _split_one_word(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(1, 1, 6), 2)
 
 
-@probe("d_model that is not divisible by heads raises a ValueError")
+@probe("d_model that is not divisible by heads raises a ValueError whose message contains both numbers")
 def _split_refuses(candidate: Candidate, draw: Draw) -> Any:
-    return _error(candidate, candidate, draw.normal(2, 3, 10), 4)
+    return candidate.make(refusal_of(10, 4)).call(candidate, draw.normal(2, 3, 10), 4)
 
 
-@probe("more heads than features raise a ValueError")
+@probe("more heads than features raise a ValueError whose message contains both numbers")
 def _split_refuses_too_many(candidate: Candidate, draw: Draw) -> Any:
-    return _error(candidate, candidate, draw.normal(2, 3, 4), 8)
+    return candidate.make(refusal_of(4, 8)).call(candidate, draw.normal(2, 3, 4), 8)
 
 
 @probe("float32 in, float32 out")
@@ -313,15 +307,19 @@ def _dropout_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
 @probe("keys and values whose batch size differs from the queries' raise an error")
 def _other_batch(candidate: Candidate, draw: Draw) -> Any:
     module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
-    memory = draw.normal(4, 3, 6)
     if failed is not None:
         return failed
-    query = draw.normal(2, 3, 6)
-    reply = candidate.make(error_of()).call(module, query, memory, memory)
-    if isinstance(reply, Returned) and reply.value is None:
-        module.call(query, memory, memory)  # Not to be compared, but to tell what was made of it.
-    # Which error is free.
-    return {"whether it is refused": reply.value is not None} if isinstance(reply, Returned) else reply
+    found: dict[str, Any] = {}
+    query, memory = draw.normal(2, 3, 6), draw.normal(4, 3, 6)
+    for sentences in (4, 1):  # A batch of one would be broadcast.
+        keys = memory[:sentences]
+        reply = candidate.make(error_of()).call(module, query, keys, keys)
+        if isinstance(reply, Returned) and reply.value is None:
+            module.call(query, keys, keys)  # Not compared, but shows what was made of the keys.
+        # The kind of error is free.
+        refused = reply.value is not None if isinstance(reply, Returned) else reply
+        found[f"«2 sentences of queries and {sentences} of keys are refused»"] = refused
+    return found
 
 
 @probe("each projection starts with its own random weights")

@@ -13,7 +13,7 @@ from torch.nn.functional import layer_norm
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
-from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
+from course_lib.checks.engine.reply import Raised, Reply, Returned, after, first_failure
 from course_lib.checks.exercises.fixtures.callables import sublayer, unchanged
 from course_lib.checks.exercises.fixtures.models import linear
 from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerConnection
@@ -45,21 +45,22 @@ def _of_its_parts(reply: Reply, weights: Weights) -> Any:
 
 def _round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: Any) -> Reply:
     """Load `full`, hand its state dict to `empty`, and call that."""
-    loaded, state = full.load(weights), full.weights()
-    if not isinstance(loaded, Returned) or not isinstance(state, Returned):
-        return first_failure(loaded, state)
+    state = after(full.load(weights), full.weights)
+    if isinstance(state, Raised):
+        return state
     return first_failure(empty.call(state.value, method="load_state_dict"), empty.call(*arguments))
 
 
 def _copied(layer: Candidate, weights: Weights, *arguments: Any) -> Any:
     """Overwrite the weights of a deep copy, made after a call, then call both."""
-    loaded = layer.load(weights)
-    layer.call(*arguments)
+    used = after(layer.load(weights), lambda: layer.call(*arguments))
+    if isinstance(used, Raised):
+        return used
     copy = layer.copy()
     overwritten = copy.load({name: torch.zeros_like(weight) for name, weight in weights.items()})
     return {
-        "the original": first_failure(loaded, layer.call(*arguments)),
-        "the copy": first_failure(overwritten, copy.call(*arguments)),
+        "the original": layer.call(*arguments),
+        "the copy": after(overwritten, lambda: copy.call(*arguments)),
     }
 
 
@@ -77,7 +78,7 @@ def _norm_weights(draw: Draw, d_model: int) -> Weights:
 
 def _normalised(candidate: Candidate, draw: Draw, x: Tensor, *eps: float) -> Reply:
     layer = _built(candidate, x.shape[-1], *eps)
-    return first_failure(layer.load(_norm_weights(draw, x.shape[-1])), layer.call(x))
+    return after(layer.load(_norm_weights(draw, x.shape[-1])), lambda: layer.call(x))
 
 
 @probe("a new module gives each position mean 0 and variance 1 over its features")
@@ -124,7 +125,7 @@ def _norm_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
 def _norm_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(6)
     loaded = layer.load(_norm_weights(draw, 6))
-    return first_failure(loaded, layer.call(3 * draw.normal(2, 3, 6, dtype=torch.float32)))
+    return after(loaded, lambda: layer.call(3 * draw.normal(2, 3, 6, dtype=torch.float32)))
 
 
 @probe("bfloat16 in, bfloat16 out")
@@ -139,8 +140,8 @@ def _norm_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
 @probe("gradients reach the input, the scale and the shift")
 def _norm_gradient(candidate: Candidate, draw: Draw) -> Any:
     layer, weights = _built(candidate, 5), _norm_weights(draw, 5)
-    layer.load(weights)
-    reply = layer.gradients(3 * draw.normal(2, 3, 5), toward=draw.normal(2, 3, 5))
+    x, toward = 3 * draw.normal(2, 3, 5), draw.normal(2, 3, 5)
+    reply = after(layer.load(weights), lambda: layer.gradients(x, toward=toward))
     return _of_its_parts(reply, weights)
 
 
@@ -189,7 +190,7 @@ def _network_weights(draw: Draw, d_model: int, d_ff: int) -> Weights:
 
 def _through_network(candidate: Candidate, draw: Draw, x: Tensor, d_ff: int) -> Reply:
     layer = _built(candidate, x.shape[-1], d_ff, dropout=0.0)
-    return first_failure(layer.load(_network_weights(draw, x.shape[-1], d_ff)), layer.call(x))
+    return after(layer.load(_network_weights(draw, x.shape[-1], d_ff)), lambda: layer.call(x))
 
 
 def _dropped_features(layer: Candidate, probability: float) -> Any:
@@ -202,7 +203,7 @@ def _dropped_features(layer: Candidate, probability: float) -> Any:
         "outer.bias": bias,
     }
     x = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64).expand(200, 3)
-    reply = first_failure(layer.load(weights), layer.train(True), layer.call(x))
+    reply = after(first_failure(layer.load(weights), layer.train(True)), lambda: layer.call(x))
     if isinstance(reply, Raised) or not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:
         return reply
     share = (reply.value - bias) / 7.0
@@ -250,21 +251,30 @@ def _network_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
 def _network_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = _built(candidate, 3, 5, 0.5)
     loaded = layer.load(_network_weights(draw, 3, 5))
-    return first_failure(loaded, layer.train(False), layer.call(draw.normal(2, 4, 3)))
+    return after(first_failure(loaded, layer.train(False)), lambda: layer.call(draw.normal(2, 4, 3)))
 
 
 @probe("float32 in, float32 out")
 def _network_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(4, 6, 0.0)
     loaded = layer.load(_network_weights(draw, 4, 6))
-    return first_failure(loaded, layer.call(draw.normal(2, 3, 4, dtype=torch.float32)))
+    return after(loaded, lambda: layer.call(draw.normal(2, 3, 4, dtype=torch.float32)))
 
 
 @probe("gradients reach the input and the weights of both layers")
 def _network_gradient(candidate: Candidate, draw: Draw) -> Any:
     layer, weights = _built(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5)
-    layer.load(weights)
-    return _of_its_parts(layer.gradients(draw.normal(2, 4, 3), toward=draw.normal(2, 4, 3)), weights)
+    x, toward = draw.normal(2, 4, 3), draw.normal(2, 4, 3)
+    return _of_its_parts(after(layer.load(weights), lambda: layer.gradients(x, toward=toward)), weights)
+
+
+@probe("the backward pass works in training mode, with dropout")
+def _network_backward(candidate: Candidate, draw: Draw) -> Any:
+    layer = _built(candidate, 3, 5, 0.5)
+    layer.train(True)
+    reply = layer.gradients(draw.normal(2, 4, 3), toward=draw.normal(2, 4, 3))
+    # Torch's message about a tensor that was modified in place depends on details such as its version.
+    return {"«it works»": not (isinstance(reply, Raised) and "modified by an inplace" in reply.message)}
 
 
 @probe("loading its state dict into a new module restores the weights")
@@ -290,6 +300,7 @@ FEED_FORWARD = Exercise(
         _network_in_evaluation,
         _network_in_float32,
         _network_gradient,
+        _network_backward,
         _network_round_trip,
         _network_copy,
     ),
@@ -312,11 +323,11 @@ def _connected(candidate: Candidate, draw: Draw, *settings: Any) -> Any:
     """Call it, in float64 and without dropout, around a sublayer that tells a second call from a first."""
     layer = _built(candidate, 6, 0.0, *settings)
     loaded = layer.load(_connection_weights(draw, 6))
+    if isinstance(loaded, Raised):
+        return loaded
     x = _far_apart(draw, 2, 4, 6)
     return {
-        "its norm alone (if that differs, mend LayerNorm first)": first_failure(
-            loaded, layer.call(x, method="norm")
-        ),
+        "its norm alone (if that differs, mend LayerNorm first)": layer.call(x, method="norm"),
         "the result": layer.call(x, sublayer(draw.normal(6))),
     }
 
@@ -330,7 +341,7 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     inside = layer.make(linear(3, 3))
     given = layer_norm(x, (3,), scale, shift, eps=1e-6) if norm_first else x
     added = inside.call(given)
-    reply = first_failure(layer.load(weights), layer.train(True), layer.call(x, inside))
+    reply = after(first_failure(layer.load(weights), layer.train(True)), lambda: layer.call(x, inside))
     if not isinstance(added, Returned) or not isinstance(reply, Returned):
         return reply
     if not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:
@@ -421,7 +432,7 @@ def _connection_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(6, 0.0)
     loaded = layer.load(_connection_weights(draw, 6))
     x = _far_apart(draw, 2, 4, 6).float()
-    return first_failure(loaded, layer.call(x, sublayer(draw.normal(6))))
+    return after(loaded, lambda: layer.call(x, sublayer(draw.normal(6))))
 
 
 @probe("gradients reach x, through the sublayer and around it, and the norm's parameters")
@@ -429,8 +440,10 @@ def _connection_gradient(candidate: Candidate, draw: Draw) -> Any:
     found: dict[str, Any] = {}
     for name, settings in (("post-norm", (6, 0.0)), ("pre-norm", (6, 0.0, True))):
         layer, weights = _built(candidate, *settings), _connection_weights(draw, 6)
-        layer.load(weights)
+        loaded = layer.load(weights)
         x, toward = _far_apart(draw, 2, 4, 6), draw.normal(2, 4, 6)
+        if isinstance(loaded, Raised):
+            return loaded
         reply = layer.gradients(x, sublayer(draw.normal(6)), toward=toward)
         found[name] = _of_its_parts(reply, weights)
     return found
