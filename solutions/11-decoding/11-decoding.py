@@ -147,16 +147,20 @@ for (read, right), row in zip(some, found, strict=True):
 # %% [markdown]
 # ### See it: what a trained model considers
 #
-# Now one caption, slowly. Each row below is a step of the decoder. It shows the four likeliest next words with their
-# probabilities, a frame around the word that was written, and on the right the source word that the decoder's
-# cross-attention weighed most (the mean over the four heads).
+# Now one caption, slowly: *In einem kleinen Restaurant hängt eine hungrige Frau ein Bild auf*, "a hungry woman is hanging up
+# a picture in a small restaurant". German puts the place first, and splits the verb in two: *hängt … auf*.
+#
+# Each row below is a step of the decoder. It shows the four likeliest next words with their probabilities, a frame around
+# the word that was written, and on the right the source word to which the decoder's cross-attention gave most weight (the
+# mean over the four heads).
 #
 # Read the rows from top to bottom, and ask at each one:
 #
-# 1. **How sure is the model?** Look for the steps with the lowest probability in the frame. Which words compete there?
-# 2. **Where does it look?** Nouns and adjectives should look at their German counterparts. Some English words have
-#    none, such as the *is* in *is wearing*. What does the decoder attend to there?
-# 3. **Does it ever give a word more than 0.95?** It was trained with a smoothing of 0.1 (lesson 08).
+# 1. **Where does it look?** The translation begins with the *sixth* German word. How does the model get there? Which words
+#    does it look at for *hanging*, and for *up*?
+# 2. **How sure is it?** Find the step with the lowest probability in the frame. Which other words compete there, and where
+#    in the source do they come from?
+# 3. **Does it ever give a word much more than 0.9?** It was trained with a smoothing of 0.1 (lesson 08).
 #
 # **Change something:** `number`, to look at another caption. The half-trained model:
 # `load_state_dict(checkpoints[120])`.
@@ -172,7 +176,7 @@ def recording(query, key, value, mask=None, dropout=None):
     return result, weights
 
 
-number = 1
+number = 20
 read, right = pairs["test"][number]
 watched = Transformer(len(german), len(english), TransformerConfig(**SIZES, attention=recording))
 watched.load_state_dict(checkpoints[360])
@@ -200,9 +204,10 @@ word_by_word(
 )
 
 # %% [markdown]
-# Content words look at their counterparts, some of them with nearly all their weight. Words such as *is* have nothing to
-# look up. But attention weights must sum to 1, so that weight goes to a comma, a full stop or the end of the sentence.
-# And even a sure word stays near 0.9: that is the target that smoothing gave it.
+# Content words look at their counterparts, some of them with nearly all their weight, wherever these are in the sentence.
+# Words such as *is*, or the full stop, have nothing of their own to look up. But attention weights must sum to 1, so
+# theirs are spread out, or go to the start or the end symbol. And even a sure word stays near 0.9, the target that smoothing
+# gave it.
 #
 # ### See it: all heads of the cross-attention
 #
