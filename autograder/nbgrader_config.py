@@ -81,8 +81,10 @@ c.GenerateAssignment.force = True
 c.SandboxedExecute.course = str(course)
 if sys.argv[1:2] == ["validate"]:  # the students' Validate button does not read this file
     os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "course-sandbox"
-# A check cell that a student deleted is restored, and passes or fails like any other.
-c.OverwriteCells.add_missing_cells = True
+# `autograder.submissions` has restored all cells and their metadata already, or refused the submission.
+c.Autograde.sanitize_preprocessors = [ClearOutput]
+# Validate a notebook once, not after each preprocessor.
+c.Exporter.optimistic_validation = True
 # Seconds for one cell: the first one imports torch, perhaps on a busy machine.
 c.Execute.timeout = 60
 c.Execute.startup_timeout = 120
@@ -101,7 +103,6 @@ c.Autograde.autograde_preprocessors = [
     LimitOutput,
     SaveAutoGrades,
     AssignLatePenalties,
-    CheckCellMetadata,
     ShowMarkScheme,
     RecordGrading,
 ]

@@ -48,6 +48,14 @@ COMMANDS: dict[str, dict[str, Command]] = {
             "autograder.doctor", "instructor", "test the sandbox for students' code on this machine"
         ),
         "demo": Command("autograder.demo", "instructor", "grade an example class and train a translator"),
+        "regrade": Command(
+            "autograder.nbgrader.regrade",
+            "instructor",
+            "show what a corrected check would change, and write it",
+        ),
+        "serve-grading": Command(
+            "autograder.nbgrader.serve_grading", "instructor", "grade submissions as they are handed in"
+        ),
         "results": Command(
             "autograder.results", "instructor", "list, verify or prune the stored results of graded notebooks"
         ),

@@ -11,6 +11,10 @@ from nbformat import NotebookNode, from_dict
 from autograder.sandbox.limits import Limits
 
 
+class NotComputedError(RuntimeError):
+    """A job could not be run. The message says why."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """A code cell."""

@@ -6,23 +6,27 @@ This is the only place where anything of nbgrader is replaced.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbconvert.exporters import Exporter, NotebookExporter
 from nbformat import NotebookNode
+from nbgrader import api as gradebook
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import api, autogradeapp, generateassignmentapp, generatefeedbackapp
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import is_grade, is_locked, is_solution, is_task
+from sqlalchemy import create_engine
 from traitlets import Type
 
-from autograder.nbgrader.grading_run import GradingRun, Prepared
+from autograder.nbgrader.grading_run import GradingRun
+from autograder.nbgrader.preparation import Prepared
+from autograder.nbgrader.releases import Releases
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.release.lessons import copy_course_files
@@ -40,6 +44,9 @@ def install() -> None:
     autogradeapp.Autograde = CourseAutograde
     generateassignmentapp.GenerateAssignment = api.GenerateAssignment = CourseGenerateAssignment
     generatefeedbackapp.GenerateFeedback = api.GenerateFeedback = CourseGenerateFeedback
+    # nbgrader opens the gradebook some twenty times for each submission, each time with a new engine, which
+    # would compile all its SQL again.
+    gradebook.create_engine = cache(create_engine)
     # Formgrader grades many times in one process: its workers are kept between runs.
     api.Autograde = partial(CourseAutograde, workers=SharedExecutor(_IDLE_SECONDS))
 
@@ -68,9 +75,15 @@ class CourseAutograde(Autograde):
 
     exporter_class = Type(RepairedNotebookExporter, klass=Exporter).tag(config=True)
 
-    def __init__(self, *arguments: Any, workers: SharedExecutor | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        workers: SharedExecutor | None = None,
+        students: Collection[str] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
-        self._workers = workers or SharedExecutor()
+        self._workers, self._students = workers or SharedExecutor(), students
         self._error: Exception | None = None
 
     def init_notebooks(self) -> None:
@@ -82,7 +95,7 @@ class CourseAutograde(Autograde):
         """Grade all submissions, in a run that survives what goes wrong with any of them."""
         try:
             with self._executing() as execute:
-                GradingRun(self, execute, self._convert).run()
+                GradingRun(self, execute, self._convert, self._students).run()
         except NbGraderException as error:
             self.log.error("%s", error)  # the command itself ends without a message
             raise
@@ -107,8 +120,11 @@ class CourseAutograde(Autograde):
 
     def _convert(self, prepared: Prepared) -> None:
         """Process one submission with nbgrader, and raise whatever stopped it."""
-        self.exporter.repaired = prepared.notebooks
-        self.assignments = {prepared.submission.folder: list(prepared.notebooks)}
+        submission = prepared.submission
+        self.exporter.repaired = {
+            submission.path(name): notebook for name, notebook in prepared.notebooks.items()
+        }
+        self.assignments = {submission.folder: list(self.exporter.repaired)}
         self._error = None
         try:
             super().convert_notebooks()
@@ -207,13 +223,24 @@ class CourseGenerateAssignment(_Replacing, GenerateAssignment):
         release = Path(self._format_dest(assignment_id, student_id))
         copy_course_files(course, load_curriculum(course), release)
 
+    def convert_notebooks(self) -> None:
+        """Release, and keep both the old and the new release: students may hold either."""
+        for keep_new in (False, True):
+            if keep_new:
+                super().convert_notebooks()
+            for lesson in {self._lesson(source) for source in self.assignments}:
+                Releases(self.coursedir).keep(lesson)
+
+    def _lesson(self, source: str) -> str:
+        return Path(os.path.normpath(source)).name
+
     def check(self, assignment: str, notebooks: list[str]) -> None:
         """Refuse to add or remove cells that nbgrader tracks if the gradebook has submissions."""
         if self.no_database:
             return
-        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:
             try:
-                known = gradebook.find_assignment(assignment)
+                known = book.find_assignment(assignment)
             except MissingEntry:
                 return
             submitted = len(known.submissions)

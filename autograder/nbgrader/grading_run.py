@@ -8,48 +8,36 @@ import glob
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
-from nbgrader.utils import find_all_files
 
+from autograder.judge.job import NotComputedError
 from autograder.nbgrader.lock import course_lock
 from autograder.nbgrader.not_graded import NotGraded
-from autograder.nbgrader.releases import Releases
+from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.replacement import FolderReplacement
-from autograder.nbgrader.sandboxed_execute import SandboxedExecute, files_beside
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.nbgrader.saved_scores import restore_scores, save_scores
-from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES
-from autograder.submissions.folder import Submission, read_file, released_notebooks, submissions
+from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError, shown
-from autograder.submissions.repair import GRADING, repair
+from autograder.submissions.repair import GRADING
 
 #: How often a submission is graded whose files change in the meantime.
 _ATTEMPTS = 3
-
-
-@dataclass
-class Prepared:
-    """A submission that nbgrader can grade: its repaired notebooks by the paths that nbgrader asks for."""
-
-    submission: Submission
-    notebooks: dict[str, NotebookNode]
-    digest: str
-    """The digest of the submission's files before they were read."""
 
 
 class GradingRun:
     """Grades all submissions that a converter has been asked for.
 
     `write_grades` has nbgrader process one submission. `execute` is None if something else runs notebooks.
+    `students`, if given, are the only ones whose submissions are graded.
     """
 
     def __init__(
@@ -57,12 +45,14 @@ class GradingRun:
         converter: Autograde,
         execute: SandboxedExecute | None,
         write_grades: Callable[[Prepared], None],
+        students: Collection[str] | None = None,
     ) -> None:
         self._converter, self._course, self._log = converter, converter.coursedir, converter.log
-        self._execute, self._write_grades = execute, write_grades
+        self._execute, self._write_grades, self._students = execute, write_grades, students
         self._not_graded = NotGraded(self._folder, self._log)
         self._failed: list[str] = []
-        self._releases = Releases(self._course)
+        self._preparation = Preparation(self._course, execute)
+        self._releases = self._preparation.releases
         self._current: dict[tuple[str, str], dict[str, str]] = {}
         """What the results of each lesson's notebooks would depend on now."""
         self._stale: dict[str, int] = {}
@@ -76,7 +66,7 @@ class GradingRun:
     def run(self) -> None:
         """Grade. Raises NbGraderException if the run cannot start, or if any submission was not graded."""
         with course_lock(self._folder, self._log):
-            found = submissions(self._course)
+            found = [one for one in submissions(self._course) if self._covers(one)]
             for lesson in sorted({submission.lesson for submission in found}):
                 self._require_release(lesson)
             self._not_graded.prune(self._is_handed_in)
@@ -92,6 +82,9 @@ class GradingRun:
                 f"{len(self._failed)} of {len(found)} submissions could not be graded, and were left as they "
                 f"were: {', '.join(self._failed)}"
             )
+
+    def _covers(self, submission: Submission) -> bool:
+        return self._students is None or submission.student in self._students
 
     # --- What there is to do --------------------------------------------------------------------------------
     def _require_release(self, lesson: str) -> None:
@@ -117,7 +110,7 @@ class GradingRun:
     def _is_due(self, submission: Submission) -> bool:
         """Inspect a submission, undo an interrupted run's work on it, and return whether to grade it."""
         with self._reporting(submission):
-            submission.inspect(self._masters(submission.lesson), self._course.max_file_size * 1000)
+            self._preparation.inspect(submission)
             replacement = FolderReplacement(self._graded_folder(submission))
             if replacement.recover(self._restore(submission)):
                 self._log.warning("Undid what an interrupted run had done to %s", replacement.folder)
@@ -173,50 +166,10 @@ class GradingRun:
         waiting: deque[Prepared] = deque()
         for submission in due:
             with self._reporting(submission):
-                waiting.append(self._prepare(submission))
+                waiting.append(self._preparation.prepare(submission))
             if len(waiting) > ahead:
                 yield waiting.popleft()
         yield from waiting
-
-    def _prepare(self, submission: Submission) -> Prepared:
-        digest = submission.digest()
-        notebooks = {name: self._read(submission, name) for name in submission.notebooks}
-        for notebook in notebooks.values():
-            notebook.metadata[GRADING]["handed_in"] = digest
-        if self._execute is not None:
-            files = self._files(submission)
-            for name, notebook in notebooks.items():
-                self._execute.request(submission.student, submission.lesson, name, notebook, files)
-        by_path = {submission.path(name): notebook for name, notebook in notebooks.items()}
-        return Prepared(submission, by_path, digest)
-
-    def _read(self, submission: Submission, name: str) -> NotebookNode:
-        """Read one notebook, repair it, and record in its metadata what was repaired."""
-        path = submission.find(name)
-        repaired = repair(read_file(path), self._releases.notebook(submission.lesson, name))
-        renamed = []
-        if path != Path(submission.path(name)):
-            found = shown(os.path.relpath(path, submission.folder))
-            renamed.append(f"it was handed in as {found}, not {name}.ipynb")
-        self._releases.insert_hidden_tests(submission.lesson, name, repaired.notebook)
-        repaired.notebook.metadata[GRADING] |= {
-            "repairs": [*renamed, *submission.notes, *repaired.notes],
-            "tampering": [*submission.tampering, *repaired.tampering],
-        }
-        return repaired.notebook
-
-    def _files(self, submission: Submission) -> dict[str, bytes]:
-        """Return the files that will be next to the notebooks: the student's, overwritten by the lesson's."""
-        files = {
-            path: content
-            for path, content in files_beside(Path(submission.folder)).items()
-            if os.path.join(submission.folder, path) not in submission.refused
-        }
-        source = self._course.format_path(self._course.source_directory, ".", submission.lesson)
-        for path in self._masters(submission.lesson):
-            if os.path.getsize(os.path.join(source, path)) <= MAX_NEIGHBOR_BYTES:
-                files[path] = Path(source, path).read_bytes()
-        return files
 
     # --- Grading --------------------------------------------------------------------------------------------
     def _grade_unchanged(self, prepared: Prepared) -> None:
@@ -224,10 +177,7 @@ class GradingRun:
         for _ in range(_ATTEMPTS):
             if self._grade(prepared):
                 return
-            old = prepared.submission
-            submission = Submission(old.student, old.lesson, old.folder, old.notebooks)
-            submission.inspect(self._masters(old.lesson), self._course.max_file_size * 1000)
-            prepared = self._prepare(submission)
+            prepared = self._preparation.prepare_again(prepared)
         raise UnreadableError(
             f"its files changed {_ATTEMPTS} times while it was graded; run this command again"
         )
@@ -267,7 +217,7 @@ class GradingRun:
         try:
             yield
         except Exception as error:
-            known = isinstance(error, UnreadableError | OSError | NbGraderException)
+            known = isinstance(error, UnreadableError | OSError | NbGraderException | NotComputedError)
             reason = str(error) if known else f"{type(error).__name__}: {shown(str(error))}"
             self._log.error("%s, %s: not graded: %s", submission.student, submission.lesson, reason)
             self._failed.append(f"{submission.student} ({submission.lesson})")
@@ -278,12 +228,6 @@ class GradingRun:
         return Path(
             self._course.format_path(self._course.autograded_directory, submission.student, submission.lesson)
         )
-
-    def _masters(self, lesson: str) -> list[str]:
-        """Return the instructor's files of a lesson, which nbgrader copies next to each submission."""
-        folder = self._course.format_path(self._course.source_directory, ".", lesson)
-        files = find_all_files(folder, [*self._course.ignore, "*.ipynb"])
-        return sorted(os.path.relpath(path, folder) for path in files)
 
     def _gradebook(self) -> Gradebook:
         return Gradebook(self._course.db_url, self._course.course_id)

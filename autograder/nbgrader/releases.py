@@ -1,21 +1,42 @@
-"""The released notebooks of a course, which submissions are compared with, and their hidden tests."""
+"""The released notebooks of a course, which submissions are compared with, and their hidden tests.
 
+Each release is kept, in `autograder/releases/LESSON/DIGEST/`: students may hold any of them.
+"""
+
+import hashlib
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.utils import is_locked
+from nbgrader.utils import is_grade, is_locked
+
+from course_lib.atomic_files import atomic_write
+
+_KEPT = "releases"
+
+
+@dataclass(frozen=True)
+class _Graded:
+    """What the gradebook knows about the cells of a notebook, by their names."""
+
+    locked: dict[str, str]
+    """The sources of the locked cells, hidden tests included."""
+    points: dict[str, float]
 
 
 class Releases:
-    """The releases of a course. Each file and each notebook's hidden tests are read once."""
+    """The releases of a course. Each file, and each notebook's cells in the gradebook, are read once."""
 
     def __init__(self, course: CourseDirectory) -> None:
         self._course = course
         self._notebooks: dict[tuple[str, str], NotebookNode] = {}
-        self._locked: dict[tuple[str, str], dict[str, str]] = {}
+        self._earlier: dict[tuple[str, str], list[NotebookNode]] = {}
+        self._graded: dict[tuple[str, str], _Graded] = {}
 
     def folder(self, lesson: str) -> str:
         """Return the folder of a lesson's release."""
@@ -28,13 +49,46 @@ class Releases:
             self._notebooks[lesson, name] = nbformat.read(path, as_version=4)
         return self._notebooks[lesson, name]
 
-    def insert_hidden_tests(self, lesson: str, name: str, notebook: NotebookNode) -> None:
-        """Replace the locked cells by those of the gradebook, as nbgrader does, but without warnings."""
-        locked = self._locked_cells(lesson, name)
+    def earlier(self, lesson: str, name: str) -> Sequence[NotebookNode]:
+        """Return the earlier releases of a notebook that were kept. They must not be changed."""
+        if (lesson, name) not in self._earlier:
+            current = Path(self.folder(lesson), f"{name}.ipynb").read_bytes()
+            self._earlier[lesson, name] = [
+                nbformat.reads(content.decode(), as_version=4)
+                for path in sorted(self._kept(lesson).glob(f"*/{name}.ipynb"))
+                if (content := path.read_bytes()) != current and _digest(content) == path.parent.name
+            ]
+        return self._earlier[lesson, name]
+
+    def keep(self, lesson: str) -> None:
+        """Keep a copy of the current release of a lesson, if there is one. Raises OSError."""
+        for path in sorted(Path(self.folder(lesson)).glob("*.ipynb")):
+            content = path.read_bytes()
+            kept = self._kept(lesson) / _digest(content) / path.name
+            if not kept.exists():
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                if self._course.groupshared:
+                    for folder in (kept.parent, kept.parents[1], kept.parents[2]):
+                        if folder.stat().st_uid == os.geteuid():
+                            folder.chmod(0o2775)
+                with atomic_write(kept) as file:
+                    file.write(content)
+
+    def insert_hidden_tests(
+        self, lesson: str, name: str, notebook: NotebookNode, graded_only: bool = False
+    ) -> None:
+        """Replace the locked cells by those of the gradebook, and all points, as nbgrader does.
+
+        With `graded_only`, locked cells that earn no points stay as they are.
+        """
+        known = self._graded_cells(lesson, name)
         for cell in notebook.cells:
-            grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
-            if is_locked(cell) and grade_id in locked:
-                cell.source = locked[grade_id]
+            metadata = cell.metadata.get("nbgrader", {})
+            grade_id = metadata.get("grade_id")
+            if is_locked(cell) and grade_id in known.locked and (is_grade(cell) or not graded_only):
+                cell.source = known.locked[grade_id]
+            if is_grade(cell) and metadata["points"] != known.points.get(grade_id, metadata["points"]):
+                metadata["points"] = known.points[grade_id]
 
     def with_hidden_tests(self, lesson: str, name: str) -> NotebookNode:
         """Return a copy of a released notebook with its hidden tests."""
@@ -42,12 +96,31 @@ class Releases:
         self.insert_hidden_tests(lesson, name, notebook)
         return notebook
 
-    def _locked_cells(self, lesson: str, name: str) -> dict[str, str]:
-        if (lesson, name) not in self._locked:
+    def hidden_tests(self, lesson: str, name: str) -> dict[str, str]:
+        """Return the sources of a notebook's locked cells in the gradebook, by name."""
+        return dict(self._graded_cells(lesson, name).locked)
+
+    def points(self, lesson: str, name: str) -> dict[str, float]:
+        """Return the points of a notebook's cells in the gradebook, by name."""
+        return dict(self._graded_cells(lesson, name).points)
+
+    def _kept(self, lesson: str) -> Path:
+        graded = self._course.format_path(self._course.autograded_directory, "", "")
+        return Path(graded).parent / _KEPT / lesson
+
+    def _graded_cells(self, lesson: str, name: str) -> _Graded:
+        if (lesson, name) not in self._graded:
             with Gradebook(self._course.db_url, self._course.course_id) as gradebook:
                 try:
-                    cells = gradebook.find_notebook(name, lesson).source_cells
+                    notebook = gradebook.find_notebook(name, lesson)
                 except MissingEntry:
-                    cells = []
-                self._locked[lesson, name] = {cell.name: cell.source for cell in cells if cell.locked}
-        return self._locked[lesson, name]
+                    return _Graded({}, {})
+                self._graded[lesson, name] = _Graded(
+                    {cell.name: cell.source for cell in notebook.source_cells if cell.locked},
+                    {cell.name: cell.max_score for cell in notebook.grade_cells},
+                )
+        return self._graded[lesson, name]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked, is_solution
 from traitlets import Bool, Float, Integer, Unicode
 
-from autograder.judge.job import Cell, Job
+from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import LessonSource, ReleasedCell, load_lesson_source
-from autograder.results.local_executor import LocalExecutor, SharedExecutor
+from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerExecutor
 from autograder.results.results import Results
 from autograder.results.store import ResultStore
 from autograder.results.version import checks_version
@@ -28,6 +29,9 @@ GRADING = "course_grading"
 
 #: The environment variable with the folder of the result store, and the folder in the course without it.
 STORE, STORE_FOLDER = "COURSE_RESULTS", "autograder/result_store"
+
+#: The environment variable with the address of a cluster.
+CLUSTER = "COURSE_CLUSTER"
 
 _USUAL = Limits()
 
@@ -60,6 +64,12 @@ class SandboxedExecute(NbGraderPreprocessor):
     processes = Integer(_USUAL.processes, help="The limit on the number of processes").tag(config=True)
     output_bytes = Integer(_USUAL.output_bytes, help="The limit on the output of a cell").tag(config=True)
 
+    cluster = Unicode(
+        help="The address of a Dask scheduler whose workers run the notebooks; by default $COURSE_CLUSTER"
+    ).tag(config=True)
+    allow_plain_tcp = Bool(
+        False, help="Whether to use a cluster on other machines without TLS, in a network that is safe"
+    ).tag(config=True)
     group_shared = Bool(False, help="Whether other accounts of the group share the result store").tag(
         config=True
     )
@@ -72,6 +82,7 @@ class SandboxedExecute(NbGraderPreprocessor):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self._ahead = 4
         self.requested: dict[tuple[str, str, str], Job] = {}
         """The jobs whose results are needed soon, by student, lesson and notebook."""
 
@@ -92,9 +103,7 @@ class SandboxedExecute(NbGraderPreprocessor):
             result.seconds,
             self.results.progress,
         )
-        cells = [cell for cell in nb.cells if cell.cell_type == "code"]
-        for cell, outputs, count in zip(cells, result.outputs, result.counts, strict=True):
-            cell.outputs, cell.execution_count = outputs, count
+        insert_outputs(nb, result)
         recorded = dict(nb.metadata.get(GRADING, {}))
         resources[GRADING] = recorded | {
             "tampering": [*recorded.get("tampering", []), *result.warnings],
@@ -108,18 +117,15 @@ class SandboxedExecute(NbGraderPreprocessor):
 
     @contextmanager
     def running(self, shared: SharedExecutor) -> Iterator[None]:
-        """Run notebooks, in worker processes, as long as this context lasts.
+        """Run notebooks, in worker processes or on a cluster, as long as this context lasts.
 
-        Raises CourseError if nothing on this machine can confine students' code.
+        Raises CourseError if nothing can confine students' code, or the cluster can't be used.
         """
-        confinement = probe()
-        require(confinement, self.allow_unconfined)
-        workers = self._worker_count()
-
-        def create() -> LocalExecutor:
-            return LocalExecutor(workers, initialize, (os.getpid(), confinement))
-
-        with shared.borrow((workers, confinement), create) as executor:
+        address = self.cluster or os.environ.get(CLUSTER, "")
+        with shared.borrow(
+            (address, self._worker_count()), partial(self._create_executor, address)
+        ) as executor:
+            self._ahead = 4 * executor.workers
             self.results = Results(self.store, executor, self.log)
             try:
                 yield
@@ -135,6 +141,17 @@ class SandboxedExecute(NbGraderPreprocessor):
             job = self.requested[student, lesson, name] = self.job(lesson, nb, files)
             self.results.request(self.source(lesson), job)
 
+    def collect(self, student: str, lesson: str, name: str) -> tuple[Job, Result]:
+        """Wait for the result of a requested notebook. Raises NotComputedError if it can't be run."""
+        assert self.results is not None
+        job = self.requested.pop((student, lesson, name))
+        return job, self.results.get(self.source(lesson), job)
+
+    def is_ready(self, student: str, lesson: str, name: str) -> bool:
+        """Return whether `collect` will return at once."""
+        assert self.results is not None
+        return self.results.is_ready(self.requested[student, lesson, name])
+
     @property
     def store(self) -> ResultStore:
         """The results of earlier runs."""
@@ -144,7 +161,16 @@ class SandboxedExecute(NbGraderPreprocessor):
     @property
     def ahead(self) -> int:
         """How many notebooks to read ahead of the one being graded."""
-        return self.prefetch or 4 * self._worker_count()
+        return self.prefetch or self._ahead
+
+    def _create_executor(self, address: str) -> WorkerExecutor:
+        if address:
+            from autograder.results.cluster import connect
+
+            return connect(address, self.allow_unconfined, self.allow_plain_tcp, self.log)
+        confinement = probe()
+        require(confinement, self.allow_unconfined)
+        return LocalExecutor(self._worker_count(), initialize, (os.getpid(), confinement))
 
     def _worker_count(self) -> int:
         return self.workers or len(os.sched_getaffinity(0))
@@ -190,6 +216,13 @@ class RecordGrading(NbGraderPreprocessor):
         return nb, resources
 
 
+def insert_outputs(notebook: NotebookNode, result: Result) -> None:
+    """Write the outputs of a result into the notebook that was run."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell, outputs, count in zip(cells, result.outputs, result.counts, strict=True):
+        cell.outputs, cell.execution_count = outputs, count
+
+
 def is_judged(cell: NotebookNode) -> bool:
     """Return whether the judge runs a cell: the locked checks, which only the instructor has written."""
     return bool(cell.cell_type == "code" and is_grade(cell) and is_locked(cell) and not is_solution(cell))
@@ -198,5 +231,6 @@ def is_judged(cell: NotebookNode) -> bool:
 def files_beside(folder: Path) -> dict[str, bytes]:
     """Return the files next to a notebook, without nbgrader's own."""
     found = {path.removeprefix("work/"): content for path, content in neighbor_files(folder).items()}
-    found.pop("timestamp.txt", None)
+    for name in ("timestamp.txt", "submission_secret.txt"):
+        found.pop(name, None)
     return found

@@ -8,7 +8,9 @@ from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExec
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from autograder.judge.job import NotComputedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -17,8 +19,20 @@ T = TypeVar("T")
 _ATTEMPTS = 2
 
 
-class WorkerDiedError(RuntimeError):
+class WorkerDiedError(NotComputedError):
     """Each worker process that ran a call died."""
+
+
+class WorkerExecutor(Protocol):
+    """An executor with a known number of workers, such as `LocalExecutor`."""
+
+    workers: int
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Schedule a call."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Stop, even in the middle of a call if `cancel_futures` is set."""
 
 
 class LocalExecutor(Executor):
@@ -99,11 +113,11 @@ class SharedExecutor:
     def __init__(self, idle_seconds: float = 0.0) -> None:
         self._idle_seconds = idle_seconds
         self._key: object = None
-        self._executor: LocalExecutor | None = None
+        self._executor: WorkerExecutor | None = None
         self._timer: threading.Timer | None = None
 
     @contextmanager
-    def borrow(self, key: object, create: Callable[[], LocalExecutor]) -> Iterator[LocalExecutor]:
+    def borrow(self, key: object, create: Callable[[], WorkerExecutor]) -> Iterator[WorkerExecutor]:
         """Lend the executor, or a new one if `key` differs from that of the last run."""
         if self._timer is not None:
             self._timer.cancel()

@@ -2,10 +2,11 @@
 
 import logging
 import time
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 
-from autograder.judge.job import Job, Result
+from autograder.judge.job import Job, NotComputedError, Result
 from autograder.judge.lesson_source import LessonSource
+from autograder.results.local_executor import WorkerExecutor
 from autograder.results.store import DamagedResultError, ResultStore
 from autograder.results.worker import grade
 
@@ -13,7 +14,7 @@ from autograder.results.worker import grade
 class Results:
     """Returns stored results, and has an executor compute missing ones. Equal jobs are computed once."""
 
-    def __init__(self, store: ResultStore, executor: Executor, log: logging.Logger) -> None:
+    def __init__(self, store: ResultStore, executor: WorkerExecutor, log: logging.Logger) -> None:
         self._store, self._executor, self._log = store, executor, log
         self._futures: dict[str, Future[Result]] = {}
         self._stored = self._computed = self._expected = 0
@@ -40,20 +41,27 @@ class Results:
                 self._save(job, body, seconds)
                 self._computed += 1
                 future.set_result(Result.from_json(body, seconds))
-            except BaseException as error:
+            except NotComputedError as error:
                 future.set_exception(error)
+            except BaseException as error:
+                reason = f"its notebook could not be run: {type(error).__name__}: {error}"
+                future.set_exception(NotComputedError(reason))
 
         self._executor.submit(grade, source, job).add_done_callback(finish)
 
     def get(self, source: LessonSource, job: Job) -> Result:
         """Return the result of a job, requested before or not, and forget it: the store keeps it.
 
-        Raises WorkerDiedError if every worker that runs it dies.
+        Raises NotComputedError if it can't be run.
         """
         self.request(source, job)
         result = self._futures[job.digest].result()
         del self._futures[job.digest]
         return result
+
+    def is_ready(self, job: Job) -> bool:
+        """Return whether `get` will return at once, or raise."""
+        return job.digest not in self._futures or self._futures[job.digest].done()
 
     @property
     def progress(self) -> str:

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import autograder
 import course_lib
 from autograder.judge.lesson_source import LessonSource
 from course_lib.curriculum import public_curriculum
 
 _COURSE_LIB = Path(course_lib.__file__).parent
-_AUTOGRADER = Path(autograder.__file__).parent
+_AUTOGRADER = Path(__file__).parents[1]
 
 #: Packages that compute results or write them as text.
 _PACKAGES = ("torch", "numpy", "ipykernel", "IPython", "nbclient", "altair")
@@ -32,6 +31,11 @@ def checks_version(source: LessonSource) -> str:
     """
     package = source.lesson.package if source.lesson else None
     return hashlib.sha256(f"{_code_version(package)} {source.digest}".encode()).hexdigest()
+
+
+def installed_version() -> str:
+    """Return a hash of all code on this machine that determines results, of any lesson."""
+    return _code_version(None)
 
 
 @cache

@@ -7,7 +7,7 @@ import signal
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from autograder.judge.job import Job
+from autograder.judge.job import Job, NotComputedError
 from autograder.judge.lesson_source import LessonSource
 from autograder.results.version import checks_version
 from autograder.sandbox.confinement import Confinement
@@ -25,7 +25,7 @@ _EXTRA_SECONDS = 300.0
 _LESSONS = 20
 
 
-class OtherVersionError(RuntimeError):
+class OtherVersionError(NotComputedError):
     """A worker has another version of the checks than the process that wants a result."""
 
 

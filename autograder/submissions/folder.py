@@ -54,7 +54,7 @@ class Submission:
         Raises UnreadableError if there is none, if it is ambiguous, or if it is not a regular file.
         """
         folder = Path(self.folder)
-        if _elsewhere(self.folder, self.student, self.lesson):
+        if _is_link(self.folder):
             raise UnreadableError(f"{shown(folder.name)} is a symbolic link, and links are not followed")
         if not folder.is_dir():
             raise UnreadableError(f"{shown(folder.name)} is not a folder")
@@ -99,7 +99,7 @@ class Submission:
         """
         if not _is_text(self.student):
             raise UnreadableError("the name of the student's folder is not valid UTF-8; rename the folder")
-        if _elsewhere(self.folder, self.student, self.lesson) or not os.path.isdir(self.folder):
+        if _is_link(self.folder) or not os.path.isdir(self.folder):
             self.refused = [self.folder]
             return
         _refuse_too_deep(self.folder)
@@ -200,10 +200,9 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _elsewhere(folder: str, student: str, lesson: str) -> bool:
-    """Return whether a submission's folder, or its student's, is a link."""
-    submitted = os.path.realpath(os.path.dirname(os.path.dirname(folder)))
-    return os.path.realpath(folder) != os.path.join(submitted, student, lesson)
+def _is_link(folder: str) -> bool:
+    """Return whether a submission's folder, or the one around it, is a link."""
+    return os.path.islink(folder) or os.path.islink(os.path.dirname(folder))
 
 
 def _refuse_too_deep(folder: str) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
+from nbformat import NotebookNode, from_dict
+from nbformat.v4 import new_notebook
 from nbgrader.utils import compute_checksum, is_grade, is_locked, is_solution, is_task
 
 from autograder.nbgrader.mark_scheme import TAG as MARK_SCHEME
@@ -31,8 +31,12 @@ FLAGS = ("grade", "locked", "solution", "task", "points")
 #: The most notes that are kept for one notebook.
 MOST_NOTES = 40
 
-#: The constructor of each kind of cell.
-_NEW = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
+#: The fields of each kind of cell, apart from those of all. nbformat's constructors validate each cell.
+_FIELDS: dict[str, dict[str, Any]] = {
+    "code": {"execution_count": None, "outputs": []},
+    "markdown": {},
+    "raw": {},
+}
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -46,6 +50,8 @@ class Repaired:
     """Repairs of what looks like an accident."""
     tampering: list[str] = field(default_factory=list)
     """Repairs of what looks intentional."""
+    from_another_release: bool = False
+    """Whether locked cells are those of another release."""
 
 
 def repair(raw: bytes, released: NotebookNode) -> Repaired:
@@ -77,6 +83,7 @@ class _Repair:
         self.cells = self.submitted.cells
         self.notes = self.submitted.notes
         self.tampering: list[str] = []
+        self.from_another_release = False
         self.named = {
             cell.metadata.nbgrader.grade_id: cell
             for cell in released.cells
@@ -105,7 +112,7 @@ class _Repair:
         self._name_cells(placed)
         notebook = new_notebook(cells=[entry.cell for entry in placed])
         self._set_metadata(notebook)
-        return Repaired(notebook, self.notes, self.tampering)
+        return Repaired(notebook, self.notes, self.tampering, self.from_another_release)
 
     # --- Which cell is which --------------------------------------------------------------------------------
     def _claims(self) -> dict[str, list[int]]:
@@ -228,6 +235,7 @@ class _Repair:
         """Record that a locked cell was edited. The edited source of an ungraded cell is kept below it."""
         if _as_its_checksum_says(cell):
             self.notes.append(f"{name} is from another release; it was replaced by the current one")
+            self.from_another_release = True
             return []
         if is_grade(released):
             self._suspect(f"{name}, a locked check, was edited; it was restored")
@@ -268,7 +276,10 @@ class _Repair:
         run_already = (
             copy_of and is_locked(self.named[copy_of]) and _same(cell.source, self.named[copy_of].source)
         )
-        new = _NEW["raw" if run_already else cell.kind](cell.source, id="own")
+        kind = "raw" if run_already else cell.kind
+        new = from_dict(
+            {"id": "own", "cell_type": kind, "metadata": {}, "source": cell.source, **_FIELDS[kind]}
+        )
         if cell.attachments:
             new.attachments = cell.attachments
         released = self.others.get(cell.id)

@@ -14,7 +14,7 @@ from nbgrader.utils import parse_utc
 from small_course import LESSON, cell_of
 from small_desk import Desk, solved
 
-from autograder.nbgrader.grading_run import GradingRun
+from autograder.nbgrader.preparation import Preparation
 from autograder.submissions.folder import Submission, refuse_bad_timestamp
 from autograder.submissions.reading import UnreadableError
 
@@ -284,20 +284,20 @@ def test_whatever_a_submission_raises_the_others_are_graded(
 ) -> None:
     desk.hand_in("bela", right)
     desk.hand_in("carl", right)
-    inspect, read = Submission.inspect, GradingRun._read
+    inspect, read = Submission.inspect, Preparation._read
 
     def inspect_it(self: Submission, *arguments: Any) -> None:
         if self.student == "bela":
             raise ArithmeticError("what nobody has thought of")
         inspect(self, *arguments)
 
-    def read_it(self: GradingRun, submission: Submission, name: str) -> Any:
+    def read_it(self: Preparation, submission: Submission, name: str) -> Any:
         if submission.student == "carl":
             raise ArithmeticError("what nobody has thought of")
         return read(self, submission, name)
 
     monkeypatch.setattr(Submission, "inspect", inspect_it)
-    monkeypatch.setattr(GradingRun, "_read", read_it)
+    monkeypatch.setattr(Preparation, "_read", read_it)
     desk.autograde()
     reason = "ArithmeticError: what nobody has thought of"
     assert desk.not_graded == {"bela": reason, "carl": reason}

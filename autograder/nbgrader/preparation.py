@@ -1,0 +1,123 @@
+"""Read and repair a submission, and have its notebooks run."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat import NotebookNode
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import find_all_files
+
+from autograder.nbgrader.releases import Releases
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute, files_beside
+from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES
+from autograder.submissions.folder import Submission, read_file
+from autograder.submissions.reading import shown
+from autograder.submissions.repair import GRADING, Repaired, repair
+
+_EARLIER = (
+    "it is from an earlier release of this lesson; the given cells are those of that release, and the checks "
+    "and points are the current ones"
+)
+
+
+@dataclass
+class Prepared:
+    """A submission that nbgrader can grade: its repaired notebooks, by name."""
+
+    submission: Submission
+    notebooks: dict[str, NotebookNode]
+    digest: str
+    """The digest of the submission's files before they were read."""
+
+
+class Preparation:
+    """Prepares the submissions of a course. `execute` is None if something else runs notebooks."""
+
+    def __init__(self, course: CourseDirectory, execute: SandboxedExecute | None) -> None:
+        self.releases = Releases(course)
+        self._course, self._execute = course, execute
+
+    def inspect(self, submission: Submission) -> None:
+        """Record what is odd about the folder of a submission. Raises UnreadableError if it can't be read."""
+        submission.inspect(self._masters(submission.lesson), self._course.max_file_size * 1000)
+
+    def prepare(self, submission: Submission) -> Prepared:
+        """Read and repair a submission that was inspected, and schedule its notebooks.
+
+        Raises UnreadableError if there is nothing to grade.
+        """
+        digest = submission.digest()
+        notebooks = {name: self._read(submission, name) for name in submission.notebooks}
+        for notebook in notebooks.values():
+            notebook.metadata[GRADING]["handed_in"] = digest
+        if self._execute is not None:
+            files = self._files(submission)
+            for name, notebook in notebooks.items():
+                self._execute.request(submission.student, submission.lesson, name, notebook, files)
+        return Prepared(submission, notebooks, digest)
+
+    def prepare_again(self, prepared: Prepared) -> Prepared:
+        """Inspect and prepare a submission whose files have changed."""
+        old = prepared.submission
+        submission = Submission(old.student, old.lesson, old.folder, old.notebooks)
+        self.inspect(submission)
+        return self.prepare(submission)
+
+    def _read(self, submission: Submission, name: str) -> NotebookNode:
+        """Read one notebook, repair it, and record in its metadata what was repaired."""
+        path = submission.find(name)
+        repaired = self._repair(read_file(path), submission.lesson, name)
+        renamed = []
+        if path != Path(submission.path(name)):
+            found = shown(os.path.relpath(path, submission.folder))
+            renamed.append(f"it was handed in as {found}, not {name}.ipynb")
+        repaired.notebook.metadata[GRADING] |= {
+            "repairs": [*renamed, *submission.notes, *repaired.notes],
+            "tampering": [*submission.tampering, *repaired.tampering],
+        }
+        return repaired.notebook
+
+    def _repair(self, raw: bytes, lesson: str, name: str) -> Repaired:
+        """Repair a notebook with the release that it was made from: the current one, or an earlier one."""
+        current = self.releases.notebook(lesson, name)
+        repaired = repair(raw, current)
+        if repaired.tampering or repaired.from_another_release:
+            for earlier in self.releases.earlier(lesson, name):
+                attempt = repair(raw, earlier)
+                if attempt.tampering or attempt.from_another_release:
+                    continue
+                if graded_cells(earlier) == graded_cells(current):
+                    attempt.notes.insert(0, _EARLIER)
+                    self.releases.insert_hidden_tests(lesson, name, attempt.notebook, graded_only=True)
+                    return attempt
+                repaired.notes[:0] = [_EARLIER, *repaired.tampering]
+                repaired.tampering.clear()
+                break
+        self.releases.insert_hidden_tests(lesson, name, repaired.notebook)
+        return repaired
+
+    def _files(self, submission: Submission) -> dict[str, bytes]:
+        """Return the files that will be next to the notebooks: the student's, overwritten by the lesson's."""
+        files = {
+            path: content
+            for path, content in files_beside(Path(submission.folder)).items()
+            if os.path.join(submission.folder, path) not in submission.refused
+        }
+        source = self._course.format_path(self._course.source_directory, ".", submission.lesson)
+        for path in self._masters(submission.lesson):
+            if os.path.getsize(os.path.join(source, path)) <= MAX_NEIGHBOR_BYTES:
+                files[path] = Path(source, path).read_bytes()
+        return files
+
+    def _masters(self, lesson: str) -> list[str]:
+        """Return the instructor's files of a lesson, which nbgrader copies next to each submission."""
+        folder = self._course.format_path(self._course.source_directory, ".", lesson)
+        files = find_all_files(folder, [*self._course.ignore, "*.ipynb"])
+        return sorted(os.path.relpath(path, folder) for path in files)
+
+
+def graded_cells(notebook: NotebookNode) -> set[str]:
+    """Return the names of the cells that earn points."""
+    metadata = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
+    return {each["grade_id"] for each in metadata if each.get("grade")}

@@ -1,0 +1,263 @@
+"""Show what corrected checks, costs or points would change in the grades of a lesson, or write it."""
+
+import argparse
+import getpass
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.converters.base import NbGraderException
+from nbgrader.utils import determine_grade, is_grade
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from autograder.judge.job import NotComputedError
+from autograder.nbgrader.converters import CourseAutograde
+from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.preparation import Preparation
+from autograder.nbgrader.sandboxed_execute import insert_outputs
+from autograder.results.local_executor import SharedExecutor
+from autograder.submissions.folder import Submission, submissions
+from autograder.submissions.reading import UnreadableError
+from course_lib.atomic_files import atomic_write_text
+from course_lib.curriculum.course_file import SOURCES, CourseError
+
+#: The audit trail, and the folder of the notes for students, in the folder of nbgrader_config.py.
+AUDIT, NOTES = "regrades.jsonl", "regrade_notes"
+
+_IDLE_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """A graded cell whose points would change for one student."""
+
+    student: str
+    notebook: str
+    cell: str
+    before: float | None
+    """The automatic points in the gradebook."""
+    after: float | None
+    """The automatic points by the current checks."""
+    manual: float | None
+    """The points that a person gave instead, which stay."""
+    most: float
+    """The points that the cell is worth now."""
+
+
+class Regrading:
+    """The comparison of a lesson's grades with what the current checks give."""
+
+    def __init__(self, course: CourseFolder, lesson: str, log: logging.Logger) -> None:
+        self._course, self._lesson, self._log = course, lesson, log
+        self._directory = course.directory(lesson)
+        self._workers = SharedExecutor(_IDLE_SECONDS)
+        self.failed: dict[str, str] = {}
+        """Students whose submission could not be compared, with the reasons."""
+        self.compared = 0
+
+    def changes(self) -> list[Change]:
+        """Compute what would change. Nothing is written, except results into the store.
+
+        Raises CourseError if the lesson was changed and not released again.
+        """
+        execute = self._course.execute
+        preparation = Preparation(self._directory, execute)
+        changes: list[Change] = []
+        with execute.running(self._workers):
+            prepared = []
+            for submission in submissions(self._directory):
+                self._require_current_release(preparation, submission.notebooks)
+                if not self._is_graded(submission):
+                    continue
+                try:
+                    preparation.inspect(submission)
+                    prepared.append(preparation.prepare(submission))
+                except (UnreadableError, OSError) as error:
+                    self.failed[submission.student] = str(error)
+            with self._course.gradebook() as gradebook:
+                for each in prepared:
+                    student = each.submission.student
+                    try:
+                        for name, notebook in each.notebooks.items():
+                            _, result = execute.collect(student, self._lesson, name)
+                            insert_outputs(notebook, result)
+                            changes += self._compare(gradebook, student, name, notebook)
+                        self.compared += 1
+                    except (NotComputedError, MissingEntry) as error:
+                        self.failed[student] = str(error)
+        return changes
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """Write changes into the gradebook and the graded notebooks, by grading the submissions again.
+
+        Manual points stay. A cell that a person has graded needs another look only if its automatic points
+        have changed. Raises NbGraderException if a submission could not be graded; it keeps its grade.
+        """
+        students = {change.student for change in changes}
+        with self._course.gradebook() as gradebook:
+            reviewed = {
+                student: [
+                    (notebook.name, grade.name, grade.auto_score)
+                    for notebook in gradebook.find_submission(self._lesson, student).notebooks
+                    for grade in notebook.grades
+                    if not grade.needs_manual_grade
+                ]
+                for student in students
+            }
+        converter = CourseAutograde(
+            coursedir=self._directory, config=self._course.config, workers=self._workers, students=students
+        )
+        converter.log, converter.force = self._log, True
+        try:
+            converter.start()
+        finally:
+            with self._course.gradebook() as gradebook:
+                for student, grades in reviewed.items():
+                    for notebook, cell, before in grades:
+                        grade = gradebook.find_grade(cell, notebook, self._lesson, student)
+                        if grade.auto_score == before:
+                            grade.needs_manual_grade = False
+                gradebook.db.commit()
+                self._record([change for change in changes if self._is_written(gradebook, change)])
+
+    def write_notes(self, changes: Sequence[Change]) -> list[Path]:
+        """Write a note for each student whose points change, and return their paths."""
+        folder = self._course.folder / NOTES / self._lesson
+        folder.mkdir(parents=True, exist_ok=True)
+        notes = []
+        for student in sorted({change.student for change in changes if change.manual is None}):
+            lines = [f"# {self._lesson}: your points were corrected", ""]
+            lines += [
+                f"- {change.cell.removeprefix('check_')}: {_points(change.before)} points before, "
+                f"{_points(change.after)} of {change.most:g} now"
+                for change in changes
+                if change.student == student and change.manual is None
+            ]
+            lines += ["", "A check or its points were corrected, and all submissions were graded again."]
+            atomic_write_text(folder / f"{student}.md", "\n".join(lines) + "\n")
+            notes.append(folder / f"{student}.md")
+        return notes
+
+    def _compare(
+        self, gradebook: Gradebook, student: str, name: str, notebook: NotebookNode
+    ) -> Iterator[Change]:
+        for cell in notebook.cells:
+            if is_grade(cell):
+                cell_name = cell.metadata.nbgrader.grade_id
+                grade = gradebook.find_grade(cell_name, name, self._lesson, student)
+                after, most = determine_grade(cell, self._log)
+                if after != grade.auto_score:
+                    yield Change(student, name, cell_name, grade.auto_score, after, grade.manual_score, most)
+
+    def _is_graded(self, submission: Submission) -> bool:
+        directory = self._directory
+        graded = directory.format_path(directory.autograded_directory, submission.student, self._lesson)
+        return os.path.isdir(graded)
+
+    def _require_current_release(self, preparation: Preparation, notebooks: Sequence[str]) -> None:
+        """Raise CourseError if the source of the lesson has other checks than the gradebook."""
+        for name in notebooks:
+            path = Path(self._directory.root, SOURCES, self._lesson, f"{name}.ipynb")
+            if not path.is_file():
+                continue
+            known = preparation.releases.hidden_tests(self._lesson, name)
+            cells = {cell.id: cell for cell in nbformat.read(path, as_version=4).cells}
+            changed = [key for key, text in known.items() if key in cells and cells[key].source != text]
+            points = preparation.releases.points(self._lesson, name)
+            changed += [
+                key
+                for key, most in points.items()
+                if key in cells and cells[key].metadata.get("nbgrader", {}).get("points") != most
+            ]
+            if changed:
+                raise CourseError(
+                    f"{', '.join(sorted(set(changed)))} changed since {self._lesson} was released. Run "
+                    f"`nbgrader generate_assignment {self._lesson}` first: it keeps all grades."
+                )
+
+    def _is_written(self, gradebook: Gradebook, change: Change) -> bool:
+        grade = gradebook.find_grade(change.cell, change.notebook, self._lesson, change.student)
+        return bool(grade.auto_score == change.after)
+
+    def _record(self, changes: Sequence[Change]) -> None:
+        """Append changes to the audit trail."""
+        about = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "by": getpass.getuser(),
+            "lesson": self._lesson,
+        }
+        with (self._course.folder / AUDIT).open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(about | asdict(change)) + "\n" for change in changes)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command, and return its exit code."""
+    parser = argparse.ArgumentParser(prog="course regrade", description=__doc__)
+    parser.add_argument("lesson", help="the lesson, such as 01-attention")
+    parser.add_argument("--write", action="store_true", help="write the changes; without it nothing changes")
+    parser.add_argument(
+        "--notes", action="store_true", help=f"with --write: write a note for each student into {NOTES}/"
+    )
+    parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
+    options = parser.parse_args(arguments)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    log = logging.getLogger("regrade")
+    try:
+        course = CourseFolder(options.course)
+        regrading = Regrading(course, options.lesson, log)
+        changes = regrading.changes()
+        _show(console, changes)
+        console.print(f"{regrading.compared} submissions compared, {len(changes)} grades differ.")
+        for student, reason in sorted(regrading.failed.items()):
+            console.print(f"[bold red]✗[/] {escape(student)}: not compared: {escape(reason)}")
+        if changes and not options.write:
+            console.print("Nothing was written. Add --write to write these changes.")
+        elif changes:
+            regrading.write(changes)
+            console.print(f"Written, and recorded in {escape(str(course.folder / AUDIT))}.")
+            if options.notes:
+                notes = regrading.write_notes(changes)
+                console.print(
+                    f"{len(notes)} notes are in {escape(str(course.folder / NOTES / options.lesson))}."
+                )
+        return int(bool(regrading.failed))
+    except (CourseError, NbGraderException, OSError) as error:
+        console.print(f"[bold red]✗[/] {escape(str(error))}")
+        return 1
+
+
+def _show(console: Console, changes: Sequence[Change]) -> None:
+    if not changes:
+        return
+    table = Table("Student", "Cell", "Before", "After", "Of", "Remarks")
+    for change in sorted(changes, key=lambda each: (each.student, each.cell)):
+        remark = "" if change.manual is None else f"keeps {change.manual:g} manual points; needs another look"
+        table.add_row(
+            escape(change.student),
+            escape(change.cell),
+            _points(change.before),
+            _points(change.after),
+            f"{change.most:g}",
+            remark,
+        )
+    console.print(table)
+
+
+def _points(points: float | None) -> str:
+    return "none" if points is None else f"{points:g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

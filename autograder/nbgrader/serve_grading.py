@@ -1,0 +1,267 @@
+"""Grade submissions as they are handed in, so that `nbgrader autograde` finds all results at the deadline.
+
+The service watches the exchange's inbound folder and `submitted/`. It fills the result store, and never
+writes to the gradebook: only `nbgrader autograde` gives grades.
+"""
+
+import argparse
+import html
+import logging
+import os
+import re
+import sys
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.exchange.default import Exchange
+from nbgrader.utils import determine_grade, is_grade, notebook_hash
+from rich.console import Console
+
+from autograder.judge.job import NotComputedError
+from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.preparation import Preparation, Prepared
+from autograder.nbgrader.sandboxed_execute import insert_outputs
+from autograder.reports.feedback import without_paths
+from autograder.results.local_executor import SharedExecutor
+from autograder.submissions.folder import Submission, read_file, released_notebooks, submissions
+from autograder.submissions.reading import UnreadableError
+from course_lib.atomic_files import atomic_write_text
+from course_lib.curriculum.course_file import CourseError
+
+#: A submission in the exchange's inbound folder: student+lesson+time, and perhaps a random part.
+_INBOUND = re.compile(r"(?P<student>.+?)\+(?P<lesson>[^+]+)\+(?P<time>\d{4}-[^+]+)(?:\+[^+]+)?")
+
+#: nbgrader writes this file last when a student submits. It names the student's feedback.
+SECRET = "submission_secret.txt"
+
+_HOUR = 3600.0
+
+
+@dataclass
+class _RateLimit:
+    """Allows each student a number of gradings an hour. Others wait, and only the newest is graded."""
+
+    most: int
+    _times: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
+
+    def allows(self, student: str) -> bool:
+        """Return whether a student may be graded now."""
+        times = self._times[student]
+        while times and time.monotonic() - times[0] > _HOUR:
+            times.popleft()
+        return len(times) < self.most
+
+    def count(self, student: str) -> None:
+        """Count a grading."""
+        self._times[student].append(time.monotonic())
+
+
+class GradingService:
+    """Watches a course, and has each submission run once."""
+
+    def __init__(self, course: CourseFolder, most_per_hour: int, feedback: bool, log: logging.Logger) -> None:
+        self._course, self._feedback, self._log = course, feedback, log
+        self._directory = course.directory()
+        self._exchange = Exchange(config=course.config)
+        self._limit = _RateLimit(most_per_hour)
+        self._seen: dict[str, tuple[float, ...]] = {}
+        """The submissions that were graded, by folder, with the times of their last changes."""
+        self._waiting: dict[tuple[str, str], Submission] = {}
+        """The newest submission of each student and lesson that hasn't been started."""
+        self._running: list[Prepared] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs. Submissions over the rate limit may be waiting."""
+        return not self._running and not any(self._limit.allows(student) for student, _ in self._waiting)
+
+    def step(self) -> None:
+        """Look for submissions, start those that are allowed, and report those that have finished."""
+        for submission in (*self._inbound(), *submissions(self._directory)):
+            changed = _changed_at(submission.folder)
+            if submission.notebooks and self._seen.get(submission.folder) != changed:
+                self._seen[submission.folder] = changed
+                self._waiting[submission.student, submission.lesson] = submission
+        self._start()
+        self._finish()
+
+    def _inbound(self) -> Iterator[Submission]:
+        """Yield each student's newest complete submission in the exchange."""
+        inbound = Path(self._exchange.root, self._directory.course_id, "inbound")
+        newest: dict[tuple[str, str], tuple[str, Path]] = {}
+        try:
+            entries = sorted(inbound.iterdir())
+        except OSError:
+            return
+        for path in entries:
+            named = _INBOUND.fullmatch(path.name)
+            if named is None or not (path / SECRET).is_file():
+                continue
+            key = named["student"], named["lesson"]
+            newest[key] = max(newest.get(key, ("", path)), (named["time"], path))
+        for (student, lesson), (_, path) in newest.items():
+            yield Submission(student, lesson, str(path), released_notebooks(self._directory, lesson))
+
+    def _start(self) -> None:
+        busy = {(prepared.submission.student, prepared.submission.lesson) for prepared in self._running}
+        allowed = [key for key in self._waiting if key not in busy and self._limit.allows(key[0])]
+        preparation = Preparation(self._directory, self._course.execute) if allowed else None
+        for key in allowed:
+            if len(self._running) >= self._course.execute.ahead:
+                break
+            submission = self._waiting.pop(key)
+            assert preparation is not None
+            try:
+                preparation.inspect(submission)
+                prepared = preparation.prepare(submission)
+                self._running.append(prepared)
+                if not self._is_ready(prepared):
+                    self._limit.count(submission.student)
+            except Exception as error:
+                # `autograde` will report it too. The service must go on, whatever students hand in.
+                self._log.warning("%s, %s: not graded: %s", *key, error)
+
+    def _finish(self) -> None:
+        execute = self._course.execute
+        for prepared in list(self._running):
+            submission = prepared.submission
+            if not self._is_ready(prepared):
+                continue
+            self._running.remove(prepared)
+            try:
+                for name, notebook in prepared.notebooks.items():
+                    _, result = execute.collect(submission.student, submission.lesson, name)
+                    insert_outputs(notebook, result)
+                    self._report(submission, name, notebook)
+            except (NotComputedError, OSError) as error:
+                self._log.warning("%s, %s: not graded: %s", submission.student, submission.lesson, error)
+
+    def _is_ready(self, prepared: Prepared) -> bool:
+        student, lesson = prepared.submission.student, prepared.submission.lesson
+        return all(self._course.execute.is_ready(student, lesson, name) for name in prepared.notebooks)
+
+    def _report(self, submission: Submission, name: str, notebook: NotebookNode) -> None:
+        """Log the automatic points and the time since the submission, and return feedback if it is wanted."""
+        points = {
+            cell.metadata.nbgrader.grade_id: determine_grade(cell, self._log)
+            for cell in notebook.cells
+            if is_grade(cell) and cell.cell_type == "code"
+        }
+        seconds = time.time() - max(_changed_at(submission.folder))
+        self._log.info(
+            "%s, %s: %g of %g automatic points, %.1f s after it was handed in",
+            submission.student,
+            name,
+            sum(score or 0 for score, _ in points.values()),
+            sum(most for _, most in points.values()),
+            seconds,
+        )
+        secret = Path(submission.folder, SECRET)
+        if self._feedback and secret.is_file():
+            with suppress(UnreadableError):
+                checksum = notebook_hash(secret=read_file(secret).decode(errors="replace"), notebook_id=name)
+                folder = Path(self._exchange.root, self._directory.course_id, "feedback")
+                page = folder / f"{checksum}.html"
+                if not self._is_released(submission):
+                    if not folder.is_dir():
+                        folder.mkdir()
+                        folder.chmod(0o711)  # as nbgrader does: nobody can list the names, which are secrets
+                    atomic_write_text(page, automatic_feedback(name, notebook, points))
+                    page.chmod(0o644)
+
+    def _is_released(self, submission: Submission) -> bool:
+        """Return whether a person's feedback exists, which must not be replaced."""
+        with Gradebook(self._directory.db_url, self._directory.course_id) as gradebook:
+            try:
+                graded = gradebook.find_submission(submission.lesson, submission.student)
+            except MissingEntry:
+                return False
+            return any(grade.manual_score is not None for book in graded.notebooks for grade in book.grades)
+
+
+def automatic_feedback(
+    name: str, notebook: NotebookNode, points: dict[str, tuple[float | None, float]]
+) -> str:
+    """Return a page with the verdicts of the checks, as text."""
+    parts = [f"<h1>{html.escape(name)}</h1>", "<p>Checked automatically. Explanations are graded later.</p>"]
+    for cell in notebook.cells:
+        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
+        if grade_id not in points:
+            continue
+        score, most = points[grade_id]
+        texts = []
+        for output in cell.outputs:
+            if output.output_type == "error":
+                texts.append(output.evalue)
+            elif output.output_type == "stream":
+                texts.append(output.text)
+        title = f"{grade_id.removeprefix('check_')}: {score or 0:g} of {most:g}"
+        parts.append(f"<h2>{html.escape(title)}</h2>")
+        parts.append(f"<pre>{html.escape(without_paths(chr(10).join(texts)))}</pre>")
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
+    title = f"<title>{html.escape(name)}</title>"
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}{title}</head><body>{"".join(parts)}</body></html>\n'
+    )
+
+
+def _changed_at(folder: str) -> tuple[float, ...]:
+    """Return the times at which a folder and the files in it were last changed."""
+    times = []
+    for path in (folder, *(entry.path for entry in _entries(folder))):
+        with suppress(OSError):
+            times.append(os.lstat(path).st_mtime)
+    return tuple(times)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command until it is interrupted, and return its exit code."""
+    parser = argparse.ArgumentParser(prog="course serve-grading", description=__doc__)
+    parser.add_argument(
+        "--feedback", action="store_true", help="return the checks' verdicts to students at once"
+    )
+    parser.add_argument(
+        "--most-per-hour", type=int, default=12, metavar="N", help="gradings for each student (default: 12)"
+    )
+    parser.add_argument(
+        "--poll", type=float, default=0.5, metavar="SECONDS", help="how often to look (default: 0.5)"
+    )
+    parser.add_argument("--once", action="store_true", help="end when everything there is has been graded")
+    parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout, force=True)
+    log = logging.getLogger("serve-grading")
+    try:
+        course = CourseFolder(options.course)
+        service = GradingService(course, options.most_per_hour, options.feedback, log)
+        with course.execute.running(SharedExecutor()):
+            log.info("Waiting for submissions.")
+            while True:
+                service.step()
+                if options.once and service.is_idle:
+                    return 0
+                time.sleep(options.poll)
+    except KeyboardInterrupt:
+        return 0
+    except CourseError as error:
+        Console(stderr=True).print(str(error), markup=False)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""An executor that runs notebooks on the machines of a Dask cluster, each with warm sandboxes of its own.
+
+Dask's messages are pickles: whoever can reach the scheduler can run code as the grader. So a cluster of
+several machines must use TLS.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from distributed import Client, Reschedule, Worker, WorkerPlugin, get_worker
+
+from autograder.results.local_executor import LocalExecutor
+from autograder.results.version import installed_version
+from autograder.results.worker import initialize
+from autograder.sandbox.confinement import probe, require
+from course_lib.curriculum.course_file import CourseError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Timeouts in seconds: for reaching the scheduler, and for the first worker, which may wait in a queue.
+_CONNECT_TIMEOUT, _WORKER_TIMEOUT = 30, 600
+
+#: Seconds until a refused worker leaves: it must have joined before it can.
+_CLOSE_DELAY = 1.0
+
+
+class SandboxPlugin(WorkerPlugin):
+    """Gives each Dask worker its sandboxes: as many as it has threads. They stay warm until the worker ends.
+
+    A worker that has another version of the course, or nothing to confine code with, leaves the cluster.
+    """
+
+    idempotent = True  # Several graders share the sandboxes.
+
+    def __init__(self, version: str, allow_unconfined: bool) -> None:
+        self.name = f"course-sandbox-{version[:16]}"
+        """Also the topic under which the scheduler records which workers were refused."""
+        self._version, self._allow_unconfined = version, allow_unconfined
+        self._executor: LocalExecutor | None = None
+
+    async def setup(self, worker: Worker) -> None:
+        """Prepare the sandboxes of a worker, before it gets its first call."""
+        try:
+            self._executor = await asyncio.to_thread(self._create_executor, worker.state.nthreads)
+        except Exception as error:
+            worker.log_event(self.name, {"worker": worker.address, "problem": str(error)})
+            worker.loop.call_later(_CLOSE_DELAY, worker.close, reason=str(error))
+
+    @property
+    def count(self) -> int:
+        """The number of sandboxes."""
+        return self._executor.workers if self._executor is not None else 0
+
+    async def teardown(self, worker: Worker) -> None:
+        """End the sandboxes of a worker."""
+        if self._executor is not None:
+            await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in a process with a sandbox. A refused worker hands it to another one."""
+        if self._executor is None:
+            raise Reschedule
+        return self._executor.submit(function, *args, **kwargs).result()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to workers."""
+        return {**vars(self), "_executor": None}
+
+    def _create_executor(self, count: int) -> LocalExecutor:
+        if installed_version() != self._version:
+            raise CourseError(
+                "it has another version of the course, of Python or of its packages than the grader"
+            )
+        confinement = probe()
+        require(confinement, self._allow_unconfined)
+        return LocalExecutor(count, initialize, (os.getpid(), confinement))
+
+
+class ClusterExecutor(Executor):
+    """Runs calls in the sandboxes of a cluster's workers.
+
+    If a worker dies, Dask gives its calls to another one.
+    """
+
+    def __init__(self, client: Client, plugin: SandboxPlugin, workers: int) -> None:
+        self.workers = workers
+        """The number of sandboxes that were ready at the start. More may join later."""
+        self._client, self._plugin = client, plugin
+        self._executor = client.get_executor(pure=False)
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Schedule a call in the next free sandbox."""
+        future: Future[T] = self._executor.submit(_run, self._plugin.name, function, *args, **kwargs)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the cluster. Its workers keep their sandboxes for the next run."""
+        self._executor.shutdown(wait=wait and not cancel_futures)
+        self._client.close()
+
+
+def connect(
+    address: str, allow_unconfined: bool, allow_plain_tcp: bool, log: logging.Logger
+) -> ClusterExecutor:
+    """Connect to a Dask scheduler, and wait for a worker that has a sandbox.
+
+    Raises CourseError if the address is unsafe or can't be reached, if every worker is refused, or if no
+    worker has joined after ten minutes.
+    """
+    _require_safe(address, allow_plain_tcp)
+    try:
+        client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise CourseError(
+            f"COURSE_CLUSTER={address}: there is no Dask scheduler that answers: {error}"
+        ) from None
+    try:
+        plugin = SandboxPlugin(installed_version(), allow_unconfined)
+        refused_before = len(client.get_events(plugin.name))
+        client.register_plugin(plugin)
+        return ClusterExecutor(client, plugin, _wait_for_sandboxes(client, plugin, refused_before, log))
+    except BaseException:
+        client.close()
+        raise
+
+
+def _wait_for_sandboxes(
+    client: Client, plugin: SandboxPlugin, refused_before: int, log: logging.Logger
+) -> int:
+    """Return the number of sandboxes, and log which workers have been refused and why."""
+    deadline = time.monotonic() + _WORKER_TIMEOUT
+    has_waited = False
+    while True:
+        ready: Mapping[str, int] = client.run(_sandboxes, plugin.name, on_error="ignore")
+        refused = [event for _, event in client.get_events(plugin.name)]
+        sandboxes = sum(ready.values())
+        if sandboxes or len(refused) > refused_before:
+            for event in refused[refused_before:]:
+                log.warning("The worker %s was refused: %s", event["worker"], event["problem"])
+        if sandboxes:
+            return sandboxes
+        reasons = "\n".join(f"{event['worker']}: {event['problem']}" for event in refused)
+        if len(refused) > refused_before and not ready:
+            raise CourseError(f"No worker of the cluster can run students' code:\n{reasons}")
+        if time.monotonic() > deadline:
+            raise CourseError(
+                f"No worker joined the cluster within {_WORKER_TIMEOUT // 60} minutes. Is one waiting in a "
+                f"queue? Run this command again once it has started.\n{reasons}"
+            )
+        if not has_waited:
+            log.warning("Waiting for a worker of the cluster.")
+            has_waited = True
+        time.sleep(0.5)
+
+
+def _sandboxes(name: str, dask_worker: Worker) -> int:
+    """Return how many sandboxes a worker has. Runs in the worker."""
+    plugin = dask_worker.plugins.get(name)
+    return plugin.count if plugin is not None else 0
+
+
+def _run(name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a sandbox of the worker in which this runs."""
+    plugin: SandboxPlugin = get_worker().plugins[name]
+    return plugin.run(function, *args, **kwargs)
+
+
+def _require_safe(address: str, allow_plain_tcp: bool) -> None:
+    """Raise CourseError if others could send code to the scheduler over the network."""
+    scheme, host = urlsplit(address).scheme, urlsplit(address).hostname or ""
+    if scheme not in ("tcp", "tls") or not host:
+        raise CourseError(
+            f"COURSE_CLUSTER={address}: expected the address of a Dask scheduler, such as tls://grader:8786"
+        )
+    if scheme == "tls" or allow_plain_tcp:
+        return
+    try:
+        local = ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
+    except OSError as error:
+        raise CourseError(f"COURSE_CLUSTER={address}: {host} is not known: {error}") from None
+    if not local:
+        raise CourseError(
+            f"COURSE_CLUSTER={address}: without TLS, everyone who can reach the scheduler can run code "
+            "as you. Use tls:// (see the instructor's guide), or, if only graders can reach the network, set "
+            "c.SandboxedExecute.allow_plain_tcp = True"
+        )

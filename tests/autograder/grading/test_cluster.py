@@ -1,0 +1,231 @@
+"""A class graded on a Dask cluster: the same results as elsewhere, and only by workers with a sandbox."""
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from nbgrader.converters import GenerateAssignment
+from nbgrader.coursedir import CourseDirectory
+from small_course import LESSON, SmallCourse, cell_of
+from small_desk import Desk, configuration, solved
+
+from autograder.judge.job import Cell, Job, NotebookNode
+from autograder.judge.lesson_source import load_lesson_source
+from autograder.release.build import COURSE
+from autograder.results.local_executor import LocalExecutor
+from autograder.results.results import Results
+from autograder.results.store import ResultStore
+from autograder.results.version import checks_version
+from autograder.results.worker import initialize
+from autograder.sandbox.confinement import WITHOUT, probe
+from autograder.sandbox.limits import Limits
+from course_lib.curriculum.course_file import CourseError
+
+pytest.importorskip("distributed")
+from autograder.results.cluster import connect
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.sandbox,
+    pytest.mark.skipif(not probe().sufficient, reason="nothing here can confine code"),
+]
+
+SOURCE = load_lesson_source(COURSE, "an-assignment-of-ones-own")
+LOG = logging.getLogger("cluster")
+
+
+class Cluster:
+    """A scheduler and its workers, each a process of its own, as on several machines."""
+
+    def __init__(self, folder: Path, *options: str, scheme: str = "tcp") -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"{scheme}://127.0.0.1:{free.getsockname()[1]}"
+        self._folder, self._options = folder, options
+        self._processes: list[subprocess.Popen[bytes]] = []
+        port = self.address.rpartition(":")[2]
+        host = f"{scheme}://127.0.0.1"
+        self._start("scheduler", "--host", host, "--port", port, "--no-dashboard", "--no-show")
+
+    def add_worker(self, **variables: str) -> subprocess.Popen[bytes]:
+        """Start a worker with room for one notebook."""
+        options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--no-dashboard")
+        return self._start("worker", self.address, *options, **variables)
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def _start(self, *command: str, **variables: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [Path(sys.executable).with_name("dask"), *command, *self._options],
+            cwd=self._folder,
+            env=os.environ | variables,
+            stdout=subprocess.DEVNULL,
+            stderr=(self._folder / f"{command[0]}-{len(self._processes)}.log").open("wb"),
+        )
+        self._processes.append(process)
+        return process
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.close()
+
+
+def job(number: int, seconds: float = 0.0) -> Job:
+    sources = (
+        f"import time\ntime.sleep({seconds})\nprint({number})",
+        "import torch\ntorch.ones(2).softmax(0)",
+        "1 / 0",
+    )
+    cells = tuple(Cell(f"cell-{place}", text, False, False) for place, text in enumerate(sources))
+    return Job(SOURCE.name, cells, (("a.txt", b"x"),), Limits(), version=checks_version(SOURCE))
+
+
+def bodies(store: ResultStore) -> dict[str, bytes]:
+    """The results as they are stored, without the time that each took."""
+    return {entry.path.name: entry.path.read_bytes().split(b"\n", 1)[1] for entry in store.entries(True)}
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_workers_killed_in_mid_run_change_no_byte(cluster: Cluster, tmp_path: Path) -> None:
+    jobs = [job(number, seconds=1.0) for number in range(6)]
+    here, there = ResultStore(tmp_path / "here"), ResultStore(tmp_path / "there")
+    local = LocalExecutor(1, initialize, (os.getpid(), probe()))
+    results = Results(here, local, LOG)
+    expected = [results.get(SOURCE, each) for each in jobs]
+    local.shutdown()
+
+    first = cluster.add_worker()
+    executor = connect(cluster.address, False, False, LOG)
+    assert executor.workers == 1
+    results = Results(there, executor, LOG)
+    for each in jobs:
+        results.request(SOURCE, each)
+    wait_for(lambda: bodies(there))
+    first.send_signal(signal.SIGKILL)
+    assert len(bodies(there)) < len(jobs)
+    cluster.add_worker()
+    found = [results.get(SOURCE, each) for each in jobs]
+    executor.shutdown()
+    assert [result.outputs for result in found] == [result.outputs for result in expected]
+    assert bodies(there) == bodies(here)
+
+
+def test_workers_without_a_sandbox_get_nothing(cluster: Cluster) -> None:
+    unconfined = {WITHOUT: "bubblewrap,landlock,seccomp"}
+    refused = cluster.add_worker(**unconfined)
+    with pytest.raises(CourseError, match="No worker of the cluster can run students' code") as error:
+        connect(cluster.address, False, False, LOG)
+    assert "Students' code can't be confined on this machine" in str(error.value)
+    assert refused.wait(60) == 0
+    good = cluster.add_worker()
+    executor = connect(cluster.address, False, False, LOG)
+    cluster.add_worker(**unconfined)
+    calls = [executor.submit(time.sleep, 1.0) for _ in range(5)]
+    for call in calls:
+        call.result(timeout=120)
+    assert executor.submit(os.getppid).result(timeout=60) == good.pid
+    executor.shutdown()
+
+
+def test_a_worker_with_another_version_gets_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    shutil.copytree(COURSE / "course_lib", tmp_path / "other/course_lib")
+    shutil.copytree(COURSE / "autograder", tmp_path / "other/autograder", ignore=lambda *_: {"submitted"})
+    with (tmp_path / "other/course_lib/checks/engine/comparison.py").open("a") as file:
+        file.write("# another version\n")
+    cluster.add_worker(PYTHONPATH=str(tmp_path / "other"))
+    with pytest.raises(CourseError, match="another version of the course"):
+        connect(cluster.address, False, False, LOG)
+
+
+def test_nobody_listens_to_a_cluster_in_the_open() -> None:
+    with pytest.raises(CourseError, match="without TLS"):
+        connect("tcp://192.0.2.1:8786", False, False, LOG)
+    with pytest.raises(CourseError, match="expected the address"):
+        connect("grader:8786", False, False, LOG)
+    with pytest.raises(CourseError, match="no Dask scheduler that answers"):
+        connect("tcp://127.0.0.1:9", False, False, LOG)
+
+
+@pytest.fixture
+def class_of_three(tmp_path: Path) -> Desk:
+    course = SmallCourse.make(tmp_path / "course")
+    config = configuration(course.root)
+    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
+    desk = Desk(course.root)
+    for number in range(3):
+        desk.hand_in(f"student-{number}", answered(desk, number))
+    return desk
+
+
+def answered(desk: Desk, number: int) -> NotebookNode:
+    notebook = solved(desk.released)
+    cell_of(notebook, "attention_scores").source += f"  # {number}"
+    return notebook
+
+
+def test_autograde_uses_the_cluster_over_tls(
+    class_of_three: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shutil.which("openssl"):
+        pytest.skip("openssl makes the certificate")
+    certificate, key = tmp_path / "grading.pem", tmp_path / "grading.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=grading",
+         "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    files = {"CA_FILE": certificate}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        files |= {f"{role}__CERT": certificate, f"{role}__KEY": key}
+    for name, path in files.items():
+        monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{name}", str(path))
+    shutil.copytree(class_of_three.course, tmp_path / "clustered/course")
+    clustered = Desk(tmp_path / "clustered/course")
+    cluster = Cluster(tmp_path, scheme="tls")
+    try:
+        cluster.add_worker()
+        cluster.add_worker()
+        program = [Path(sys.executable).with_name("nbgrader"), "autograde", LESSON]
+        done = subprocess.run(
+            program,
+            cwd=clustered.course / "autograder",
+            env=os.environ | {"COURSE_CLUSTER": cluster.address},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        cluster.close()
+    assert done.returncode == 0, done.stderr
+    assert class_of_three.autograde() == []
+    assert clustered.state() == class_of_three.state()
+    assert clustered.scores("student-0") == {
+        "check_predict_spread": 1,
+        "check_attention_scores": 4,
+        "explain_root": None,
+    }

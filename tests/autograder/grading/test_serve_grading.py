@@ -1,0 +1,143 @@
+"""The grading service: a verdict within seconds of a submission, and nothing left to run at the deadline."""
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.converters import GenerateAssignment
+from nbgrader.coursedir import CourseDirectory
+from small_course import LESSON, SmallCourse, cell_of
+from small_desk import Desk, configuration, solved
+
+from autograder.nbgrader import converters
+from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.serve_grading import GradingService
+from autograder.results.local_executor import SharedExecutor
+from autograder.sandbox.confinement import probe
+
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.skipif(not probe().sufficient, reason="nothing here can confine code"),
+]
+
+RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
+LOG = logging.getLogger("serve-grading")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A course with an exchange of its own."""
+    course = SmallCourse.make(tmp_path / "course")
+    (tmp_path / "exchange").mkdir(mode=0o777)
+    (tmp_path / "exchange").chmod(0o777)
+    path = course.root / "autograder/nbgrader_config.py"
+    path.write_text(
+        path.read_text()
+        + f'\nc.Exchange.root = "{tmp_path}/exchange"\nc.Exchange.cache = "{tmp_path}/cache"\n'
+        + "c.SandboxedExecute.workers = 1\n"
+    )
+    config = configuration(course.root)
+    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
+    return Desk(course.root)
+
+
+def nbgrader(folder: Path, *command: str) -> str:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("nbgrader"), *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
+
+
+def answered(desk: Desk, source: str) -> nbformat.NotebookNode:
+    notebook = solved(desk.released)
+    cell_of(notebook, "attention_scores").source = source
+    return notebook
+
+
+@pytest.fixture
+def service(desk: Desk) -> Iterator[GradingService]:
+    course = CourseFolder(desk.course)
+    with course.execute.running(SharedExecutor()):
+        yield GradingService(course, 2, True, LOG)
+
+
+def run_until(service: GradingService, condition: Callable[[], object]) -> float:
+    start = time.monotonic()
+    while not condition():
+        service.step()
+        assert time.monotonic() - start < 240
+        time.sleep(0.05)
+    return time.monotonic() - start
+
+
+def test_a_submission_is_graded_before_the_deadline(
+    desk: Desk, service: GradingService, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO)
+    nbgrader(desk.course / "autograder", "release_assignment", LESSON)
+    home = tmp_path / "student"
+    (home / LESSON).mkdir(parents=True)
+    (home / "nbgrader_config.py").write_text(
+        f'c = get_config()\nc.Exchange.root = "{tmp_path}/exchange"\nc.Exchange.cache = "{tmp_path}/cache"\n'
+        'c.CourseDirectory.course_id = "build-the-transformer"\n'
+    )
+    nbformat.write(answered(desk, RIGHT), home / LESSON / f"{LESSON}.ipynb")
+    nbgrader(home, "submit", LESSON)
+    seconds = run_until(service, lambda: "5 of 5 automatic points" in caplog.text)
+    print(f"{seconds:.1f} s from the service's first look to the verdict, with a cold sandbox")
+
+    (feedback,) = (tmp_path / "exchange/build-the-transformer/feedback").glob("*.html")
+    assert "attention_scores: 4 of 4" in feedback.read_text()
+    nbgrader(home, "fetch_feedback", LESSON)
+    assert list(home.rglob("feedback/**/*.html"))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a notebook was run again")
+
+    nbgrader(desk.course / "autograder", "collect", LESSON)
+    monkeypatch.setattr("autograder.results.local_executor.LocalExecutor.submit", refuse)
+    assert isinstance(converters.CourseAutograde, type)
+    assert desk.autograde() == []
+    (student,) = os.listdir(desk.course / "autograder/autograded")
+    assert desk.scores(student) == {
+        "check_predict_spread": 1,
+        "check_attention_scores": 4,
+        "explain_root": None,
+    }
+
+
+def test_bad_submissions_and_haste_stop_nobody(
+    desk: Desk, service: GradingService, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    desk.hand_in("bela", b"<html>")
+    folder = desk.hand_in("carl", answered(desk, "import os\nos._exit(1)"))
+    (folder / "link").symlink_to("/etc/hostname")
+    for number in range(4):
+        desk.hand_in("anna", answered(desk, f"{RIGHT}  # {number}"))
+        run_until(service, lambda: service.is_idle and not service._running)
+    said = [record.getMessage() for record in caplog.records if record.name == LOG.name]
+    assert [line for line in said if line.startswith("bela, 01-scores: not graded: it is a web page")]
+    assert [
+        line
+        for line in said
+        if line.startswith("carl, 01-scores: 0 of 5") or "carl, 01-scores: 1 of 5" in line
+    ]
+    assert sum(line.startswith("anna, 01-scores: 5 of 5") for line in said) == 2  # at most two an hour
+    assert not (desk.course / "autograder/autograded").exists()
+    assert desk.scores("anna") is None
+    shutil.rmtree(desk.folder("carl"))
+    service.step()
