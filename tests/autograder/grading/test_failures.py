@@ -1,0 +1,133 @@
+"""The machine fails while it grades: each grade stays what it was, and each failure is reported by name."""
+
+import logging
+import shutil
+import sqlite3
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+from small_course import LESSON, cell_of
+from small_desk import Desk, solved
+from sqlalchemy.exc import OperationalError
+
+from autograder.judge.job import Cell, Job, Result
+from autograder.results.results import Results
+from autograder.results.store import ResultStore
+from autograder.sandbox.limits import Limits
+
+
+@pytest.fixture
+def graded(desk: Desk) -> Desk:
+    """A class of two, graded, with manual points, of whom `anna` hands in again."""
+    for student in ("anna", "bela"):
+        desk.hand_in(student, solved(desk.released), at="2025-01-30 12:00:00 UTC")
+    assert desk.autograde() == []
+    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+        gradebook.find_grade("explain_root", LESSON, LESSON, "anna").manual_score = 2
+        gradebook.db.commit()
+    again = solved(desk.released)
+    cell_of(again, "attention_scores").source += "  # again"
+    desk.hand_in("anna", again, at="2025-02-01 12:00:00 UTC")
+    desk.hand_in("anna", b"x" * 700_000, "data.bin")
+    return desk
+
+
+@contextmanager
+def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
+    """Put a folder on a disk of its own that is nearly full."""
+    contents = folder.with_name("contents")
+    if folder.exists():
+        folder.rename(contents)
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", folder],
+        check=False,
+        capture_output=True,
+    )
+    if done.returncode:
+        pytest.skip("only root can mount a small disk")
+    try:
+        if contents.exists():
+            shutil.copytree(contents, folder, dirs_exist_ok=True)
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_keeps_the_old_grade(graded: Desk) -> None:
+    before = graded.state()
+    with small_disk(graded.course / "autograder/autograded", kilobytes=300):
+        said = graded.autograde()
+        after = graded.state()
+        assert [line for line in said if line.startswith("anna, 01-scores: not graded: ")]
+        assert "No space left on device" in graded.not_graded["anna"]
+        assert after["gradings"] == before["gradings"]
+        assert after["files"] == before["files"]
+    assert said[-1].startswith("nbgrader ends with an error: 1 of 2 submissions could not be graded")
+
+
+class Once:
+    """An executor that runs a call at once, and counts."""
+
+    workers, calls = 1, 0
+
+    def submit(self, *_: object, **__: object):
+        self.calls += 1
+        future: Future[tuple[bytes, float]] = Future()
+        future.set_result((Result([[]], [1]).to_json(), 1.0))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """There is nothing to stop."""
+
+
+@pytest.mark.parametrize("kind", ["full", "a file"])
+def test_a_store_that_cannot_be_written_loses_no_result(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = ResultStore(tmp_path / "store")
+    job = Job(LESSON, (Cell("only", "1", False, False),), (), Limits())
+    executor = Once()
+    results = Results(store, executor, logging.getLogger("grading"))
+    if kind == "a file":
+        store.folder.write_text("in the way")
+        assert results.get(None, job).counts == [1]
+    else:
+        with small_disk(store.folder, kilobytes=8):
+            (store.folder / "filler").write_bytes(b"x" * 4096)
+            assert results.get(None, job).counts == [1]
+    assert executor.calls == 1
+    assert len(caplog.records) == 1
+    assert "Results cannot be stored" in caplog.text or "cannot be read" in caplog.text
+
+
+def test_a_locked_gradebook_keeps_the_old_grade(graded: Desk) -> None:
+    before = graded.state()
+    path = graded.course / "autograder/gradebook.db"
+    locked, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with sqlite3.connect(path, timeout=30) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            locked.set()
+            done.wait()
+            connection.rollback()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    locked.wait()
+    with suppress(OperationalError):  # the run may not even be able to begin
+        graded.autograde(student_id="anna")
+    done.set()
+    holder.join()
+    after = graded.state()
+    assert after["gradings"] == before["gradings"]
+    assert after["files"] == before["files"]
+    assert graded.autograde() == []
+    assert graded.state()["gradings"]["anna"] != before["gradings"]["anna"]
