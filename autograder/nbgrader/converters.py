@@ -225,14 +225,17 @@ class CourseGenerateAssignment(_Replacing, GenerateAssignment):
 
     def convert_notebooks(self) -> None:
         """Release, and keep both the old and the new release: students may hold either."""
-        for keep_new in (False, True):
-            if keep_new:
-                super().convert_notebooks()
-            for lesson in {self._lesson(source) for source in self.assignments}:
-                Releases(self.coursedir).keep(lesson)
+        lessons = [Path(os.path.normpath(source)).name for source in self.assignments]
+        self._keep_releases(lessons)
+        super().convert_notebooks()
+        self._keep_releases(lessons)
 
-    def _lesson(self, source: str) -> str:
-        return Path(os.path.normpath(source)).name
+    def _keep_releases(self, lessons: list[str]) -> None:
+        try:
+            for lesson in lessons:
+                Releases(self.coursedir).keep(lesson)
+        except OSError as error:
+            self.log.warning("The release is not kept for comparison with later submissions: %s", error)
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
         """Refuse to add or remove cells that nbgrader tracks if the gradebook has submissions."""

@@ -40,6 +40,9 @@ c.Autograde.autograde_preprocessors = [
 c.Execute.timeout = 300
 """
 
+#: The numbers of workers that are compared.
+WORKERS = (1, 2, 4)
+
 #: As many workers as this, in place of one a processor.
 OURS = "\nc.SandboxedExecute.workers = {workers}\n"
 
@@ -54,37 +57,51 @@ def main() -> None:
     few = min(chosen.plain_students or chosen.students, chosen.students)
     console = Console()
     table = Table(title=f"{date.today()}: {chosen.students} students, {os.cpu_count()} processors, seconds")
-    columns = ("plain nbgrader", "1 worker", "2 workers", "ratio")
+    columns = ("plain nbgrader", *(f"{workers} workers" for workers in WORKERS), "serial", "ratio")
     table.add_column("lesson")
     for column in columns:
         table.add_column(column, justify="right")
-    sums = [0.0, 0.0, 0.0]
+    sums = [0.0] * (len(WORKERS) + 2)
     with tempfile.TemporaryDirectory() as name:
         for lesson in load_curriculum(COURSE).lessons:
             if chosen.lesson and lesson.name not in chosen.lesson:
                 continue
-            plain, points = grade(Path(name, "plain"), lesson, few, PLAIN)
+            plain, points, _ = grade(Path(name, "plain"), lesson, few, PLAIN)
             seconds = [plain * chosen.students / few]
-            for workers in (1, 2):
-                ours, same_points = grade(
+            serial = 0.0
+            for workers in WORKERS:
+                ours, same_points, serial = grade(
                     Path(name, f"ours-{workers}"), lesson, chosen.students, OURS.format(workers=workers)
                 )
                 seconds.append(ours)
                 different = {who for who in points if points[who] != same_points[who]}
                 if different:
                     console.print(f"[red]{lesson.name}: other points for {', '.join(sorted(different))}[/]")
+            seconds.append(serial)
             sums = [one + more for one, more in zip(sums, seconds, strict=True)]
             table.add_row(lesson.name, *_cells(seconds))
             console.print(lesson.name, *_cells(seconds))
     table.add_section()
     table.add_row("all", *_cells(sums))
     console.print(table)
+    graded = chosen.students * len(table.rows[:-1])
+    for workers, seconds_taken in zip(WORKERS, sums[1:], strict=False):
+        console.print(f"{workers} workers: {60 * graded / seconds_taken:.0f} submissions a minute")
+    share = sums[-1] / graded
+    console.print(
+        f"Serial: {share:.3f} s a submission, so at most {60 / share:.0f} a minute, however many workers. "
+        f"2,000 students take at least {2000 * share / 60:.0f} minutes for a lesson whose results are stored."
+    )
     if few < chosen.students:
         console.print(f"Plain nbgrader graded {few} students; its seconds are scaled to {chosen.students}.")
 
 
-def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float, dict[str, float]]:
-    """Time `nbgrader autograde` in a fresh copy of the course; give the seconds, and everyone's points."""
+def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float, dict[str, float], float]:
+    """Time `nbgrader autograde` in a fresh copy of the course.
+
+    Return the seconds, everyone's points, and the serial seconds: of a run that finds all results stored,
+    without its start.
+    """
     shutil.rmtree(root, ignore_errors=True)
     copy_course(COURSE, root)
     desk = root / "autograder"
@@ -102,9 +119,15 @@ def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float
     start = time.perf_counter()
     nbgrader(desk, "autograde", lesson.name)
     seconds = time.perf_counter() - start
+    serial = 0.0
+    if config != PLAIN:
+        for options, sign in (([], -1), (["--force"], 1)):
+            start = time.perf_counter()
+            nbgrader(desk, "autograde", lesson.name, *options)
+            serial += sign * (time.perf_counter() - start)
     with Gradebook(f"sqlite:///{desk}/gradebook.db") as gradebook:
         points = {each.student.id: each.score for each in gradebook.assignment_submissions(lesson.name)}
-    return seconds, points
+    return seconds, points, serial
 
 
 def _make_another(path: Path) -> None:
@@ -116,8 +139,8 @@ def _make_another(path: Path) -> None:
 
 
 def _cells(seconds: list[float]) -> list[str]:
-    plain, *ours = seconds
-    return [f"{plain:.0f}", *(f"{each:.1f}" for each in ours), f"{plain / ours[-1]:.1f}x"]
+    plain, *ours, serial = seconds
+    return [f"{plain:.0f}", *(f"{each:.1f}" for each in ours), f"{serial:.1f}", f"{plain / ours[1]:.1f}x"]
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def test_a_store_that_cannot_be_written_loses_no_result(
         assert results.get(None, job).counts == [1]
     else:
         with small_disk(store.folder, kilobytes=8):
-            (store.folder / "filler").write_bytes(b"x" * 4096)
+            (store.folder / "filler").write_bytes(b"x" * 8192)
             assert results.get(None, job).counts == [1]
     assert executor.calls == 1
     assert len(caplog.records) == 1
