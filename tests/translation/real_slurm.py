@@ -121,8 +121,8 @@ def real_slurm() -> Iterator[Slurm]:
         values = {"job": 1 + secrets.randbelow(9_000), "cores": os.cpu_count(), "folder": folder}
         values |= {"controller": ports[0], "node1": ports[1], "node2": ports[2]}
         (folder / "slurm.conf").write_text(CONFIG.format(**values))
-        # GPUs that SLURM counts and gives to jobs; no device stands behind them.
-        (folder / "gres.conf").write_text("NodeName=node[1-2] Name=gpu Count=2\n")
+        # SLURM counts these devices as GPUs and gives them to jobs.
+        (folder / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
         (folder / "state").mkdir()
         config = str(folder / "slurm.conf")
         commands = [

@@ -159,17 +159,21 @@ class TrainingConfig(Section):
     """The update at which a linear or cosine schedule reaches zero, counted from the first one."""
     max_grad_norm: float | None = Field(default=None, gt=0)
     """Clip the norm of the gradient, summed over all processes, to this value. Default: no clipping."""
-    precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
-    """bfloat16: mixed precision; matrix products in bfloat16, weights and sums in float32. float64: for exact
-    comparisons. auto: bfloat16 if the hardware computes with it, otherwise float32; the config that the run
-    saves says which."""
+    precision: Literal["auto", "float32", "tf32", "bfloat16", "float16", "float64"] = "auto"
+    """bfloat16 and float16: mixed precision; layers compute in 16 bits, weights and sums are in float32, and
+    with float16 the loss is scaled. tf32: float32 with faster, less precise products on a GPU. float64: for
+    exact comparisons. auto: bfloat16 if the hardware computes with it, otherwise float16 on a GPU and float32
+    on a CPU; the config that the run saves says which."""
     device: MayChange[Literal["auto", "cpu", "cuda"]] = "auto"
     """auto: a GPU if there is one, otherwise the CPU."""
     threads: MayChange[int | None] = Field(default=None, ge=1)
     """CPU threads per process. Default: the cores, divided evenly among the processes of a machine."""
+    length_buckets: int | None = Field(default=None, ge=1, le=16)
+    """Pad each batch to one of so many lengths, and to a fixed number of sentences for each length, so that a
+    compiled model meets few shapes. Default: pad to the longest sentence of the batch."""
     compile: bool = False
-    """Compile the model with torch.compile. If that fails, training continues without it and says so. Useful
-    on a GPU; on a CPU it gains nothing at these sizes."""
+    """Compile each layer and the loss with torch.compile. If that fails, training continues without it and
+    says so. Useful on a GPU, together with length_buckets; on a CPU it gains nothing at these sizes."""
     log_every: MayChange[int] = Field(default=50, ge=1)
     """Updates between two rows of metrics.jsonl."""
     checkpoint_every: MayChange[int] = Field(default=500, ge=1)

@@ -1,6 +1,7 @@
 """The batches of an epoch, and their order (section 5.1 of the paper)."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -12,7 +13,12 @@ IdPair = tuple[Sequence[int], Sequence[int]]
 
 
 def epoch_plan(
-    lengths: ArrayLike, max_tokens: int, batches_per_update: int, seed: int, epoch: int
+    lengths: ArrayLike,
+    max_tokens: int,
+    batches_per_update: int,
+    seed: int,
+    epoch: int,
+    buckets: Sequence[int] = (),
 ) -> list[list[list[int]]]:
     """Plan an epoch: a list of updates, each a list of batches, each a list of indices of pairs.
 
@@ -21,14 +27,18 @@ def epoch_plan(
     shuffled too. The plan depends on the seed and the epoch alone, so it is the same for any number of
     processes and for a resumed run. The last update may have fewer batches. Raises ValueError if a pair is
     longer than `max_tokens`.
+
+    With `buckets`, ascending lengths, all pairs of a batch are padded to the same one of them.
     """
     longer = np.asarray(lengths, np.int64).reshape(-1, 2).max(axis=1)
     # numpy guarantees that RandomState never changes its numbers. It does not for its newer generators.
     digest = hashlib.sha256(f"{seed}, epoch {epoch}".encode()).digest()
     rng = np.random.RandomState(np.frombuffer(digest, "<u4"))
     order = rng.permutation(len(longer))
+    if buckets:
+        longer = np.asarray(buckets)[np.searchsorted(buckets, longer)]
     order = order[np.argsort(longer[order], kind="stable")]
-    ends = _batch_ends(longer[order], max_tokens)
+    ends = _batch_ends(longer[order], max_tokens, one_length=bool(buckets))
     batches = [order[first:end].tolist() for first, end in pairwise([0, *ends])]
     shuffled = [batches[number] for number in rng.permutation(len(batches))]
     return [
@@ -36,8 +46,26 @@ def epoch_plan(
     ]
 
 
-def _batch_ends(ascending: NDArray[np.int64], max_tokens: int) -> list[int]:
-    """Return the ends of the batches that `token_batches` (lesson 10) would make of ascending lengths."""
+def bucket_lengths(max_length: int, count: int) -> list[int]:
+    """Return at most `count` lengths to pad to: multiples of 8 up to `max_length`, growing geometrically.
+
+    GPUs multiply matrices fastest if their sizes are multiples of 8.
+    """
+    largest = -(-max_length // 8)
+    growth = [math.ceil(largest ** (number / max(1, count - 1))) for number in range(count)]
+    chosen = {largest, *growth[1:]} if count > 1 else {largest}
+    # Small lengths coincide after rounding; the next multiples take their places.
+    for eighths in range(1, largest):
+        if len(chosen) < count:
+            chosen.add(eighths)
+    return [8 * eighths for eighths in sorted(chosen)]
+
+
+def _batch_ends(ascending: NDArray[np.int64], max_tokens: int, one_length: bool) -> list[int]:
+    """Return the ends of the batches that `token_batches` (lesson 10) would make of ascending lengths.
+
+    With `one_length`, a batch has pairs of one length only.
+    """
     if len(ascending) and ascending[-1] > max_tokens:
         raise ValueError(f"a pair has {ascending[-1]} tokens on one side, but max_tokens is {max_tokens}")
     ends = []
@@ -46,7 +74,9 @@ def _batch_ends(ascending: NDArray[np.int64], max_tokens: int) -> list[int]:
         # The first sentence is the shortest, so no more than this number of sentences can fit.
         candidates = ascending[first : first + max_tokens // int(ascending[first])]
         # The size grows with each sentence, so all that fit come before those that don't.
-        sizes = candidates * np.arange(1, len(candidates) + 1)
-        first += int(np.count_nonzero(sizes <= max_tokens))
+        fits = candidates * np.arange(1, len(candidates) + 1) <= max_tokens
+        if one_length:
+            fits &= candidates == candidates[0]
+        first += int(np.count_nonzero(fits))
         ends.append(first)
     return ends

@@ -13,6 +13,7 @@ from course_lib import transformer as reference
 from course_lib.transformer import causal_mask
 from course_lib.translation.decoding.cached_decoder import CachedDecoder
 from course_lib.translation.decoding.fused_model import FusedTransformer
+from course_lib.translation.model.fast_layers import FastDecoderLayer, FastEncoderLayer
 from course_lib.translation.model.fused import BlockDropout, FusedLayerNorm, fused_attention
 from course_lib.translation.model.precision import Precision, autocast, has_bfloat16, resolve_precision
 from course_lib.translation.model.seq2seq import Seq2SeqModel, TransformerModel
@@ -109,6 +110,7 @@ _SUPPORTED_MODULES = {
     *(reference.MultiHeadAttention, reference.FeedForward, reference.LayerNorm),
     *(reference.TokenEmbedding, reference.PositionalEncoding),
     *(nn.Linear, nn.Embedding, nn.Dropout, nn.ModuleList, FusedLayerNorm, BlockDropout),
+    *(FastEncoderLayer, FastDecoderLayer),
 }
 _SUPPORTED_ATTENTION = (None, reference.scaled_dot_product_attention, fused_attention)
 

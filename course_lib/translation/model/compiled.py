@@ -1,31 +1,40 @@
-"""torch.compile, with a fallback to the module as it is."""
+"""torch.compile for each layer of a model, with a fallback to the layers as they are.
 
+Each layer is compiled on its own, because DDP sends a layer's gradients as soon as its backward pass is done,
+and because layers of one kind share the compiled code.
+"""
+
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+#: The most shapes that a layer is compiled for; PyTorch's default of 8 would leave the others uncompiled.
+MAX_SHAPES = 64
+# Older versions of torch don't have the option.
+_HAS_LIMIT = "recompile_limit" in inspect.signature(torch.compile).parameters
+_LIMIT: dict[str, Any] = {"recompile_limit": MAX_SHAPES} if _HAS_LIMIT else {}
 
-def compile_or_fall_back(
-    module: nn.Module, example: tuple[Tensor, ...], backend: str
-) -> tuple[nn.Module, str | None]:
-    """Compile a module; if that fails, return the module itself and one line with the reason.
 
-    `example` is an input for which the module computes a loss. Compilation happens during the first forward
-    and backward pass, so these are run here, where falling back costs nothing. Sizes are dynamic, because
-    batches come in many lengths.
+def compile_layers(
+    layers: list[nn.Module], run: Callable[[], Tensor], backend: str, dynamic: bool
+) -> str | None:
+    """Compile layers in place; if that fails, restore them and return one line with the reason.
+
+    `run` computes a loss with the layers. Compilation happens during the first forward and backward pass, so
+    these are run here, where falling back costs nothing. With `dynamic`, sizes are variables of the compiled
+    code; otherwise it is compiled again for each shape.
     """
-    # A second shape checks that the compiled code isn't specialised to the first.
-    other = tuple(matrix.repeat(2, *[1] * (matrix.dim() - 1)) for matrix in example)
-    reason = None
     try:
-        compiled: Any = torch.compile(module, dynamic=True, backend=backend)
-        for inputs in (example, other):
-            compiled(*inputs).backward()
+        for layer in layers:
+            layer.compile(dynamic=dynamic, backend=backend, **_LIMIT)
+        run().backward()
     except Exception as error:  # Each backend raises its own exceptions.
+        for layer in layers:
+            layer.compile(disable=True)
         torch.compiler.reset()
         first_line = next(iter(str(error).splitlines()), "")
-        reason = f"torch.compile failed ({type(error).__name__}: {first_line[:120]}); training without it"
-    finally:
-        module.zero_grad()
-    return (module, reason) if reason else (compiled, None)
+        return f"torch.compile failed ({type(error).__name__}: {first_line[:120]}); training without it"
+    return None

@@ -3,6 +3,7 @@
 The code of the lessons stays as plain as it is; tests show that these compute the same.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -66,7 +67,8 @@ class FusedLayerNorm(LayerNorm):
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
         """Normalise over the last axis: (..., D) to (..., D)."""
-        return F.layer_norm(x, self.scale.shape, self.scale, self.shift, self.eps)
+        scale, shift = self.scale.to(x.dtype), self.shift.to(x.dtype)
+        return F.layer_norm(x, scale.shape, scale, shift, self.eps)
 
 
 #: BlockDropout rounds the rate to a multiple of one in this many.
@@ -116,11 +118,12 @@ def fused_smoothed_loss(
     labels: Int[Tensor, "N"],
     smoothing: float,
     dtype: torch.dtype,
+    compiled: bool = False,
 ) -> Float[Tensor, ""]:
     """Sum the cross-entropy of `hidden @ weight.T + bias` against smoothed labels over N positions.
 
     This is N times lesson 08's `LabelSmoothingLoss` if no label is padding. Matrix products run in `dtype`,
-    everything else in float32 or better.
+    everything else in float32 or better; if `compiled`, that is one pass over the logits for each result.
 
     With z the logits of a position, y its label and e the smoothing, the cross-entropy against targets of e /
     V for every class, plus 1 - e for y, is
@@ -134,7 +137,7 @@ def fused_smoothed_loss(
     # Inside `forward` gradients are always disabled, so it has to be told.
     needs_gradient = torch.is_grad_enabled()
     total: Tensor = _SmoothedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, bias, labels, smoothing, dtype, needs_gradient
+        hidden, weight, bias, labels, smoothing, dtype, needs_gradient, compiled
     )
     return total
 
@@ -152,7 +155,9 @@ class _SmoothedLoss(torch.autograd.Function):
         smoothing: float,
         dtype: torch.dtype,
         needs_gradient: bool,
+        compiled: bool,
     ) -> Tensor:
+        step = _compiled_softmax_step() if compiled else _softmax_step
         exact = torch.promote_types(dtype, torch.float32)
         classes = weight.shape[0]
         rows = max(1, _LOGITS_PER_CHUNK.get(hidden.device.type, 2**24) // classes)
@@ -165,19 +170,12 @@ class _SmoothedLoss(torch.autograd.Function):
             for first in range(0, len(labels), rows):
                 chunk = slice(first, first + rows)
                 x, y = hidden[chunk].to(dtype), labels[chunk].unsqueeze(1)
-                logits = torch.addmm(offset, x, matrix.t()).to(exact)
-                total -= (1 - smoothing) * logits.gather(1, y).sum() + smoothing / classes * logits.sum()
-                # The exponentials are used for the loss and for the gradient.
-                largest = logits.amax(1, keepdim=True)
-                exponentials = logits.sub_(largest).exp_()
-                sums = exponentials.sum(1, keepdim=True)
-                total += (largest + sums.log()).sum()
+                logits = torch.addmm(offset, x, matrix.t())
+                loss, gradient, column_sums = step(logits, y, smoothing, exact, needs_gradient)
+                total += loss
                 if weight_gradient is None or bias_gradient is None:
                     continue
-                gradient = exponentials.div_(sums).sub_(smoothing / classes)
-                gradient.scatter_add_(1, y, gradient.new_full(y.shape, smoothing - 1))
-                bias_gradient += gradient.sum(0)
-                gradient = gradient.to(dtype)
+                bias_gradient += column_sums
                 hidden_gradient[chunk] = gradient @ matrix
                 weight_gradient += gradient.t() @ x
         if needs_gradient:
@@ -189,4 +187,29 @@ class _SmoothedLoss(torch.autograd.Function):
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
         (scale,) = outer
         hidden, weight, bias = (gradient * scale for gradient in ctx.saved_tensors)
-        return hidden, weight, bias, None, None, None, None
+        return hidden, weight, bias, None, None, None, None, None
+
+
+def _softmax_step(
+    logits: Tensor, labels: Tensor, smoothing: float, exact: torch.dtype, needs_gradient: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss sum of some rows, the gradient of their logits, and its column sums."""
+    dtype, classes = logits.dtype, logits.shape[1]
+    logits = logits.to(exact)
+    at_labels = logits.gather(1, labels)
+    mean_part = smoothing / classes * logits.sum()
+    # The exponentials are used for the loss and for the gradient.
+    largest = logits.amax(1, keepdim=True)
+    exponentials = logits.sub_(largest).exp_()
+    sums = exponentials.sum(1, keepdim=True)
+    loss = (largest + sums.log() - (1 - smoothing) * at_labels).sum() - mean_part
+    if not needs_gradient:
+        return loss, loss, loss
+    gradient = exponentials.div_(sums).sub_(smoothing / classes)
+    gradient.scatter_add_(1, labels, gradient.new_full(labels.shape, smoothing - 1))
+    return loss, gradient.to(dtype), gradient.sum(0)
+
+
+@functools.cache
+def _compiled_softmax_step() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    return torch.compile(_softmax_step, dynamic=True)

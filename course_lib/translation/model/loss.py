@@ -1,7 +1,7 @@
 """The loss of a batch: the sum over its real tokens, with SimCut's regularisation if it is enabled."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +10,21 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.transformer import LabelSmoothingLoss
-from course_lib.translation.model.fused import fused_decoder_mask, fused_smoothed_loss
-from course_lib.translation.model.precision import Precision, autocast, resolve_precision
+from course_lib.transformer import LabelSmoothingLoss, Transformer
+from course_lib.translation.model.fast_layers import (
+    MergedWeights,
+    decode_with_kernels,
+    padding_bias,
+    refresh,
+    use_fast_layers,
+)
+from course_lib.translation.model.fused import (
+    fused_attention,
+    fused_decoder_mask,
+    fused_smoothed_loss,
+    use_fused_layers,
+)
+from course_lib.translation.model.precision import Precision, autocast, product_dtype
 from course_lib.translation.model.seq2seq import REFERENCE, Components, TransformerModel
 
 
@@ -51,6 +63,29 @@ class LossSum(nn.Module):
         self.components = components
         self.simcut_alpha = simcut_alpha
         self.simcut_p = simcut_p
+        #: Whether the loss is compiled. `training.compile` sets it.
+        self.compiled = False
+        self._weights: Sequence[MergedWeights] = ()
+        self._masks_for_kernels = False
+
+    def use_fast_layers(self, device: torch.device) -> None:
+        """Replace the reference's layers by faster ones. Call `refresh` before each update from then on."""
+        use_fused_layers(self)
+        assert isinstance(self.model, nn.Module), "a TransformerModel is a module"
+        self._weights = use_fast_layers(self.model, self._dtype(device))
+        self._masks_for_kernels = bool(self._weights) and all(
+            getattr(module, "attention", fused_attention) is fused_attention
+            for module in self.model.modules()
+        )
+
+    def refresh(self) -> None:
+        """Convert the weights to the dtype of the layers, once an update."""
+        refresh(self._weights)
+
+    def _dtype(self, device: torch.device) -> torch.dtype:
+        """Return the dtype of matrix products."""
+        own: torch.dtype = self.model.generator.weight.dtype
+        return product_dtype(self.precision, device) or own
 
     def forward(
         self,
@@ -74,13 +109,11 @@ class LossSum(nn.Module):
                 isinstance(self.loss, LabelSmoothingLoss)
                 and isinstance(generator, nn.Linear)
                 and generator.bias is not None
-                and not torch.compiler.is_compiling()
             ):
-                bfloat16 = resolve_precision(self.precision, hidden.device) == "bfloat16"
-                dtype = torch.bfloat16 if bfloat16 else generator.weight.dtype
-                return fused_smoothed_loss(
-                    hidden, generator.weight, generator.bias, labels, self.loss.smoothing, dtype
-                )
+                smoothing, dtype = self.loss.smoothing, self._dtype(hidden.device)
+                weights = generator.weight, generator.bias
+                compiled = self.compiled and self.training
+                return fused_smoothed_loss(hidden, *weights, labels, smoothing, dtype, compiled)
             return self._loss_sum(generator(hidden), labels)
 
     def _simcut_loss(self, source: Tensor, target: Tensor, positions: Tensor) -> Tensor:
@@ -98,9 +131,14 @@ class LossSum(nn.Module):
         components = self.components
         decoder_input, labels = components.shift_target(target)
         source_mask = components.padding_mask(source, self.pad_id)
-        memory = self.model.encode(source, source_mask)
-        mask = components.decoder_mask(decoder_input, self.pad_id)
-        hidden = self.model.decode(memory, source_mask, decoder_input, mask)
+        if self._masks_for_kernels:
+            assert isinstance(self.model, Transformer), "only its layers were replaced"
+            bias = padding_bias(source_mask, self._dtype(source.device))
+            hidden = decode_with_kernels(self.model, source, bias, decoder_input)
+        else:
+            memory = self.model.encode(source, source_mask)
+            mask = components.decoder_mask(decoder_input, self.pad_id)
+            hidden = self.model.decode(memory, source_mask, decoder_input, mask)
         return hidden.flatten(0, 1).index_select(0, positions), labels.flatten().index_select(0, positions)
 
     def _loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -4,7 +4,9 @@ from typing import Any, Literal
 
 import torch
 
-Precision = Literal["auto", "float32", "bfloat16", "float64"]
+Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16", "float64"]
+#: The dtype of matrix products, if it is not that of the weights.
+_MIXED = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def has_bfloat16(device: torch.device) -> bool:
@@ -19,10 +21,17 @@ def resolve_precision(precision: Precision, device: torch.device) -> Precision:
     """Replace `auto` by the best precision for this device."""
     if precision != "auto":
         return precision
-    return "bfloat16" if has_bfloat16(device) else "float32"
+    if has_bfloat16(device):
+        return "bfloat16"
+    return "float16" if device.type == "cuda" else "float32"
+
+
+def product_dtype(precision: Precision, device: torch.device) -> torch.dtype | None:
+    """Return the dtype of matrix products in mixed precision; None if it is that of the weights."""
+    return _MIXED.get(resolve_precision(precision, device))
 
 
 def autocast(precision: Precision, device: torch.device) -> torch.autocast:
-    """Return the context of a forward pass, with matrix products in bfloat16 if the precision says so."""
-    enabled = resolve_precision(precision, device) == "bfloat16"
-    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+    """Return the context of a forward pass, with matrix products in 16 bits if the precision says so."""
+    dtype = product_dtype(precision, device)
+    return torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None)

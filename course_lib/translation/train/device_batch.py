@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from course_lib.translation.configs.schema import ModelConfig
 from course_lib.translation.model.flops import training_flops
@@ -37,10 +38,21 @@ def move_to_device(
     target_vocabulary: int,
     pad_id: int,
     components: Components,
+    shape: tuple[int, int] | None = None,
 ) -> DeviceBatch:
-    """Count the tokens of a collated batch and start its copy to the device, without waiting for it."""
-    positions = real_positions(target, pad_id, components)
+    """Count the tokens of a collated batch and start its copy to the device, without waiting for it.
+
+    With `shape`, a number of sentences and a length, the batch is padded so that what the encoder and the
+    decoder read has that shape. Additional sentences repeat the first one, without its labels.
+    """
     source_lengths, target_lengths = (source != pad_id).sum(1), (target != pad_id).sum(1)
+    rows = len(target)
+    if shape is not None:
+        # The decoder reads one token less than the target has.
+        source, target = (
+            _padded(matrix, shape[0], shape[1] + more, pad_id) for matrix, more in ((source, 0), (target, 1))
+        )
+    positions = real_positions(target[:rows], pad_id, components)
 
     def move(matrix: Tensor) -> Tensor:
         # Only copies from pinned memory overlap with computation.
@@ -56,3 +68,8 @@ def move_to_device(
         # The decoder reads one token less than the target has.
         flops=training_flops(model, target_vocabulary, source_lengths, target_lengths - 1),
     )
+
+
+def _padded(matrix: Tensor, rows: int, length: int, pad_id: int) -> Tensor:
+    longer = F.pad(matrix, (0, length - matrix.shape[1]), value=pad_id)
+    return torch.cat([longer, longer[:1].expand(rows - len(longer), -1)])

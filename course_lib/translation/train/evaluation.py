@@ -64,7 +64,8 @@ class Evaluator:
         count = torch.zeros((), dtype=torch.int64, device=self._device)
         lengths = [min(max(len(source), len(target)) + 2, self._max_length) for source, target in pairs]
         batches = token_batches(lengths, self._config.tokens_per_batch)
-        with evaluating(loss_sum):
+        # Compiled layers would be compiled again for evaluation and its shapes.
+        with evaluating(loss_sum), torch.compiler.set_stance("force_eager"):
             for batch in self._shard(batches):
                 source, target = collate(
                     [pairs[index] for index in batch], ids.pad_id, ids.start_id, ids.end_id, self._max_length
@@ -118,6 +119,25 @@ class Evaluator:
         settings: SearchSettings,
         decode: DecodeFunction | None = None,
     ) -> list[list[Candidate]]:
+        with torch.compiler.set_stance("force_eager"):
+            mine = self._decode(model, sentences, settings, decode)
+        found: list[list[Candidate]] = [[] for _ in sentences]
+        for index, hypotheses in all_gather(self._distributed, mine):
+            texts = self._vocabularies.target.decode([each.ids for each in hypotheses])
+            found[index] = [
+                Candidate(text, len(each.ids), each.log_probability)
+                for text, each in zip(texts, hypotheses, strict=True)
+            ]
+        return found
+
+    def _decode(
+        self,
+        model: TransformerModel | Ensemble,
+        sentences: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        decode: DecodeFunction | None,
+    ) -> list[tuple[int, list[Hypothesis]]]:
+        """Decode this rank's share of the sentences."""
         shard = self._shard(self._decoder.batches(sentences, settings.beam))
         mine: list[tuple[int, list[Hypothesis]]] = []
         if decode is None or isinstance(model, Ensemble):
@@ -127,14 +147,7 @@ class Evaluator:
             for batch in shard:
                 rows = decode(model, [sentences[index] for index in batch], settings)
                 mine += zip(batch, rows, strict=True)
-        found: list[list[Candidate]] = [[] for _ in sentences]
-        for index, hypotheses in all_gather(self._distributed, mine):
-            texts = self._vocabularies.target.decode([each.ids for each in hypotheses])
-            found[index] = [
-                Candidate(text, len(each.ids), each.log_probability)
-                for text, each in zip(texts, hypotheses, strict=True)
-            ]
-        return found
+        return mine
 
     def _shard(self, batches: Sequence[list[int]]) -> Sequence[list[int]]:
         return self._components.shard(batches, self._distributed.rank, self._distributed.world_size)

@@ -186,7 +186,8 @@ class Experiment:
         trainer, training = self._trainer, self._config.training
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
-            learning_rate = trainer.update(plan[trainer.updates_done])
+            upcoming = plan[trainer.updates_done + 1 : trainer.updates_done + 2]
+            learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
             self._display.advance()
             last = trainer.updates_done == len(plan) or trainer.step == training.updates
             if trainer.step % training.log_every == 0 or last:

@@ -48,6 +48,7 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     require_equal(distributed, {"the device": device.type})
     share_cores(training, distributed)
     precision = resolve_precision_on_all_ranks(training.precision, device, distributed)
+    choose_kernels(precision)
     config = config.model_copy(update={"training": training.model_copy(update={"precision": precision})})
     settings = {path: value_text(config, path) for path in keys() if path not in _LOCAL_SETTINGS}
     require_equal(distributed, {**settings, "PyTorch": torch.__version__})
@@ -76,7 +77,19 @@ def resolve_precision_on_all_ranks(
     if precision != "auto":
         return precision
     supported = global_sum(distributed, torch.tensor(int(has_bfloat16(device)), device=device))
-    return "bfloat16" if int(supported) == distributed.world_size else "float32"
+    if int(supported) == distributed.world_size:
+        return "bfloat16"
+    return "float16" if device.type == "cuda" else "float32"
+
+
+def choose_kernels(precision: Precision) -> None:
+    """Choose among PyTorch's kernels for a GPU, for the whole process.
+
+    Without cuDNN's attention: on Hopper cards it would be chosen whenever there is no dropout inside
+    attention, and it spends tens of milliseconds on a plan for each new shape.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
 
 def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch.device:

@@ -9,7 +9,9 @@ saved or shared.
 import contextlib
 import hashlib
 import inspect
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,14 +22,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.epoch_plan import IdPair, epoch_plan
+from course_lib.translation.data.epoch_plan import IdPair, bucket_lengths, epoch_plan
 from course_lib.translation.data.token_pairs import collate_batch, pair_lengths, pairs_of_epoch
 from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.distributed import DistributedInfo, global_sum
-from course_lib.translation.model.compiled import compile_or_fall_back
+from course_lib.translation.model.compiled import compile_layers
 from course_lib.translation.model.flops import measure_matmul_rate
-from course_lib.translation.model.fused import use_fused_layers
-from course_lib.translation.model.loss import LossSum, real_positions
+from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, Components, build_model
 from course_lib.translation.train.device_batch import DeviceBatch, move_to_device
 from course_lib.translation.train.metrics import MetricsWindow
@@ -75,17 +76,24 @@ class Trainer:
         sizes = len(vocabularies.source), len(vocabularies.target)
         self.model = build_model(config.model, *sizes, training.precision, device, components)
         loss = components.loss(sizes[1], vocabularies.pad_id, training.label_smoothing)
-        self._loss_sum: nn.Module = LossSum(
+        self._model_and_loss = LossSum(
             self.model, loss, training.precision, components, training.simcut_alpha, training.simcut_p
         )
+        self._model_and_loss.use_fast_layers(device)
         if training.compile:
             self._compile()
-        else:
-            use_fused_layers(self._loss_sum)
+        self._loss_sum: nn.Module = self._model_and_loss
         if distributed.world_size > 1:
             self._loss_sum = DistributedDataParallel(
                 self._loss_sum, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC
             )
+        self._buckets = (
+            bucket_lengths(config.data.max_length, training.length_buckets) if training.length_buckets else []
+        )
+        # Gradients in float16 would underflow; the scale adapts itself, and other precisions need none.
+        self._scaler = torch.amp.GradScaler(device.type, enabled=training.precision == "float16")
+        self._next_batches: tuple[tuple[int, int], Future[list[tuple[int, DeviceBatch]]]] | None = None
+        self._prefetcher = ThreadPoolExecutor(1, "prefetch")
         self._optimizer = make_optimizer(list(self.model.parameters()), training)
         self._scheduler = make_scheduler(self._optimizer, training, config.model.d_model, components)
         self.window = MetricsWindow(distributed)
@@ -101,17 +109,26 @@ class Trainer:
             training.batches_per_update,
             self._config.seed,
             self.epochs_done,
+            self._buckets,
         )
 
-    def update(self, batches: Sequence[Sequence[int]]) -> float:
-        """Make one update from batches that are shared out over the ranks; return its learning rate."""
-        rank, world_size = self._distributed.rank, self._distributed.world_size
-        shard = self._components.shard(list(enumerate(batches)), rank, world_size)
-        moved = [(number, self._load(batch)) for number, batch in shard]
+    def update(
+        self, batches: Sequence[Sequence[int]], upcoming: Sequence[Sequence[int]] | None = None
+    ) -> float:
+        """Make one update from batches that are shared out over the ranks; return its learning rate.
+
+        `upcoming` are the batches of the next update of the same epoch, to be prepared in the meantime.
+        """
+        world_size = self._distributed.world_size
+        moved = self._prepared(batches)
+        if upcoming is not None:
+            position = self.epochs_done, self.updates_done + 1
+            self._next_batches = position, self._prefetcher.submit(self._load_shard, upcoming)
         # DDP averages the gradients over the ranks; the world size turns that average into a sum.
         scale = world_size / self._label_count(batches)
 
         self._loss_sum.train()
+        self._model_and_loss.refresh()
         self._optimizer.zero_grad()
         if not moved:
             self._contribute_zero_gradients()
@@ -120,13 +137,15 @@ class Trainer:
             # Gradients are sent once an update, with the last batch.
             with self._gradients_kept_local(number != moved[-1][0]):
                 loss_sum = self._loss_sum(batch.source, batch.target, batch.positions)
-                (loss_sum * scale).backward()
+                self._scaler.scale(loss_sum * scale).backward()
             self.window.add(loss_sum, batch)
         if self._config.training.max_grad_norm is not None:
+            self._scaler.unscale_(self._optimizer)
             # Every rank has the gradients of all ranks now, so all compute the same norm.
             nn.utils.clip_grad_norm_(self.model.parameters(), self._config.training.max_grad_norm)
         learning_rate = float(self._scheduler.get_last_lr()[0])
-        self._optimizer.step()
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
         self._scheduler.step()
         self.step += 1
         self.updates_done += 1
@@ -143,6 +162,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "scheduler": self._scheduler.state_dict(),
+            "scaler": self._scaler.state_dict(),
             "window": self.window.state(),
             "step": self.step,
             "epochs_done": self.epochs_done,
@@ -154,6 +174,7 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._scheduler.load_state_dict(state["scheduler"])
+        self._scaler.load_state_dict(state["scaler"])
         self.window.load(state["window"])
         self.step = state["step"]
         self.epochs_done = state["epochs_done"]
@@ -194,14 +215,30 @@ class Trainer:
         # A target's first token, the start, is no label.
         return sum(int((lengths[batch, 1] - 1).sum()) for batch in batches)
 
+    def _prepared(self, batches: Sequence[Sequence[int]]) -> list[tuple[int, DeviceBatch]]:
+        """Return this rank's batches of an update, with their numbers: prefetched, or loaded now."""
+        prefetched, self._next_batches = self._next_batches, None
+        if prefetched is not None and prefetched[0] == (self.epochs_done, self.updates_done):
+            return prefetched[1].result()
+        return self._load_shard(batches)
+
+    def _load_shard(self, batches: Sequence[Sequence[int]]) -> list[tuple[int, DeviceBatch]]:
+        rank, world_size = self._distributed.rank, self._distributed.world_size
+        shard = self._components.shard(list(enumerate(batches)), rank, world_size)
+        return [(number, self._load(batch)) for number, batch in shard]
+
     def _load(self, batch: Sequence[int]) -> DeviceBatch:
         ids, config = self._vocabularies, self._config
-        pairs, _ = self._epoch_pairs()
+        pairs, lengths = self._epoch_pairs()
+        shape = None
+        if self._buckets:
+            length = self._buckets[bisect_left(self._buckets, int(lengths[batch].max()))]
+            shape = max(1, config.training.tokens_per_batch // length), length
         source, target = collate_batch(
             pairs, batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length
         )
         return move_to_device(
-            source, target, self._device, config.model, len(ids.target), ids.pad_id, self._components
+            source, target, self._device, config.model, len(ids.target), ids.pad_id, self._components, shape
         )
 
     def _empty_sentence(self) -> Tensor:
@@ -217,15 +254,20 @@ class Trainer:
         # Sizes that are equal, or 1, would be compiled in as constants: hence different lengths and three
         # rows.
         source, target = self._empty_sentence().repeat(3, 2), self._empty_sentence().repeat(3, 3)
-        positions = real_positions(target, self._vocabularies.pad_id, self._components)
-        compiled, reason = compile_or_fall_back(self._loss_sum, (source, target, positions), COMPILE_BACKEND)
+        whole = self._model_and_loss.train()
+        whole.refresh()
+        layers = [*self.model.encoder_layers, *self.model.decoder_layers]
+        whole.compiled = COMPILE_BACKEND == "inductor"
+        dynamic = self._config.training.length_buckets is None
+        reason = compile_layers(layers, lambda: whole(source, target), COMPILE_BACKEND, dynamic)
+        whole.zero_grad()
         # On all ranks or on none, because ranks that compute differently would make another run.
         failures = global_sum(self._distributed, torch.tensor(int(reason is not None), device=self._device))
         if int(failures):
-            use_fused_layers(self._loss_sum)
+            whole.compiled = False
+            for layer in layers:
+                layer.compile(disable=True)
             self.notes.append(reason or "torch.compile failed on another rank; training without it")
-        else:
-            self._loss_sum = compiled
 
     def _gradients_kept_local(self, local: bool) -> contextlib.AbstractContextManager[None]:
         if local and isinstance(self._loss_sum, DistributedDataParallel):

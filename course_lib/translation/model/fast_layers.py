@@ -1,0 +1,293 @@
+"""The layers of the reference's Transformer for training, in fewer and larger operations.
+
+A layer computes in one dtype throughout, including the residual stream of post-norm layers. Projections of
+the same input are one matrix product, and the weights are converted to that dtype once an update. The
+parameters, their names and the results are those of the reference's layers, up to rounding; tests show it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from course_lib.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    LayerNorm,
+    MultiHeadAttention,
+    SublayerConnection,
+    Transformer,
+)
+from course_lib.translation.model.fused import BlockDropout, FusedLayerNorm, fused_attention
+
+#: The classes of modules whose computation these layers know and may replace.
+_KNOWN = {
+    *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, SublayerConnection, LayerNorm),
+    *(FusedLayerNorm, BlockDropout, nn.Dropout, nn.Linear, nn.ModuleList),
+}
+
+
+def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
+    """Replace the layers of the reference's Transformer, and return their weights, to be refreshed.
+
+    Other models are left alone: a student's classes may compute something else. The list is then empty.
+    """
+    if type(model) is not Transformer:
+        return []
+    replaced: list[MergedWeights] = []
+    for layers in (model.encoder_layers, model.decoder_layers):
+        for index, layer in enumerate(layers):
+            if any(type(module) not in _KNOWN for module in layer.modules()):
+                continue
+            kind = FastEncoderLayer if isinstance(layer, EncoderLayer) else FastDecoderLayer
+            layers[index] = fast = kind(layer, dtype)
+            replaced.append(fast.merged)
+    return replaced
+
+
+def refresh(weights: "Sequence[MergedWeights]") -> None:
+    """Convert all weights to the dtype of their layers: in one operation, once an update."""
+    pairs = [pair for each in weights for pair in each.views()]
+    if pairs:
+        copies, originals = zip(*pairs, strict=True)
+        with torch.no_grad():
+            torch._foreach_copy_(list(copies), list(originals))
+
+
+def padding_bias(mask: Bool[Tensor, "B 1 S"], dtype: torch.dtype) -> Float[Tensor, "B 1 1 S"]:
+    """Convert a padding mask to numbers to add to attention scores: 0 or minus infinity."""
+    zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    return zeros.masked_fill(~mask, -torch.inf).unsqueeze(1)
+
+
+def decode_with_kernels(
+    model: Transformer, source: Int[Tensor, "B S"], bias: Float[Tensor, "B 1 1 S"], target: Int[Tensor, "B T"]
+) -> Float[Tensor, "B T D"]:
+    """Compute the decoder's output like `Transformer`, with the masks that fused attention is fastest with.
+
+    The padding of the source is masked by a bias, converted once instead of by every kernel. The decoder's
+    mask is causal: with padding on the right, no real position attends to padding then.
+    """
+    memory = model.positions(model.source_embedding(source))
+    for layer in model.encoder_layers:
+        memory = layer(memory, bias)
+    memory = memory if model.encoder_norm is None else model.encoder_norm(memory)
+    x = model.positions(model.target_embedding(target))
+    for layer in model.decoder_layers:
+        x = layer(x, memory, bias, None)
+    return x if model.decoder_norm is None else model.decoder_norm(x)
+
+
+class MergedWeights:
+    """The weights of a layer as few matrices in one dtype, each of them a group of weights, concatenated."""
+
+    def __init__(self, groups: Sequence[Sequence[nn.Parameter]], dtype: torch.dtype) -> None:
+        self._groups = groups
+        self._dtype = dtype
+        self._copies: list[Tensor] = []
+
+    def views(self) -> list[tuple[Tensor, nn.Parameter]]:
+        """Return the part of the copies that belongs to each weight; allocate the copies if necessary.
+
+        There are no copies, and no pairs, if the weights already have the dtype of the layer.
+        """
+        if self._groups[0][0].dtype == self._dtype:
+            return []
+        if not self._copies:
+            shapes = [(sum(len(weight) for weight in group), *group[0].shape[1:]) for group in self._groups]
+            device = self._groups[0][0].device
+            self._copies = [torch.empty(shape, dtype=self._dtype, device=device) for shape in shapes]
+        return [
+            (view, weight)
+            for copy, group in zip(self._copies, self._groups, strict=True)
+            for view, weight in zip(copy.split([len(weight) for weight in group]), group, strict=True)
+        ]
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return the merged weights. Their gradients go to the weights themselves."""
+        if self._copies and torch.is_grad_enabled():
+            weights = [weight for group in self._groups for weight in group]
+            sizes = [[len(weight) for weight in group] for group in self._groups]
+            merged: tuple[Tensor, ...] = _StandIn.apply(sizes, *self._copies, *weights)  # type: ignore[no-untyped-call]
+            return merged
+        return tuple(
+            (torch.cat(list(group)) if len(group) > 1 else group[0]).to(self._dtype) for group in self._groups
+        )
+
+
+class _StandIn(torch.autograd.Function):
+    """Lets converted and merged copies stand in for weights, which receive the gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, sizes: list[list[int]], *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.sizes = sizes
+        ctx.dtype = tensors[-1].dtype
+        return tuple(copy.view_as(copy) for copy in tensors[: len(sizes)])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        parts = [
+            part
+            for gradient, sizes in zip(gradients, ctx.sizes, strict=True)
+            for part in gradient.split(sizes)
+        ]
+        converted = [torch.empty(part.shape, dtype=ctx.dtype, device=part.device) for part in parts]
+        torch._foreach_copy_(converted, parts)
+        return (None, *[None] * len(gradients), *converted)
+
+
+def _projections(attention: MultiHeadAttention, *names: str) -> list[list[nn.Parameter]]:
+    layers: list[nn.Linear] = [getattr(attention, f"{name}_projection") for name in names]
+    return [[layer.weight for layer in layers], [layer.bias for layer in layers]]
+
+
+def _singles(*modules: nn.Linear | LayerNorm) -> list[list[nn.Parameter]]:
+    pairs = [
+        (each.scale, each.shift) if isinstance(each, LayerNorm) else (each.weight, each.bias)
+        for each in modules
+    ]
+    return [[parameter] for pair in pairs for parameter in pair]
+
+
+def _attend(
+    attention: MultiHeadAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+) -> Tensor:
+    """Split into heads, attend, and merge the heads: (B, L, D) to (B, L, D)."""
+    query, key, value = (
+        each.unflatten(-1, (attention.heads, -1)).transpose(1, 2) for each in (query, key, value)
+    )
+    if attention.attention is fused_attention:
+        rate = attention.dropout.p if attention.dropout.training else 0.0
+        output = F.scaled_dot_product_attention(query, key, value, mask, rate, is_causal=causal)
+    else:
+        mask = mask.unsqueeze(1) if mask is not None and mask.dim() == 3 else mask
+        # Its softmax needs more than 16 bits, which autocast sees to.
+        mixed = query.dtype in (torch.bfloat16, torch.float16)
+        with torch.autocast(query.device.type, query.dtype if mixed else None, enabled=mixed):
+            output, _ = attention.attention(query, key, value, mask, attention.dropout)
+    return output.transpose(1, 2).flatten(2)
+
+
+class _FastLayer(nn.Module):
+    """What both kinds of layers share. `merged` holds the weights."""
+
+    self_attention: MultiHeadAttention
+    cross_attention: MultiHeadAttention
+    feed_forward: FeedForward
+    sublayers: nn.ModuleList
+
+    def __init__(self, layer: EncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
+        super().__init__()
+        # In the same order as in the reference, which is that of the optimiser's state.
+        for name, child in layer.named_children():
+            self.add_module(name, child)
+        # With norm_first, the residual stream is a sum that grows from layer to layer.
+        exact = torch.promote_types(dtype, torch.float32)
+        self.residual_dtype = exact if layer.sublayers[0].norm_first else dtype
+
+    def _feed(
+        self, x: Tensor, inner: Tensor, inner_bias: Tensor, outer: Tensor, outer_bias: Tensor
+    ) -> Tensor:
+        hidden = self.feed_forward.dropout(F.linear(x, inner, inner_bias).relu())
+        return F.linear(hidden, outer, outer_bias)
+
+
+def _norm(connection: SublayerConnection, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    y = F.layer_norm(x, scale.shape, scale.to(x.dtype), shift.to(x.dtype), connection.norm.eps)
+    return y.to(scale.dtype)
+
+
+class FastEncoderLayer(_FastLayer):
+    """`EncoderLayer` for training."""
+
+    def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
+        super().__init__(layer, dtype)
+        attention = self.self_attention
+        self.merged = MergedWeights(
+            [
+                *_projections(attention, "query", "key", "value"),
+                *_singles(attention.output_projection, self.feed_forward.inner, self.feed_forward.outer),
+                *_singles(*(each.norm for each in self.sublayers)),
+            ],
+            dtype,
+        )
+
+    def forward(
+        self, x: Float[Tensor, "B S D"], source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None
+    ) -> Float[Tensor, "B S D"]:
+        """Compute the layer. With fused attention, the mask may also be numbers added to the scores."""
+        w_qkv, b_qkv, w_out, b_out, *feed, scale_1, shift_1, scale_2, shift_2 = self.merged.tensors()
+        attend, connect_feed = self.sublayers
+        with torch.autocast(x.device.type, enabled=False):
+            x = x.to(self.residual_dtype)
+            y = _norm(attend, x, scale_1, shift_1) if attend.norm_first else x
+            query, key, value = F.linear(y, w_qkv, b_qkv).chunk(3, -1)
+            y = _attend(self.self_attention, query, key, value, source_mask, False)
+            x = x + attend.dropout(F.linear(y, w_out, b_out))
+            if not attend.norm_first:
+                x = _norm(attend, x, scale_1, shift_1)
+            y = _norm(connect_feed, x, scale_2, shift_2) if attend.norm_first else x
+            x = x + connect_feed.dropout(self._feed(y, *feed))
+            return x if attend.norm_first else _norm(connect_feed, x, scale_2, shift_2)
+
+
+class FastDecoderLayer(_FastLayer):
+    """`DecoderLayer` for training."""
+
+    def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
+        super().__init__(layer, dtype)
+        attention, cross = self.self_attention, self.cross_attention
+        self.merged = MergedWeights(
+            [
+                *_projections(attention, "query", "key", "value"),
+                *_singles(attention.output_projection),
+                *_projections(cross, "query"),
+                *_projections(cross, "key", "value"),
+                *_singles(cross.output_projection, self.feed_forward.inner, self.feed_forward.outer),
+                *_singles(*(each.norm for each in self.sublayers)),
+            ],
+            dtype,
+        )
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        memory: Float[Tensor, "B S D"],
+        source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None,
+        target_mask: Bool[Tensor, "..."] | None,
+    ) -> Float[Tensor, "B T D"]:
+        """Compute the layer. With fused attention, no target mask means a causal mask."""
+        weights = self.merged.tensors()
+        w_qkv, b_qkv, w_self, b_self, w_q, b_q, w_kv, b_kv, w_cross, b_cross = weights[:10]
+        feed, norms = weights[10:14], list(zip(weights[14::2], weights[15::2], strict=True))
+        first = self.sublayers[0].norm_first
+        causal = target_mask is None and self.self_attention.attention is fused_attention
+        with torch.autocast(x.device.type, enabled=False):
+            x, memory = x.to(self.residual_dtype), memory.to(w_kv.dtype)
+            for connection, norm, sublayer in zip(self.sublayers, norms, range(3), strict=True):
+                y = _norm(connection, x, *norm) if first else x
+                if sublayer == 0:
+                    query, key, value = F.linear(y, w_qkv, b_qkv).chunk(3, -1)
+                    y = _attend(self.self_attention, query, key, value, target_mask, causal)
+                    y = F.linear(y, w_self, b_self)
+                elif sublayer == 1:
+                    key, value = F.linear(memory, w_kv, b_kv).chunk(2, -1)
+                    y = _attend(self.cross_attention, F.linear(y, w_q, b_q), key, value, source_mask, False)
+                    y = F.linear(y, w_cross, b_cross)
+                else:
+                    y = self._feed(y, *feed)
+                x = x + connection.dropout(y)
+                if not first:
+                    x = _norm(connection, x, *norm)
+            return x
