@@ -1,15 +1,17 @@
 """Count the operations of an update without a GPU: `python -m tests.benchmarks.operations`.
 
-The real model and loss run under FakeTensorMode: shapes are computed, numbers are not. Each operation of PyTorch
-that isn't a view is one kernel launch in eager mode, except that a GPU's dropout is one kernel. A roofline adds
-up, for each operation, the time that an H100 needs for its matrix products or to move its inputs and outputs,
-whichever is longer.
+The real model and loss run under FakeTensorMode: shapes are computed, numbers are not. Each operation of
+PyTorch that isn't a view is one kernel launch in eager mode, except that a GPU's dropout is one kernel. A
+roofline adds up, for each operation, the time that an H100 needs for its matrix products or to move its
+inputs and outputs, whichever is longer.
 """
 
 import argparse
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -19,14 +21,22 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
+from torch.utils.flop_counter import flop_registry
 
+from course_lib.transformer import (
+    FeedForward,
+    MultiHeadAttention,
+    Transformer,
+    TransformerConfig,
+    tie_embeddings,
+)
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.epoch_plan import bucket_lengths, epoch_plan
-from course_lib.translation.model.fused import BlockDropout, use_fused_layers
+from course_lib.translation.model import fused
+from course_lib.translation.model.fused import BlockDropout, fused_attention, use_fused_layers
 from course_lib.translation.model.loss import LossSum
-from course_lib.translation.model.seq2seq import REFERENCE, build_model
+from course_lib.translation.model.seq2seq import REFERENCE
 
 #: An H100 SXM: bytes and bfloat16 operations a second that programs reach, the published rate, and the time
 #: that PyTorch takes to launch an operation.
@@ -34,7 +44,7 @@ BANDWIDTH, REACHED, PUBLISHED, LAUNCH = 3.0e12, 650e12, 989e12, 9e-6
 VOCABULARY = 37_000
 #: Operations that compute nothing, and two of the three that a CPU's dropout has.
 _NO_KERNEL = {"aten::detach", "aten::empty", "aten::empty_like", "aten::new_empty"}
-_NO_KERNEL |= {"aten::bernoulli_", "aten::div_"}
+_NO_KERNEL |= {"aten::bernoulli_", "aten::div_", "prim::device", "aten::promote_types"}
 
 
 @dataclass
@@ -61,7 +71,7 @@ class Counting(TorchDispatchMode):
     """Counts the operations in its block, with the bytes that they move and the time that they need."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.count = Count()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -73,7 +83,9 @@ class Counting(TorchDispatchMode):
         tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, Tensor)]
         moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         packet = func.overloadpacket
-        flops = flop_registry[packet](*args, **(kwargs or {}), out_val=result) if packet in flop_registry else 0
+        flops = (
+            flop_registry[packet](*args, **(kwargs or {}), out_val=result) if packet in flop_registry else 0
+        )
         self.count.kinds[name] += 1
         self.count.moved += moved
         self.count.flops += flops
@@ -84,9 +96,18 @@ class Counting(TorchDispatchMode):
 def counted(config: RunConfig, sentences: int, length: int, fast: bool, layers: int | None = None) -> Count:
     """Count a forward and a backward pass over one batch without padding."""
     sizes = config.model if layers is None else config.model.model_copy(update={"layers": layers})
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    # As many rows of logits at a time as on a GPU.
+    chunks = patch.dict(fused._LOGITS_PER_CHUNK, cpu=fused._LOGITS_PER_CHUNK["cuda"])
+    with chunks, FakeTensorMode(allow_non_fake_inputs=True):
         device = torch.device("cpu")
-        model = build_model(sizes, VOCABULARY, VOCABULARY, "bfloat16", device)
+        # Without build_model, because a fake model cannot be moved to a device.
+        shape = TransformerConfig(
+            *(sizes.layers, sizes.d_model, sizes.heads, sizes.d_ff, sizes.dropout), attention=fused_attention
+        )
+        model = tie_embeddings(Transformer(VOCABULARY, VOCABULARY, shape))
+        for module in model.modules():
+            if isinstance(module, MultiHeadAttention | FeedForward) and sizes.inner_dropout is not None:
+                module.dropout.p = sizes.inner_dropout
         loss_sum = LossSum(model, REFERENCE.loss(VOCABULARY, 0, 0.1), "bfloat16")
         if fast:
             loss_sum.use_fast_layers(device)
@@ -139,15 +160,26 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     console = Console(highlight=False, width=110)
     table = Table(title="One batch, forward and backward, bfloat16, eager")
-    for column in ("model", "tokens", "layers", "operations", "casts", "moved", "work", "GPU", "launches", "share"):
+    for column in [
+        "model",
+        "tokens",
+        "layers",
+        "operations",
+        "casts",
+        "moved",
+        "work",
+        "GPU",
+        "launches",
+        "share",
+    ]:
         table.add_column(column, justify="right")
-    for name, tokens in (("wmt14-base", 3400), ("wmt14-base", 27_200), ("wmt14-big", 3400), ("wmt14-big", 27_200)):
-        config = load_config(name)
-        for fast in (False, True):
-            count = counted(config, tokens // 32, 32, fast)
+    for name in ("wmt14-base", "wmt14-big"):
+        for tokens, fast in itertools.product((3400, 27_200), (False, True)):
+            count = counted(load_config(name), tokens // 32, 32, fast)
             launches = count.operations * LAUNCH
             table.add_row(
-                *(name, f"{tokens:,}", "fast" if fast else "plain", f"{count.operations:,}", str(count.casts)),
+                *(name, f"{tokens:,}", "fast" if fast else "plain"),
+                *(f"{count.operations:,}", str(count.casts)),
                 *(f"{count.moved / 2**30:.1f} GiB", f"{count.flops / 1e12:.2f} T"),
                 *(f"{1e3 * count.seconds:.1f} ms", f"{1e3 * launches:.1f} ms"),
                 f"{count.flops / max(count.seconds, launches) / PUBLISHED:.0%}",

@@ -6,6 +6,7 @@ as well.
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from micro_training import assert_equal_weights, new_trainer, weights
 from real_processes import in_processes
@@ -13,7 +14,7 @@ from torch import nn
 
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import DistributedInfo
-from course_lib.translation.model.compiled import compile_or_fall_back
+from course_lib.translation.model.compiled import compile_layers
 from course_lib.translation.train import trainer as training
 
 Outcome = tuple[list[str], dict[str, list[float]], dict[str, float]]
@@ -40,15 +41,17 @@ class Sum(nn.Module):
         return total
 
 
-def without_a_compiler(distributed: DistributedInfo) -> tuple[str | None, bool, bool]:
+def without_a_compiler(distributed: DistributedInfo) -> tuple[str | None, bool]:
     import torch._inductor.config as inductor
 
     inductor.cpp.cxx = ("no-such-compiler",)
     inductor.force_disable_caches = True
     inductor.compile_threads = 1
     module = Sum()
-    compiled, why_not = compile_or_fall_back(module, (torch.ones(2, 3),), "inductor")
-    return why_not, compiled is module, module.layer.weight.grad is None
+    x = torch.ones(2, 3)
+    expected = module(x)
+    why_not = compile_layers([module], lambda: module(x), "inductor", dynamic=True)
+    return why_not, torch.equal(module(x), expected)
 
 
 def assert_says_why(note: str | None, error: str) -> None:
@@ -59,11 +62,10 @@ def assert_says_why(note: str | None, error: str) -> None:
 
 
 def test_a_machine_without_a_c_compiler_is_told_and_nothing_is_left_behind() -> None:
-    [(note, is_the_module, has_no_gradient)] = in_processes(1, without_a_compiler)
+    [(note, computes_as_before)] = in_processes(1, without_a_compiler)
     assert_says_why(note, "InductorError")
     assert "compiler" in str(note).partition(":")[2]
-    assert is_the_module
-    assert has_no_gradient
+    assert computes_as_before
 
 
 def with_a_backend_that_fails(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
@@ -88,12 +90,18 @@ def with_the_front_end(distributed: DistributedInfo, *configs: RunConfig) -> lis
     return [trained(config, distributed) for config in configs]
 
 
-def test_one_graph_holds_the_whole_loss_for_any_shape(
-    tiny_config: Callable[..., RunConfig],
+@pytest.mark.parametrize("attention", ["plain", "fused"])
+@pytest.mark.parametrize("buckets", ["null", "3"])
+def test_each_kind_of_layer_is_one_graph_for_each_shape(
+    tiny_config: Callable[..., RunConfig], attention: str, buckets: str
 ) -> None:
-    exact = ("training.precision=float64", "model.dropout=0")
+    exact = ("training.precision=float64", "model.dropout=0", "model.layers=2")
+    exact += (f"model.attention={attention}", f"training.length_buckets={buckets}")
     configs = tiny_config("training.compile=true", *exact), tiny_config(*exact)
     for (notes, got, counts), (_, expected, _) in in_processes(1, with_the_front_end, *configs):
         assert notes == []
-        assert counts == {"graphs": 0}, "nothing is compiled anew, and no part left out"
+        graphs = counts.pop("graphs")
+        assert counts == {}, "no part of a layer is left out"
+        # An encoder's and a decoder's, whatever the number of layers.
+        assert graphs <= (0 if buckets == "null" else 2 * 3)
         assert_equal_weights(got, expected, within=1e-9)

@@ -44,8 +44,13 @@ def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights
         for index, layer in enumerate(layers):
             if any(type(module) not in _KNOWN for module in layer.modules()):
                 continue
-            kind = FastEncoderLayer if isinstance(layer, EncoderLayer) else FastDecoderLayer
-            layers[index] = fast = kind(layer, dtype)
+            fast: FastEncoderLayer | FastDecoderLayer
+            if isinstance(layer, EncoderLayer):
+                fast = FastEncoderLayer(layer, dtype)
+            else:
+                assert isinstance(layer, DecoderLayer), "a Transformer has two kinds of layers"
+                fast = FastDecoderLayer(layer, dtype)
+            layers[index] = fast
             replaced.append(fast.merged)
     return replaced
 
@@ -86,12 +91,12 @@ def decode_with_kernels(
 class MergedWeights:
     """The weights of a layer as few matrices in one dtype, each of them a group of weights, concatenated."""
 
-    def __init__(self, groups: Sequence[Sequence[nn.Parameter]], dtype: torch.dtype) -> None:
+    def __init__(self, groups: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> None:
         self._groups = groups
         self._dtype = dtype
         self._copies: list[Tensor] = []
 
-    def views(self) -> list[tuple[Tensor, nn.Parameter]]:
+    def views(self) -> list[tuple[Tensor, Tensor]]:
         """Return the part of the copies that belongs to each weight; allocate the copies if necessary.
 
         There are no copies, and no pairs, if the weights already have the dtype of the layer.
@@ -142,12 +147,12 @@ class _StandIn(torch.autograd.Function):
         return (None, *[None] * len(gradients), *converted)
 
 
-def _projections(attention: MultiHeadAttention, *names: str) -> list[list[nn.Parameter]]:
+def _projections(attention: MultiHeadAttention, *names: str) -> list[list[Tensor]]:
     layers: list[nn.Linear] = [getattr(attention, f"{name}_projection") for name in names]
     return [[layer.weight for layer in layers], [layer.bias for layer in layers]]
 
 
-def _singles(*modules: nn.Linear | LayerNorm) -> list[list[nn.Parameter]]:
+def _singles(*modules: nn.Linear | LayerNorm) -> list[list[Tensor]]:
     pairs = [
         (each.scale, each.shift) if isinstance(each, LayerNorm) else (each.weight, each.bias)
         for each in modules
@@ -185,10 +190,10 @@ class _FastLayer(nn.Module):
     self_attention: MultiHeadAttention
     cross_attention: MultiHeadAttention
     feed_forward: FeedForward
-    sublayers: nn.ModuleList
+    sublayers: Any  # A ModuleList of SublayerConnections, whose items mypy doesn't know.
 
     def __init__(self, layer: EncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # The submodules are those of `layer`.
         # In the same order as in the reference, which is that of the optimiser's state.
         for name, child in layer.named_children():
             self.add_module(name, child)
@@ -208,7 +213,7 @@ def _norm(connection: SublayerConnection, x: Tensor, scale: Tensor, shift: Tenso
     return y.to(scale.dtype)
 
 
-class FastEncoderLayer(_FastLayer):
+class FastEncoderLayer(_FastLayer, EncoderLayer):
     """`EncoderLayer` for training."""
 
     def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
@@ -242,7 +247,7 @@ class FastEncoderLayer(_FastLayer):
             return x if attend.norm_first else _norm(connect_feed, x, scale_2, shift_2)
 
 
-class FastDecoderLayer(_FastLayer):
+class FastDecoderLayer(_FastLayer, DecoderLayer):
     """`DecoderLayer` for training."""
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:

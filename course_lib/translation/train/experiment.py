@@ -109,6 +109,8 @@ def train(
             rank_zero_first(distributed, experiment.files.clear_snapshots)
         # These are as large as the model and its optimiser.
         inputs.state = inputs.start = None
+        # However training ends, the process must not end in the middle of a checkpoint.
+        stack.callback(experiment.files.finish_writing)
         experiment.train()
         test_score, tokenized, translations = experiment.test()
     return Result(test_score, tokenized, data.test.sources, translations, data.test.references, folder)
@@ -289,6 +291,7 @@ class Experiment:
         if number := global_max(self._distributed, self._interruption.requested):
             if self._saved != (self._trainer.step, self._validated_step):
                 self._save_checkpoint()
+            self.files.finish_writing()
             # torchrun ends all processes as soon as one has ended, so wait until rank 0 has written.
             global_max(self._distributed, 0)
             raise Interrupted(number)

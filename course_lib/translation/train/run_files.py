@@ -6,7 +6,10 @@ a GPU, "the same" means up to the order of additions in some of PyTorch's kernel
 """
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+import torch
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
@@ -23,6 +26,8 @@ class RunFiles:
     """Writes the files of a run on rank 0; on the other ranks, all methods that write do nothing.
 
     If the disk refuses a file during training, this is reported to the user and training continues.
+    Checkpoints are written by a thread, from a copy of the state, while training continues; `finish_writing`
+    waits for it.
     """
 
     def __init__(
@@ -33,6 +38,8 @@ class RunFiles:
         self._report = report
         self._checkpoints = Checkpoints(folder.checkpoints, config.checkpoints.keep_last)
         self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[None] | None = None
 
     def clear_snapshots(self) -> None:
         """Remove the snapshots of an earlier run in the folder, which must not enter this run's average."""
@@ -53,12 +60,20 @@ class RunFiles:
             self._log.write(row)
 
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
-        """Save a checkpoint, after making sure that all metrics are on the disk."""
+        """Start to save a checkpoint, after making sure that all metrics are on the disk."""
+        self.finish_writing()
 
         def save(log: MetricsLog) -> None:
-            self._checkpoints.save(step, {**state, "metrics_bytes": log.sync()})
+            copied = copy_to_cpu({**state, "metrics_bytes": log.sync()})
+            self._writing = self._writer.submit(self._checkpoints.save, step, copied)
 
         self._try("The checkpoint", save)
+
+    def finish_writing(self) -> None:
+        """Wait until the latest checkpoint is on the disk."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            self._try("The checkpoint", lambda _: writing.result())
 
     def save_model(self, kind: ModelKind, model: Callable[[], TrainedModel]) -> None:
         """Save one of the run's models."""
@@ -120,3 +135,14 @@ class RunFiles:
             self._report(
                 f"{what} could not be saved ({error.strerror}). Training continues, and older files are kept."
             )
+
+
+def copy_to_cpu(value: Any) -> Any:
+    """Copy the tensors in nested dictionaries, lists and tuples, because training changes them."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: copy_to_cpu(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(copy_to_cpu(each) for each in value)
+    return value

@@ -1,0 +1,172 @@
+"""Training with the fast layers, fixed shapes and prefetching gives the weights that the reference gives."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from micro_training import assert_equal_weights, new_trainer, weights
+from torch import Tensor, nn
+
+from course_lib.transformer import EncoderLayer, Transformer, TransformerConfig
+from course_lib.translation.configs.schema import ModelConfig, RunConfig
+from course_lib.translation.data.epoch_plan import bucket_lengths, epoch_plan
+from course_lib.translation.model.fast_layers import FastEncoderLayer, use_fast_layers
+from course_lib.translation.model.loss import LossSum
+from course_lib.translation.model.precision import Precision
+from course_lib.translation.model.seq2seq import REFERENCE, build_model
+from course_lib.translation.train.device_batch import move_to_device
+
+CPU, WORDS = torch.device("cpu"), 50
+Configs = Callable[..., RunConfig]
+
+
+def gradients(config: ModelConfig, precision: Precision, fast: bool) -> tuple[float, Tensor, list[str]]:
+    torch.manual_seed(0)
+    model = build_model(config, WORDS, WORDS)
+    assert isinstance(model, nn.Module)
+    for parameter in model.parameters():  # scales and shifts that are not one and zero
+        nn.init.normal_(parameter, std=0.3)
+    if precision == "float64":
+        model.double()
+    loss_sum = LossSum(model, REFERENCE.loss(WORDS, 0, 0.1), precision)
+    if fast:
+        loss_sum.use_fast_layers(CPU)
+        loss_sum.refresh()
+    source, target = torch.randint(1, WORDS, (5, 9)), torch.randint(1, WORDS, (5, 7))
+    source[2, 5:], target[1, 4:] = 0, 0
+    total = loss_sum(source, target)
+    total.backward()
+    found = torch.cat([parameter.grad.flatten().double() for parameter in model.parameters()])
+    return total.item(), found, [name for name, _ in model.named_parameters()]
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("attention", ["plain", "fused"])
+def test_loss_gradients_and_names_are_the_reference_s(attention: str, norm_first: bool) -> None:
+    config = ModelConfig.model_validate(
+        {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32, "dropout": 0.0}
+        | {"attention": attention, "norm_first": norm_first}
+    )
+    loss, expected, names = gradients(config, "float64", fast=False)
+    for precision, within in (("float64", 1e-12), ("float32", 1e-4), ("bfloat16", 0.05)):
+        other_loss, found, other_names = gradients(config, precision, fast=True)
+        assert other_names == names
+        assert other_loss == pytest.approx(loss, rel=within)
+        assert (found - expected).norm() < within * expected.norm()
+
+
+def test_other_models_keep_their_layers() -> None:
+    class OwnLayer(EncoderLayer):
+        pass
+
+    class OwnModel(Transformer):
+        pass
+
+    sizes = TransformerConfig(2, 8, 2, 16, 0.1)
+    assert use_fast_layers(OwnModel(9, 9, sizes), torch.float32) == []
+    model = Transformer(9, 9, sizes)
+    model.encoder_layers[0] = OwnLayer(8, 2, 16)
+    use_fast_layers(model, torch.float32)
+    assert [type(layer) for layer in model.encoder_layers] == [OwnLayer, FastEncoderLayer]
+
+
+def test_a_changed_weight_counts_from_the_next_update_on() -> None:
+    config = ModelConfig(layers=1, d_model=16, heads=2, d_ff=32, dropout=0.0)
+    model = build_model(config, WORDS, WORDS)
+    loss_sum = LossSum(model, REFERENCE.loss(WORDS, 0, 0.1), "bfloat16")
+    loss_sum.use_fast_layers(CPU)
+    source = torch.randint(1, WORDS, (3, 5))
+
+    def loss() -> float:
+        total: float = loss_sum(source, source).item()
+        return total
+
+    loss_sum.refresh()
+    before = loss()
+    with torch.no_grad():
+        model.encoder_layers[0].feed_forward.outer.weight.mul_(3)
+    assert loss() == before
+    loss_sum.refresh()
+    assert loss() != before
+    with torch.no_grad():
+        assert loss_sum(source, source).item() == pytest.approx(loss(), rel=1e-2)
+
+
+def test_lengths_to_pad_to() -> None:
+    assert bucket_lengths(64, 16) == [8, 16, 24, 32, 40, 48, 56, 64]
+    assert bucket_lengths(256, 1) == [256]
+    for longest, count in ((256, 16), (175, 5), (40, 3), (7, 4)):
+        lengths = bucket_lengths(longest, count)
+        assert len(lengths) <= count
+        assert lengths == sorted(set(lengths))
+        assert lengths[-1] - 8 < longest <= lengths[-1]
+        assert all(length % 8 == 0 for length in lengths)
+
+
+def test_batches_of_a_plan_with_buckets_are_within_one_bucket_and_the_budget() -> None:
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.randint(3, 41, (500, 2), generator=generator).numpy()
+    buckets = bucket_lengths(40, 4)
+    plan = epoch_plan(lengths, 200, 1, seed=1, epoch=0, buckets=buckets)
+    assert sorted(index for [batch] in plan for index in batch) == list(range(500))
+    for [batch] in plan:
+        padded = {next(bucket for bucket in buckets if bucket >= max(lengths[index])) for index in batch}
+        assert len(padded) == 1
+        assert len(batch) <= max(1, 200 // padded.pop())
+
+
+def test_a_larger_shape_changes_neither_loss_nor_counts() -> None:
+    config = ModelConfig(layers=1, d_model=16, heads=2, d_ff=32, dropout=0.0, attention="fused")
+    source, target = torch.randint(3, WORDS, (3, 9)), torch.randint(3, WORDS, (3, 6))
+    source[1, 4:], target[0, 5:] = 0, 0
+    plain, padded = (
+        move_to_device(source, target, CPU, config, WORDS, 0, REFERENCE, shape) for shape in (None, (5, 16))
+    )
+    assert (padded.source.shape, padded.target.shape) == ((5, 16), (5, 17))
+    assert (padded.target_tokens, padded.real_slots) == (plain.target_tokens, plain.real_slots)
+    assert (padded.slots, padded.flops) == (5 * (16 + 17), plain.flops)
+    torch.manual_seed(0)
+    model = build_model(config, WORDS, WORDS, "float64")
+    loss_sum = LossSum(model, REFERENCE.loss(WORDS, 0, 0.1), "float64")
+    loss_sum.use_fast_layers(CPU)
+    one, other = (loss_sum(each.source, each.target, each.positions) for each in (plain, padded))
+    assert one.item() == pytest.approx(other.item(), rel=1e-12)
+
+
+def test_prefetched_batches_are_those_of_the_plan(tiny_config: Configs) -> None:
+    alone, ahead = new_trainer(tiny_config()), new_trainer(tiny_config())
+    plan = alone.plan()
+    for number, batches in enumerate(plan[:4]):
+        alone.update(batches)
+        ahead.update(batches, *plan[number + 1 : number + 2])
+    assert weights(ahead) == weights(alone)
+    # A state from elsewhere makes the prefetched batches useless.
+    ahead.update(plan[4], plan[5])
+    alone.update(plan[4])
+    state = copy.deepcopy(alone.state())
+    alone.update(plan[5])
+    ahead.load({**state, "updates_done": 0})
+    ahead.update(plan[5])
+    assert_equal_weights(weights(ahead), weights(alone), within=1)
+
+
+def test_float16_scales_the_loss_and_skips_what_overflows(tiny_config: Configs) -> None:
+    half = new_trainer(tiny_config("training.precision=float16", "model.dropout=0"))
+    full = new_trainer(tiny_config("model.dropout=0"))
+    plan = half.plan()
+    for batches in plan[:6]:
+        half.update(batches)
+        full.update(batches)
+    near = half.window.close()["loss"]
+    assert near == pytest.approx(full.window.close()["loss"], rel=2e-2)
+    state = half.state()
+    assert state["scaler"]["scale"] > 1
+    before = weights(half)
+    with torch.no_grad():
+        half.model.generator.weight[0, 0] = torch.inf
+    half.update(plan[6])
+    assert half.state()["scaler"]["scale"] == state["scaler"]["scale"] / 2
+    after = weights(half)
+    for name in before:
+        assert name == "generator.weight" or "embedding" in name or after[name] == before[name]
