@@ -37,6 +37,9 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "translate": Command("course_lib.translation.translate", "cluster", "translate with a trained model"),
         "fetch": Command("course_lib.translation.fetch", "cluster", "download corpora"),
         "prepare": Command("course_lib.translation.prepare", "cluster", "prepare a corpus ahead of training"),
+        "gpu-check": Command(
+            "course_lib.translation.gpu_check", "cluster", "test and measure the lab on this machine's GPUs"
+        ),
         "launch": Command(
             "course_lib.translation.launch",
             "cluster",

@@ -363,6 +363,7 @@ def test_an_earlier_run_s_snapshots_are_not_in_the_average(
 def on_another_device(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
     if not distributed.is_rank_zero:
         setup.choose_device = lambda *_: torch.device("cuda")  # this process ends with the test
+        setup.device_name = lambda device: "NVIDIA Tesla T4"
     return refusal(distributed, config)
 
 
@@ -371,7 +372,7 @@ def test_processes_on_different_devices_are_refused(
 ) -> None:
     outcomes = in_processes(2, on_another_device, tiny_config())
     assert [name for name, _ in outcomes] == [BadInputError.__name__, RankZeroError.__name__]
-    assert "process 1 has the device cuda, process 0 has cpu" in outcomes[0][1]
+    assert "process 1 has the device NVIDIA Tesla T4, process 0 has cpu" in outcomes[0][1]
     assert not (tmp_path / "run").exists()
 
 
@@ -408,5 +409,5 @@ def test_a_run_folder_that_cannot_be_made_is_refused(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the GPU that the test wants missing")
 def test_a_gpu_that_is_not_there_is_refused(tiny_config: Callable[..., RunConfig]) -> None:
-    with pytest.raises(BadInputError, match="this machine has 0 GPUs, but its processes need 1"):
+    with pytest.raises(BadInputError, match=r"there is no GPU that PyTorch can use \(none was found\)"):
         choose_device(tiny_config("training.device=cuda").training, SINGLE_PROCESS)

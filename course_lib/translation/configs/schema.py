@@ -176,6 +176,12 @@ class TrainingConfig(Section):
     says so. Useful on a GPU, together with length_buckets; on a CPU it gains nothing at these sizes."""
     log_every: MayChange[int] = Field(default=50, ge=1)
     """Updates between two rows of metrics.jsonl."""
+    profile: MayChange[int] = Field(default=0, ge=0)
+    """Number of updates to profile, soon after the start; 0 for none. The trace and a table of operations are
+    written to `profile` in the run folder."""
+    tensorboard: MayChange[bool] = False
+    """Also write the metrics for TensorBoard, to `tensorboard` in the run folder. Needs the package
+    tensorboard."""
     checkpoint_every: MayChange[int] = Field(default=500, ge=1)
     """Updates between two checkpoints. There is also one at the end of each epoch."""
     average_last: MayChange[int] = Field(default=0, ge=0)

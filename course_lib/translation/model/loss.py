@@ -82,6 +82,11 @@ class LossSum(nn.Module):
         """Convert the weights to the dtype of the layers, once an update."""
         refresh(self._weights)
 
+    @property
+    def copied_bytes(self) -> int:
+        """The size of the converted weights."""
+        return sum(copy.numel() * copy.element_size() for each in self._weights for copy, _ in each.views())
+
     def _dtype(self, device: torch.device) -> torch.dtype:
         """Return the dtype of matrix products."""
         own: torch.dtype = self.model.generator.weight.dtype

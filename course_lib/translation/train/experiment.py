@@ -16,10 +16,11 @@ from course_lib.translation.model.seq2seq import REFERENCE, TransformerModel
 from course_lib.translation.train.evaluation import BestWeights, Evaluator
 from course_lib.translation.train.interruption import Interrupted, Interruption
 from course_lib.translation.train.metrics import MetricsLog
+from course_lib.translation.train.profiling import UpdateProfiler
 from course_lib.translation.train.progress_bar import RunDisplay
 from course_lib.translation.train.run_files import RunFiles
 from course_lib.translation.train.scoring import Score, score, tokenized_score
-from course_lib.translation.train.setup import open_run, set_up_process
+from course_lib.translation.train.setup import open_run, require_enough_memory, set_up_process
 from course_lib.translation.train.student_code.adapters import reference_view, student_search
 from course_lib.translation.train.student_code.cells import failing_cell_named
 from course_lib.translation.train.student_code.parts import PartsChoice, StudentCode, load_student_code
@@ -66,6 +67,8 @@ def train(
         data, vocabularies = inputs.data, inputs.data.vocabularies
         components = student.components() if student else REFERENCE
         trainer = Trainer(config, data.train, vocabularies, distributed, device, components)
+        if device.type == "cuda":
+            require_enough_memory(trainer, config, distributed, device)
         trainer.measure_machine()
         if inputs.state is not None:
             trainer.load(inputs.state["trainer"])
@@ -142,6 +145,8 @@ class Experiment:
         self._display = display
         self._interruption = interruption
         self._fingerprint = student.fingerprint if student else None
+        profiled = config.training.profile if distributed.is_rank_zero else 0
+        self._profiler = UpdateProfiler(files.folder.path / "profile", profiled)
         self._best = BestWeights(config.selection)
         self._validated_step = 0
         self._saved: tuple[int, int] | None = None
@@ -191,6 +196,8 @@ class Experiment:
             upcoming = plan[trainer.updates_done + 1 : trainer.updates_done + 2]
             learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
             self._display.advance()
+            if note := self._profiler.step():
+                self._display.print(note)
             last = trainer.updates_done == len(plan) or trainer.step == training.updates
             if trainer.step % training.log_every == 0 or last:
                 self._record({"lr": learning_rate, **trainer.window.close()})

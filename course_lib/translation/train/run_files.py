@@ -7,6 +7,7 @@ a GPU, "the same" means up to the order of additions in some of PyTorch's kernel
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,6 +41,7 @@ class RunFiles:
         self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
+        self._tensorboard = _tensorboard(folder.path) if log and config.training.tensorboard else None
 
     def clear_snapshots(self) -> None:
         """Remove the snapshots of an earlier run in the folder, which must not enter this run's average."""
@@ -58,6 +60,11 @@ class RunFiles:
         """Append a row to the metrics."""
         if self._log is not None:
             self._log.write(row)
+        if self._tensorboard is not None:
+            for key, value in row.items():
+                if key != "step" and isinstance(value, int | float):
+                    self._tensorboard.add_scalar(key, value, row["step"])
+            self._tensorboard.flush()
 
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
         """Start to save a checkpoint, after making sure that all metrics are on the disk."""
@@ -135,6 +142,13 @@ class RunFiles:
             self._report(
                 f"{what} could not be saved ({error.strerror}). Training continues, and older files are kept."
             )
+
+
+def _tensorboard(run_folder: Path) -> Any:
+    from torch.utils.tensorboard import SummaryWriter
+
+    # A resumed run repeats the updates since its checkpoint; TensorBoard shows the newer values.
+    return SummaryWriter(str(run_folder / "tensorboard"))
 
 
 def copy_to_cpu(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Everything before the first update: devices, the validation of the config, and the run's data."""
 
+import importlib.util
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +20,16 @@ from course_lib.translation.data.vocabularies import BidirectionalSubwords, load
 from course_lib.translation.distributed import (
     DistributedInfo,
     broadcast_from_rank_zero,
+    global_max,
     global_sum,
+    raise_on_all_ranks,
     rank_zero_first,
     require_equal,
 )
+from course_lib.translation.model.memory import GIB, MemoryEstimate
 from course_lib.translation.model.precision import Precision, has_bfloat16
 from course_lib.translation.train.student_code.parts import StudentCode, require_same_code
+from course_lib.translation.train.trainer import Trainer
 
 #: Settings that may differ between ranks: local paths and thread counts.
 _LOCAL_SETTINGS = {
@@ -44,8 +49,15 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     """
     training = config.training
     device = rank_zero_first(distributed, lambda: choose_device(training, distributed))
-    # Before any other communication: a rank on a CPU and one on a GPU would wait for each other.
-    require_equal(distributed, {"the device": device.type})
+    # Before any other communication: a rank on a CPU and one on a GPU would wait for each other. Different
+    # cards would wait for the slowest one, and may lack a number format.
+    require_equal(distributed, {"the device": device_name(device)})
+    if training.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise_on_all_ranks(
+            distributed,
+            "training.tensorboard: the package tensorboard is not installed. Install it (pip install "
+            "tensorboard), or set training.tensorboard=false.",
+        )
     share_cores(training, distributed)
     precision = resolve_precision_on_all_ranks(training.precision, device, distributed)
     choose_kernels(precision)
@@ -97,8 +109,15 @@ def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch
 
     Raises BadInputError if there are fewer GPUs than local ranks.
     """
-    if config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available()):
+    if config.device == "cpu" or (
+        config.device == "auto" and not torch.cuda.is_available() and gpu_problem() is None
+    ):
         return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise BadInputError(
+            f"training.device: there is no GPU that PyTorch can use ({gpu_problem() or 'none was found'}). "
+            "Set training.device=cpu to train without one."
+        )
     gpus = torch.cuda.device_count()
     if distributed.local_world_size > gpus:
         raise BadInputError(
@@ -108,6 +127,53 @@ def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch
     device = torch.device("cuda", distributed.local_rank)
     torch.cuda.set_device(device)
     return device
+
+
+#: The file in which NVIDIA's driver gives its version.
+DRIVER = Path("/proc/driver/nvidia/version")
+
+
+def gpu_problem() -> str | None:
+    """Return why PyTorch can't use the GPU of this machine; None if there is none, or it can.
+
+    Otherwise a driver that is too old would silently turn a day on a GPU into a month on its CPU.
+    """
+    if torch.cuda.is_available() or not DRIVER.is_file():
+        return None
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition(". ")[0]
+    else:
+        reason = "unknown reason"
+    driver = DRIVER.read_text("utf-8").splitlines()[0].removeprefix("NVRM version: ")
+    return f"{reason}; driver: {driver}; PyTorch {torch.__version__}, built for CUDA {torch.version.cuda}"
+
+
+def device_name(device: torch.device) -> str:
+    """Return the name of the card, or cpu."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def require_enough_memory(
+    trainer: Trainer, config: RunConfig, distributed: DistributedInfo, device: torch.device
+) -> None:
+    """Raise BadInputError on all ranks if training won't fit into the memory of this rank's GPU."""
+    estimate, (free, _) = trainer.estimate_memory(), torch.cuda.mem_get_info(device)
+    missing = estimate.total - estimate.weights - free  # The weights are there already.
+    if global_max(distributed, int(missing > 0)):
+        raise_on_all_ranks(distributed, too_little_memory(config, estimate, free))
+
+
+def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int) -> str:
+    """Return the message for a card without enough memory."""
+    training = config.training
+    return (
+        f"training.tokens_per_batch: training needs {estimate.in_words} on each GPU, but only "
+        f"{free / GIB:.1f} GiB are free. Set training.tokens_per_batch={training.tokens_per_batch // 2} "
+        f"training.batches_per_update={training.batches_per_update * 2}, which gives updates of the same "
+        "size, or choose a smaller model."
+    )
 
 
 def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:

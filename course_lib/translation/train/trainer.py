@@ -9,6 +9,7 @@ saved or shared.
 import contextlib
 import hashlib
 import inspect
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +30,7 @@ from course_lib.translation.distributed import DistributedInfo, global_sum
 from course_lib.translation.model.compiled import compile_layers
 from course_lib.translation.model.flops import measure_matmul_rate
 from course_lib.translation.model.loss import LossSum
+from course_lib.translation.model.memory import MemoryEstimate, estimate_memory
 from course_lib.translation.model.seq2seq import REFERENCE, Components, build_model
 from course_lib.translation.train.device_batch import DeviceBatch, move_to_device
 from course_lib.translation.train.metrics import MetricsWindow
@@ -194,6 +196,14 @@ class Trainer:
         rate = measure_matmul_rate(self._device, self._config.training.precision)
         total = global_sum(self._distributed, torch.tensor(rate, dtype=torch.float64, device=self._device))
         self.window.matmul_rate = float(total)
+
+    def estimate_memory(self) -> MemoryEstimate:
+        """Estimate the memory that training needs on this rank's device."""
+        lengths = [8 * math.ceil(self._config.data.max_length / 8), *self._buckets]
+        tokens = self._config.training.tokens_per_batch
+        # Batches of the longest sentences save the most for attention.
+        length = min(max(lengths), tokens)
+        return estimate_memory(self._model_and_loss, max(1, tokens // length), length, self._device)
 
     def _epoch_pairs(self) -> tuple[Sequence[IdPair], NDArray[np.int64]]:
         """Return the pairs as they are split into subwords in the current epoch, and their lengths.

@@ -1,7 +1,7 @@
-"""Training as well-known notebooks do it, written anew to be measured against: plain, and right.
+"""The textbook method of training, to compare the lab's speed with: simple and correct, as in many notebooks.
 
-Batches of 32 sentences in shuffled order, all padded to 72 tokens, in float32; attention by matrix products;
-logits at every position, padding too; smoothed targets written out over the whole vocabulary.
+Batches of 32 sentences in random order, all padded to 72 tokens, in float32; attention by matrix products;
+logits at every position, padding included; smoothed targets written out over the whole vocabulary.
 """
 
 import random
@@ -26,17 +26,19 @@ class TextbookTraining:
     def __init__(self, model: ModelConfig, vocabulary: int, device: torch.device) -> None:
         self._device = device
         self._vocabulary = vocabulary
-        self._model = build_model(model, vocabulary, vocabulary, "float32", device)
+        plain = model.model_copy(update={"attention": "plain"})
+        self._model = build_model(plain, vocabulary, vocabulary, "float32", device)
         self._optimizer = Adam(self._model.parameters(), 1.0, betas=(0.9, 0.98), eps=1e-9)
         self._scheduler = make_scheduler(self._optimizer, model.d_model, 4000)
         self._criterion = nn.KLDivLoss(reduction="sum")
 
     def update(self, source: Tensor, target: Tensor) -> int:
-        """Make an update, and give the number of real target tokens that it learnt from."""
+        """Make an update, and return the number of real target tokens in it."""
         source, target = source.to(self._device), target.to(self._device)
         decoder_input, labels = shift_target(target)
         source_mask = padding_mask(source, Subwords.pad_id)
-        logits = self._model(source, source_mask, decoder_input, decoder_mask(decoder_input, Subwords.pad_id))
+        target_mask = decoder_mask(decoder_input, Subwords.pad_id)
+        logits = self._model(source, source_mask, decoder_input, target_mask)
         real = int((labels != Subwords.pad_id).sum())
         log_probabilities = logits.log_softmax(-1)
         loss = self._criterion(log_probabilities.flatten(0, 1), self._targets(labels.flatten())) / real
@@ -56,7 +58,7 @@ class TextbookTraining:
 
 
 def fixed_batches(pairs: Sequence[IdPair], seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Give shuffled batches, each side padded to the fixed length; sentences too long are cut."""
+    """Yield shuffled batches, each side padded to the fixed length; longer sentences are truncated."""
     order = list(range(len(pairs)))
     random.Random(seed).shuffle(order)
     for first in range(0, len(order) - SENTENCES + 1, SENTENCES):

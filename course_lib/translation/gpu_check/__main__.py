@@ -1,0 +1,138 @@
+"""The command that tests and measures the lab on this machine's GPUs.
+
+    python -m course_lib.translation.gpu_check [PART ...] [--output gpu-check.json]
+
+It needs no corpus and no network. Each part takes less than ten minutes on a GPU, prints a table, and adds
+its results to a JSON file. Without a GPU, every part is rehearsed on the CPU at a small size.
+"""
+
+import argparse
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from course_lib.errors import BadInputError
+from course_lib.translation.gpu_check import correctness, speed
+from course_lib.translation.gpu_check.workload import GPU, REHEARSAL, Scale
+from course_lib.translation.train.setup import choose_kernels
+
+EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+
+#: The parts by name, with what they do.
+PARTS = {
+    "correctness": "comparisons with the CPU and the reference, also compiled and over NCCL",
+    "training": "target tokens a second and MFU, eager and compiled",
+    "textbook": "the same beside the textbook method",
+    "decoding": "sentences a second",
+    "memory": "estimated and measured",
+    "trace": "a profiler's trace and the operations that take the time",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Return its exit code: 0, or 1 if a test failed, or 2 for bad input."""
+    parser = argparse.ArgumentParser(
+        prog="course gpu-check",
+        description="Test and measure the lab on this machine's GPUs, without a corpus or a network.",
+        epilog="\n".join(f"  {name:<12} {help}" for name, help in PARTS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "parts", metavar="PART", nargs="*", help="the parts to run; default: all, listed below"
+    )
+    parser.add_argument("--output", type=Path, default=Path("gpu-check.json"), help="the JSON file to write")
+    parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto", help="default: auto")
+    parser.add_argument("--small", action="store_true", help="small sizes, as in the rehearsal on a CPU")
+    options = parser.parse_args(arguments)
+    if unknown := [part for part in options.parts if part not in PARTS]:
+        parser.error(f"unknown part {', '.join(unknown)}; choose from {', '.join(PARTS)}")
+    try:
+        device = _device(options.device)
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+    except (BadInputError, OSError) as error:
+        print(f"gpu-check: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    console = Console(highlight=False, soft_wrap=True)
+    machine = describe_machine(device)
+    console.print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    speed.write_report(options.output, "machine", machine)
+    scale = REHEARSAL if options.small or device.type == "cpu" else GPU
+    if device.type == "cpu":
+        console.print("Rehearsal on the CPU at a small size: the figures say nothing about a GPU.")
+    choose_kernels("auto")
+    failed = False
+    for part in options.parts or PARTS:
+        started = time.perf_counter()
+        rows = _run(part, device, scale, options.output.parent)
+        seconds = round(time.perf_counter() - started, 1)
+        _print(console, f"{part} ({seconds} s)", rows)
+        speed.write_report(options.output, part, {"seconds": seconds, "rows": rows})
+        failed = failed or any(row.get("result") == "FAILED" for row in rows)
+    console.print(f"Report: {options.output}")
+    return EXIT_FAILED if failed else 0
+
+
+def describe_machine(device: torch.device) -> dict[str, str]:
+    """Return the date, the card and the versions, which belong beside any figure."""
+    facts = {"date": str(date.today()), "torch": torch.__version__, "device": device.type}
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        facts |= {"card": properties.name, "cards": str(torch.cuda.device_count())}
+        facts |= {"memory": f"{properties.total_memory / 2**30:.0f} GiB", "CUDA": str(torch.version.cuda)}
+    else:
+        facts |= {"processor": platform.machine(), "threads": str(torch.get_num_threads())}
+    return facts
+
+
+def _device(name: str) -> torch.device:
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise BadInputError("--device cuda: PyTorch finds no GPU on this machine.")
+    return torch.device("cuda", 0) if available and name != "cpu" else torch.device("cpu")
+
+
+def _run(part: str, device: torch.device, scale: Scale, folder: Path) -> list[speed.Row]:
+    if part == "correctness":
+        return [_test(test, device) for test in correctness.TESTS]
+    if part == "trace":
+        return speed.trace(device, scale, folder)
+    measure = {
+        "training": speed.training_speed,
+        "textbook": speed.against_the_textbook,
+        "decoding": speed.decoding_speed,
+        "memory": speed.memory_use,
+    }[part]
+    try:
+        return measure(device, scale)
+    except torch.OutOfMemoryError as error:
+        return [{"result": "FAILED", "why": str(error).splitlines()[0]}]
+
+
+def _test(test: Callable[[torch.device], str], device: torch.device) -> speed.Row:
+    row: speed.Row = {"test": test.__name__.replace("_", " ")}
+    try:
+        found = test(device)
+    except Exception as error:  # A test may fail in any way, and the others still have to run.
+        return {**row, "result": "FAILED", "found": f"{type(error).__name__}: {error}"[:500]}
+    return {**row, "result": "skipped" if found.startswith("skipped") else "passed", "found": found}
+
+
+def _print(console: Console, title: str, rows: list[speed.Row]) -> None:
+    table = Table(title=title, title_justify="left")
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*("" if row.get(column) is None else str(row[column]) for column in columns))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+"""Tests on a device: it computes what the CPU and the reference compute, in one process and in several."""
+
+import copy
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from course_lib.transformer import LabelSmoothingLoss, causal_mask, scaled_dot_product_attention
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.gpu_check.workload import REHEARSAL, SMALL, new_trainer, run_config
+from course_lib.translation.model.fused import fused_smoothed_loss
+from course_lib.translation.model.precision import resolve_precision
+from course_lib.translation.train.trainer import Trainer
+
+UPDATES = 6
+#: By the rounding of 16 bits.
+ATTENTION_TOLERANCE = 0.02
+
+
+class CheckFailedError(AssertionError):
+    """A device computes something else. The message says what, and by how much."""
+
+
+def difference(found: Tensor, expected: Tensor) -> float:
+    """Return the norm of the difference, relative to the norm of what is expected."""
+    found, expected = found.detach().double().cpu(), expected.detach().double().cpu()
+    if not torch.isfinite(found).all():
+        return math.inf
+    return float((found - expected).norm() / expected.norm().clamp(min=1e-12))
+
+
+def require_near(found: Tensor, expected: Tensor, within: float) -> str:
+    """Return the difference as text. Raises CheckFailedError if it is larger than `within`."""
+    distance = difference(found, expected)
+    if not distance <= within:
+        raise CheckFailedError(f"relative difference {distance:.1e}, expected at most {within:.0e}")
+    return f"relative difference {distance:.1e}"
+
+
+def weights_of(trainer: Trainer) -> Tensor:
+    """Return all weights as one vector."""
+    return torch.cat([value.flatten().double().cpu() for value in trainer.model.state_dict().values()])
+
+
+def trained(config: RunConfig, device: torch.device, updates: int = UPDATES) -> Tensor:
+    """Return the weights after a few updates. They start equal on all devices."""
+    trainer = new_trainer(config, REHEARSAL, device)
+    initial = new_trainer(config, REHEARSAL, torch.device("cpu"))
+    trainer.load_weights(initial.model.state_dict())
+    for batches in trainer.plan()[:updates]:
+        trainer.update(batches)
+    return weights_of(trainer)
+
+
+def _config(**training: object) -> RunConfig:
+    model = SMALL.model_copy(update={"dropout": 0.0})
+    defaults = {"tokens_per_batch": 400, "batches_per_update": 3, "warmup_steps": 20}
+    return run_config(model, REHEARSAL, **{**defaults, **training})
+
+
+def equals_cpu_in_float64(device: torch.device) -> str:
+    """Weights after six updates are the CPU's in float64."""
+    config = _config(precision="float64")
+    return require_near(trained(config, device), trained(config, torch.device("cpu")), 1e-9)
+
+
+def equals_cpu_in_float32(device: torch.device) -> str:
+    """Weights after six updates are the CPU's in float32."""
+    config = _config(precision="float32")
+    return require_near(trained(config, device), trained(config, torch.device("cpu")), 2e-4)
+
+
+def mixed_precision_is_near(device: torch.device) -> str:
+    """Weights after six updates in the precision `auto` are near those in float32."""
+    precision = resolve_precision("auto", device)
+    found, expected = (trained(_config(precision=each), device) for each in (precision, "float32"))
+    return f"{precision}: {require_near(found, expected, 0.05)}"
+
+
+def splits_are_exact(device: torch.device) -> str:
+    """An update of three batches is the sum of its parts, in float64."""
+    config = _config(precision="float64")
+    trainer = new_trainer(config, REHEARSAL, device)
+    reversed_order = new_trainer(config, REHEARSAL, device)
+    for batches in trainer.plan()[:UPDATES]:
+        trainer.update(batches)
+        reversed_order.update(batches[::-1])
+    return require_near(weights_of(reversed_order), weights_of(trainer), 1e-10)
+
+
+def restarts_are_exact(device: torch.device) -> str:
+    """A trainer that is loaded from a state ends like the one that was never stopped."""
+    config = _config(precision="auto", batches_per_update=1)
+    whole = new_trainer(config, REHEARSAL, device)
+    plan = whole.plan()
+    for batches in plan[:3]:
+        whole.update(batches)
+    later = new_trainer(config, REHEARSAL, device)
+    later.load(copy.deepcopy(whole.state()))
+    for trainer in (whole, later):
+        for batches in plan[3:6]:
+            trainer.update(batches)
+    return require_near(weights_of(later), weights_of(whole), 1e-5)
+
+
+def dropout_follows_the_seed(device: torch.device) -> str:
+    """Dropout is the same for the same seed and update, and differs for another seed."""
+    configs = [
+        run_config(SMALL, REHEARSAL, tokens_per_batch=400).model_copy(update={"seed": seed})
+        for seed in (1, 1, 2)
+    ]
+    one, same, other = (trained(config, device, updates=2) for config in configs)
+    if not difference(other, one) > 1e-3:
+        raise CheckFailedError("another seed gives the same weights")
+    return require_near(same, one, 1e-5)
+
+
+def attention_kernels(device: torch.device) -> str:
+    """Each attention kernel computes the reference's attention and gradients, causal and with padding."""
+    if device.type == "cuda":
+        backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+        dtype = torch.bfloat16 if resolve_precision("auto", device) == "bfloat16" else torch.float16
+    else:
+        backends, dtype = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], torch.bfloat16
+    worst = 0.0
+    torch.manual_seed(1)
+    for backend in backends:
+        for causal in (True, False):
+            # Flash attention takes no mask on a GPU.
+            if causal or device.type == "cpu" or backend is not SDPBackend.FLASH_ATTENTION:
+                worst = max(worst, _attention_difference(device, dtype, backend, causal))
+    if worst > ATTENTION_TOLERANCE:
+        raise CheckFailedError(f"relative difference {worst:.1e}, expected at most {ATTENTION_TOLERANCE}")
+    names = ", ".join(backend.name.lower() for backend in backends)
+    return f"{names}: relative difference at most {worst:.1e}"
+
+
+def _attention_difference(
+    device: torch.device, dtype: torch.dtype, backend: SDPBackend, causal: bool
+) -> float:
+    """Return the largest relative difference of the output and its gradients from the reference."""
+    inputs = torch.randn(3, 4, 8, 40, 64, device=device).to(dtype)
+    lengths = torch.tensor([[40], [23], [8], [31]], device=device)
+    padding = (torch.arange(40, device=device) < lengths)[:, None, None]
+    mask = causal_mask(40).to(device) if causal else padding
+    exact = inputs.double().requires_grad_()
+    expected, _ = scaled_dot_product_attention(exact[0], exact[1], exact[2], mask)
+    given = inputs.clone().requires_grad_()
+    bias = None if causal else torch.zeros_like(padding, dtype=dtype).masked_fill(~padding, -math.inf)
+    with sdpa_kernel(backend):
+        found = nn.functional.scaled_dot_product_attention(
+            given[0], given[1], given[2], bias, is_causal=causal
+        )
+    outer = torch.randn_like(expected)
+    (gradient,) = torch.autograd.grad(found, given, outer.to(dtype))
+    (exact_gradient,) = torch.autograd.grad(expected, exact, outer)
+    return max(difference(found, expected), difference(gradient, exact_gradient))
+
+
+def loss_kernel(device: torch.device) -> str:
+    """The chunked loss and its gradients are those of lesson 08."""
+    torch.manual_seed(1)
+    hidden = torch.randn(50, 32, device=device, dtype=torch.float64, requires_grad=True)
+    generator = nn.Linear(32, 77, device=device, dtype=torch.float64)
+    labels = torch.randint(1, 77, (50,), device=device)
+    given = (hidden, generator.weight, generator.bias)
+    expected = LabelSmoothingLoss(77, 0, 0.1)(generator(hidden), labels) * 50
+    found = fused_smoothed_loss(*given, labels, 0.1, torch.float64)
+    theirs, ours = torch.autograd.grad(expected, given), torch.autograd.grad(found, given)
+    return require_near(torch.cat([each.flatten() for each in ours]), _flat(theirs), 1e-6)
+
+
+def _flat(tensors: tuple[Tensor, ...]) -> Tensor:
+    return torch.cat([each.flatten() for each in tensors])
+
+
+def compiled_is_near_eager(device: torch.device) -> str:
+    """Weights after six updates with compiled layers are near those without."""
+    notes: list[str] = []
+    found: list[Tensor] = []
+    for compiled in (True, False):
+        config = _config(precision="float32", compile=compiled, length_buckets=2)
+        trainer = new_trainer(config, REHEARSAL, device)
+        for batches in trainer.plan()[:UPDATES]:
+            trainer.update(batches)
+        notes += trainer.notes
+        found.append(weights_of(trainer))
+    if notes:
+        raise CheckFailedError(notes[0])
+    return require_near(found[0], found[1], 1e-3)
+
+
+def several_processes(device: torch.device) -> str:
+    """Two or more processes train like one, over NCCL on GPUs, and resume after being started again."""
+    count = max(2, torch.cuda.device_count()) if device.type == "cuda" else 2
+    if device.type == "cuda" and torch.cuda.device_count() < 2:
+        return "skipped: NCCL needs two GPUs"
+    with tempfile.TemporaryDirectory() as folder:
+        common = [
+            "captions",
+            f"training.device={device.type}",
+            "model.dropout=0",
+            "training.precision=float64",
+        ]
+        common += [f"training.batches_per_update={count}", "evaluation.bleu_every=0", "training.epochs=null"]
+        common += ["evaluation.beam_size=1", "training.log_every=1", "model.layers=1", "model.d_model=32"]
+        common += ["data.vocab_size=600", "evaluation.tokens_per_batch=20000"]
+        losses = []
+        for name, processes, stops in (("one", 1, (4,)), ("many", count, (2, 4))):
+            for updates in stops:
+                _train(processes, [*common, f"training.updates={updates}", f"run_folder={folder}/{name}"])
+            rows = [json.loads(line) for line in (Path(folder) / name / "metrics.jsonl").open()]
+            losses.append(torch.tensor([row["loss"] for row in rows if "loss" in row], dtype=torch.float64))
+    return f"{count} processes: {require_near(losses[1], losses[0], 1e-9)}"
+
+
+def _train(processes: int, arguments: list[str]) -> None:
+    launcher = ["-m", "course_lib.translation.launch", "--standalone", f"--nproc-per-node={processes}"]
+    command = [sys.executable, *(launcher if processes > 1 else [])]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, "-m", "course_lib.translation.train", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    if done.returncode:
+        raise CheckFailedError(f"exit code {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
+
+
+#: The tests, in order.
+TESTS: tuple[Callable[[torch.device], str], ...] = (
+    *(equals_cpu_in_float64, equals_cpu_in_float32, mixed_precision_is_near, splits_are_exact),
+    *(restarts_are_exact, dropout_follows_the_seed, attention_kernels, loss_kernel),
+    *(compiled_is_near_eager, several_processes),
+)

@@ -1,0 +1,247 @@
+"""Measurements on a device: training, the textbook method, decoding, memory, and where the time goes."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from course_lib.transformer import Transformer, greedy_decode, padding_mask
+from course_lib.translation.decoding import BatchDecoder, SearchSettings, make_backend
+from course_lib.translation.gpu_check.textbook import TextbookTraining, fixed_batches
+from course_lib.translation.gpu_check.workload import (
+    NumberVocabulary,
+    Scale,
+    new_trainer,
+    run_config,
+    sentence_pairs,
+    synchronize,
+)
+from course_lib.translation.model.memory import GIB
+from course_lib.translation.model.seq2seq import build_model
+from course_lib.translation.train.metrics import peak_memory
+from course_lib.translation.train.trainer import Trainer
+
+Row = dict[str, Any]
+
+#: Published rates of dense matrix products in 16 bits, in TFLOP/s, by a part of the card's name. From the
+#: data sheets of the manufacturer; SXM models where there are several.
+PUBLISHED_TFLOPS = {
+    "B200": 2250.0,
+    "H200": 989.0,
+    "H100 PCIe": 756.0,
+    "H100 NVL": 835.0,
+    "H100": 989.0,
+    "A100": 312.0,
+    "L40S": 362.0,
+    "L4": 121.0,
+    "A10": 125.0,
+    "V100": 125.0,
+    "T4": 65.0,
+}
+
+
+def published_rate(name: str) -> float | None:
+    """Return a card's published rate in operations a second, or None if it isn't in the table."""
+    return next((1e12 * rate for part, rate in PUBLISHED_TFLOPS.items() if part in name), None)
+
+
+def _train_for(trainer: Trainer, seconds: float, device: torch.device) -> Row:
+    """Train for a while, after the first updates, and return the row of metrics."""
+    plan = trainer.plan()
+    position = 0
+
+    def update() -> None:
+        nonlocal position
+        trainer.update(plan[position % len(plan)], plan[(position + 1) % len(plan)])
+        position += 1
+
+    for _ in range(3):
+        update()
+    synchronize(device)
+    trainer.window.close()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        update()
+        synchronize(device)
+    return trainer.window.close()
+
+
+def training_speed(device: torch.device, scale: Scale) -> list[Row]:
+    """Target tokens a second and MFU of each model, eager and compiled."""
+    rows = []
+    published = published_rate(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    for name, model in scale.models.items():
+        for compiled in (False, True):
+            trainer = new_trainer(run_config(model, scale, compile=compiled), scale, device)
+            trainer.measure_machine()
+            row = _train_for(trainer, scale.seconds, device)
+            measured = trainer.window.matmul_rate
+            assert measured is not None, "it was measured above"
+            of_published = row["mfu"] * measured / published if published else None
+            rows.append(
+                {
+                    "model": name,
+                    "layers": "compiled" if compiled and not trainer.notes else "eager",
+                    "target tokens/s": row["tokens_per_second"],
+                    "padded": row["padded"],
+                    "MFU, of the measured rate": row["mfu"],
+                    "measured TFLOP/s": round(measured / 1e12, 1),
+                    "MFU, of the published rate": of_published and round(of_published, 4),
+                    "notes": "; ".join(trainer.notes),
+                }
+            )
+            del trainer
+            _free(device)
+    return rows
+
+
+def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
+    """The first model's speed, compared with the textbook method in float32, taking turns."""
+    name, model = next(iter(scale.models.items()))
+    compiled = device.type == "cuda"
+    lab = new_trainer(run_config(model, scale, compile=compiled), scale, device)
+    textbook = TextbookTraining(model, scale.vocabulary, device)
+    batches = fixed_batches(sentence_pairs(scale), seed=1)
+    textbook.update(*next(batches))
+    ours: list[float] = []
+    tokens, spent = 0, 0.0
+    for _ in range(2):
+        ours.append(_train_for(lab, scale.seconds / 2, device)["tokens_per_second"])
+        synchronize(device)
+        started = time.perf_counter()
+        while time.perf_counter() < started + scale.seconds / 2:
+            batch = next(batches, None)
+            if batch is None:
+                batches = fixed_batches(sentence_pairs(scale), seed=1)
+                continue
+            tokens += textbook.update(*batch)
+        synchronize(device)
+        spent += time.perf_counter() - started
+    mean, theirs = sum(ours) / len(ours), tokens / spent
+    return [
+        {
+            "model": name,
+            "lab, target tokens/s": round(mean, 1),
+            "textbook, target tokens/s": round(theirs, 1),
+            "ratio": round(mean / theirs, 2),
+        }
+    ]
+
+
+def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
+    """Sentences a second: greedy and beam search in batches, and one at a time without a cache."""
+    name, model = next(iter(scale.models.items()))
+    config = run_config(model, scale)
+    vocabulary = NumberVocabulary(scale.vocabulary)
+    torch.manual_seed(1)
+    network = build_model(model, scale.vocabulary, scale.vocabulary, device=device)
+    assert isinstance(network, Transformer), "built from the reference"
+    network.eval()
+    with torch.no_grad():
+        network.generator.bias[vocabulary.end_id] = 1.0  # An untrained model would never end.
+    sources = [source for source, _ in sentence_pairs(scale)][:512]
+    backend = make_backend(network, config.training.precision)
+    decoder = BatchDecoder(vocabulary, device, config.data.max_length, config.evaluation)
+    rows = []
+    for beam in (1, 4):
+        decoder.decode_all(backend, sources[:8], SearchSettings(beam))
+        synchronize(device)
+        started, done = time.perf_counter(), 0
+        while time.perf_counter() < started + scale.seconds / 3:
+            decoder.decode_all(backend, sources, SearchSettings(beam))
+            done += len(sources)
+        synchronize(device)
+        rows.append({"model": name, "search": f"batches, beam {beam}", "sentences/s": _rate(done, started)})
+    started, done = time.perf_counter(), 0
+    while time.perf_counter() < started + scale.seconds / 3:
+        source = [vocabulary.start_id, *sources[done % len(sources)], vocabulary.end_id]
+        row = torch.tensor([source], device=device)
+        limit = config.evaluation.max_target_length(len(source))
+        greedy_decode(network, row, padding_mask(row, 0), limit, vocabulary.start_id, vocabulary.end_id)
+        done += 1
+    synchronize(device)
+    rows.append({"model": name, "search": "one at a time, greedy", "sentences/s": _rate(done, started)})
+    return rows
+
+
+def _rate(done: int, started: float) -> float:
+    return round(done / (time.perf_counter() - started), 1)
+
+
+def memory_use(device: torch.device, scale: Scale) -> list[Row]:
+    """The estimated memory of training each model, and the measured peak."""
+    rows = []
+    for name, model in scale.models.items():
+        _free(device)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        trainer = new_trainer(run_config(model, scale), scale, device)
+        estimate = trainer.estimate_memory()
+        for batches in trainer.plan()[:20]:
+            trainer.update(batches)
+        synchronize(device)
+        # On a CPU, the peak is that of the whole process, PyTorch included.
+        rows.append(
+            {
+                "model": name,
+                "estimated GiB": round(estimate.total / GIB, 3),
+                "measured peak GiB": round(peak_memory() / GIB, 3),
+                "parts": estimate.in_words,
+            }
+        )
+        del trainer
+    return rows
+
+
+def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
+    """The operations that take most of an update's time; the trace itself is written to `folder`."""
+    name, model = next(iter(scale.models.items()))
+    trainer = new_trainer(run_config(model, scale, compile=device.type == "cuda"), scale, device)
+    plan = trainer.plan()
+    for batches in plan[:3]:
+        trainer.update(batches)
+    activities = [ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities) as profiler:
+        for batches in plan[3:6]:
+            trainer.update(batches)
+        synchronize(device)
+    profiler.export_chrome_trace(str(folder / f"trace-{name}.json"))
+    return top_operations(profiler, device)
+
+
+def top_operations(profiler: profile, device: torch.device, count: int = 15) -> list[Row]:
+    """Return the operations with the most time on the device, and their shares."""
+    on_device = device.type == "cuda"
+    averages = profiler.key_averages()
+    times = {
+        each.key: (each.self_device_time_total if on_device else each.self_cpu_time_total, each.count)
+        for each in averages
+    }
+    total = sum(spent for spent, _ in times.values()) or 1
+    longest = sorted(times.items(), key=lambda item: -item[1][0])[:count]
+    return [
+        {
+            "operation": key[:60],
+            "calls": calls,
+            "ms": round(spent / 1000, 2),
+            "share": round(spent / total, 3),
+        }
+        for key, (spent, calls) in longest
+    ]
+
+
+def _free(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def write_report(path: Path, part: str, result: object) -> None:
+    """Add a part to the JSON report, keeping the other parts."""
+    report = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    report[part] = result
+    path.write_text(json.dumps(report, indent=1) + "\n", "utf-8")

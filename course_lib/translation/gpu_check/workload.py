@@ -1,0 +1,127 @@
+"""The models and sentences that the checks work on, made up so that no corpus is needed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from course_lib.translation.configs.schema import ModelConfig, RunConfig
+from course_lib.translation.data.epoch_plan import IdPair
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
+from course_lib.translation.train.trainer import Trainer
+
+#: The paper's models (table 3).
+MODELS = {
+    "base": ModelConfig(dropout=0.1, inner_dropout=0, attention="fused"),
+    "big": ModelConfig(d_model=1024, heads=16, d_ff=4096, dropout=0.3, inner_dropout=0, attention="fused"),
+}
+#: A model for rehearsals on a CPU.
+SMALL = ModelConfig(layers=2, d_model=32, heads=4, d_ff=64, inner_dropout=0, attention="fused")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the checks are: those of a GPU, or a rehearsal of them."""
+
+    models: dict[str, ModelConfig]
+    vocabulary: int
+    tokens_per_batch: int
+    sentences: int
+    seconds: float
+    """The length of each measurement."""
+
+
+GPU = Scale(MODELS, vocabulary=37_000, tokens_per_batch=27_200, sentences=60_000, seconds=15.0)
+REHEARSAL = Scale({"small": SMALL}, vocabulary=300, tokens_per_batch=800, sentences=400, seconds=0.3)
+
+
+class NumberVocabulary:
+    """A vocabulary whose tokens are their own ids."""
+
+    pad_id, start_id, end_id, unknown_id = range(4)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def source(self) -> "NumberVocabulary":
+        """The same vocabulary."""
+        return self
+
+    @property
+    def target(self) -> "NumberVocabulary":
+        """The same vocabulary."""
+        return self
+
+    @property
+    def fingerprint(self) -> str:
+        """The size, which is all there is."""
+        return str(self.size)
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Convert sentences of numbers to ids."""
+        return [[int(word) for word in sentence.split()] for sentence in sentences]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Convert ids to sentences of numbers."""
+        return [" ".join(map(str, row)) for row in ids]
+
+    def to_json(self) -> str:
+        """Return the size."""
+        return str(self.size)
+
+    def save(self, path: object) -> None:
+        """Do nothing: the size is known."""
+
+
+def sentence_pairs(scale: Scale, seed: int = 1) -> list[IdPair]:
+    """Draw pairs with the distribution of lengths of news text: 27 tokens on average, up to 254.
+
+    The target is the source, shifted by one id: something that a model can learn.
+    """
+    random = np.random.RandomState(seed)
+    lengths = random.lognormal(3.1, 0.6, scale.sentences).clip(3, 100).astype(int)
+    pairs = []
+    for length in lengths:
+        source = random.randint(4, scale.vocabulary - 1, length)
+        pairs.append((source.tolist(), (source + 1).tolist()))
+    return pairs
+
+
+def run_config(model: ModelConfig, scale: Scale, **training: object) -> RunConfig:
+    """Return a config for a model. `training` replaces keys of that section."""
+    settings = {
+        "updates": 1000,
+        "tokens_per_batch": scale.tokens_per_batch,
+        "length_buckets": 16,
+        "precision": "auto",
+        **training,
+    }
+    return RunConfig.model_validate(
+        {
+            "run_folder": "unused",
+            "data": {"corpus": "captions", "max_length": 104},
+            "model": model.model_dump(),
+            "training": settings,
+        }
+    )
+
+
+def new_trainer(
+    config: RunConfig,
+    scale: Scale,
+    device: torch.device,
+    distributed: DistributedInfo = SINGLE_PROCESS,
+) -> Trainer:
+    """Return a trainer for a config on the made-up sentences."""
+    return Trainer(config, sentence_pairs(scale), NumberVocabulary(scale.vocabulary), distributed, device)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has finished."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,64 @@
+"""The memory that training needs on a device, estimated before it starts."""
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.graph import saved_tensors_hooks
+
+from course_lib.translation.model.loss import LossSum
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes by purpose."""
+
+    weights: int
+    gradients: int
+    optimiser: int
+    """The two means that Adam keeps for each weight."""
+    activations: int
+    """What the backward pass needs of the forward pass over one batch."""
+
+    @property
+    def total(self) -> int:
+        """All of it, with a tenth more for temporary results and fragmentation."""
+        return int(1.1 * sum(getattr(self, field.name) for field in fields(self)))
+
+    @property
+    def in_words(self) -> str:
+        """The total and its parts, in GiB."""
+        parts = ", ".join(f"{field.name} {getattr(self, field.name) / GIB:.2f}" for field in fields(self))
+        return f"about {self.total / GIB:.1f} GiB ({parts})"
+
+
+def estimate_memory(loss_sum: LossSum, sentences: int, length: int, device: torch.device) -> MemoryEstimate:
+    """Estimate the memory of training with batches of this shape, without computing or allocating it.
+
+    The forward pass runs under FakeTensorMode, and what it saves for the backward pass is added up.
+    """
+    parameters = list(loss_sum.parameters())
+    weights = sum(each.numel() * each.element_size() for each in parameters)
+    kept = {each.untyped_storage()._cdata for each in parameters}
+    saved: dict[int, tuple[Tensor, int]] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        # Views share one storage. The tensor is kept, so that no other one gets its address.
+        if storage._cdata not in kept:
+            saved[storage._cdata] = tensor, storage.nbytes()
+        return tensor
+
+    was_training = loss_sum.training
+    stance = torch.compiler.set_stance("force_eager")
+    with FakeTensorMode(allow_non_fake_inputs=True), stance, saved_tensors_hooks(pack, lambda each: each):
+        source = torch.ones(sentences, length, dtype=torch.int64, device=device)
+        target = torch.ones(sentences, length + 1, dtype=torch.int64, device=device)
+        positions = torch.arange(sentences * length, device=device)
+        loss_sum.train()(source, target, positions)
+        activations = sum(size for _, size in saved.values())
+    loss_sum.train(was_training)
+    return MemoryEstimate(weights, weights, 2 * weights, activations + loss_sum.copied_bytes)

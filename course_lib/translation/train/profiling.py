@@ -1,0 +1,61 @@
+"""`training.profile`: a trace of some updates, the operations that took the time, and a memory snapshot."""
+
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+#: Updates before the profile begins: kernels are loaded and layers compiled during the first ones.
+_SKIPPED, _WARMUP = 5, 1
+
+
+class UpdateProfiler:
+    """Profiles `count` updates of this process and writes the results to `folder`; with 0, does nothing.
+
+    `trace.json` opens in Perfetto (ui.perfetto.dev) or chrome://tracing, `operations.txt` is a table, and on
+    a GPU `memory.pickle` opens at pytorch.org/memory_viz.
+    """
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._folder = folder
+        self._remaining = _SKIPPED + _WARMUP + count if count else 0
+        self._count = count
+        self._profiler: profile | None = None
+
+    def step(self) -> str | None:
+        """Count an update; return a line for the user when the profile has been written."""
+        if not self._remaining:
+            return None
+        if self._profiler is None:
+            self._start()
+        assert self._profiler is not None, "just started"
+        self._remaining -= 1
+        if self._remaining == 0:
+            return self._finish(self._profiler)
+        self._profiler.step()
+        return None
+
+    def _start(self) -> None:
+        on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+        phases = schedule(wait=_SKIPPED - 1, warmup=_WARMUP, active=self._count)
+        self._profiler = profile(activities=activities, schedule=phases, profile_memory=True)
+        self._profiler.start()
+        if on_gpu:
+            torch.cuda.memory._record_memory_history(max_entries=100_000)
+
+    def _finish(self, profiler: profile) -> str:
+        profiler.stop()
+        on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            profiler.export_chrome_trace(str(self._folder / "trace.json"))
+            order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+            table = profiler.key_averages().table(sort_by=order, row_limit=40)
+            (self._folder / "operations.txt").write_text(table, "utf-8")
+            if on_gpu:
+                torch.cuda.memory._dump_snapshot(str(self._folder / "memory.pickle"))
+                torch.cuda.memory._record_memory_history(enabled=None)
+        except OSError as error:
+            return f"The profile could not be saved ({error.strerror}). Training continues."
+        return f"Profile of {self._count} updates: {self._folder}"

@@ -1,0 +1,75 @@
+"""The command for GPUs is rehearsed on the CPU: every part runs, and a wrong result is reported."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib.translation.gpu_check import correctness
+from course_lib.translation.gpu_check.__main__ import PARTS, main
+from course_lib.translation.gpu_check.speed import published_rate
+
+CPU = torch.device("cpu")
+#: These compile, or start several processes.
+SLOW = (correctness.compiled_is_near_eager, correctness.several_processes)
+
+
+def run(folder: Path, *parts: str) -> tuple[int, dict[str, list[dict[str, object]]]]:
+    code = main([*parts, "--device", "cpu", "--output", str(folder / "report.json")])
+    report = json.loads((folder / "report.json").read_text())
+    return code, {part: report[part]["rows"] for part in parts}
+
+
+@pytest.mark.slow
+def test_every_part_is_rehearsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = tuple(test for test in correctness.TESTS if test not in SLOW)
+    monkeypatch.setattr(correctness, "TESTS", quick)
+    # Compiling takes minutes on a CPU; another test compiles.
+    monkeypatch.setattr("course_lib.translation.train.trainer.COMPILE_BACKEND", "eager")
+    code, rows = run(tmp_path, *PARTS)
+    assert [row["result"] for row in rows["correctness"]] == ["passed"] * len(quick)
+    assert code == 0
+    assert [row["layers"] for row in rows["training"]] == ["eager", "compiled"]
+    assert all(0 < row["MFU, of the measured rate"] < 1 for row in rows["training"])
+    assert rows["textbook"][0]["ratio"] > 0
+    assert [row["search"][:7] for row in rows["decoding"]] == ["batches", "batches", "one at "]
+    assert 0 < rows["memory"][0]["estimated GiB"] < rows["memory"][0]["measured peak GiB"]
+    assert 0.3 < sum(row["share"] for row in rows["trace"]) <= 1
+    assert json.loads((tmp_path / "trace-small.json").read_text())["traceEvents"]
+    said = capsys.readouterr().out
+    assert "Rehearsal on the CPU" in said
+    assert "equals cpu in float64" in said
+
+
+@pytest.mark.slow
+def test_several_processes_train_like_one() -> None:
+    assert correctness.several_processes(CPU).startswith("2 processes: relative difference")
+
+
+def test_a_wrong_result_is_reported_and_the_other_tests_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A loss that is wrong by a little, as a broken kernel's would be.
+    right = correctness.fused_smoothed_loss
+    monkeypatch.setattr(correctness, "fused_smoothed_loss", lambda *given: right(*given) * 1.001)
+    monkeypatch.setattr(correctness, "TESTS", (correctness.loss_kernel, correctness.attention_kernels))
+    code, rows = run(tmp_path, "correctness")
+    assert code == 1
+    assert [row["result"] for row in rows["correctness"]] == ["FAILED", "passed"]
+    assert "relative difference 1.0e-03, expected at most 1e-06" in str(rows["correctness"][0]["found"])
+
+
+def test_a_part_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["trainig"])
+    assert "unknown part trainig; choose from correctness, training" in capsys.readouterr().err
+
+
+def test_published_rates_go_by_the_name_of_the_card() -> None:
+    assert published_rate("NVIDIA H100 80GB HBM3") == 989e12
+    assert published_rate("NVIDIA H100 PCIe") == 756e12
+    assert published_rate("NVIDIA L40S") == 362e12
+    assert published_rate("Some other card") is None

@@ -1,0 +1,100 @@
+"""What is wrong with a GPU is said before training starts: an old driver, too little memory."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from micro_training import new_trainer
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import ModelConfig, RunConfig, TrainingConfig
+from course_lib.translation.distributed import SINGLE_PROCESS
+from course_lib.translation.model.loss import LossSum
+from course_lib.translation.model.memory import GIB, MemoryEstimate, estimate_memory
+from course_lib.translation.model.seq2seq import REFERENCE, build_model
+from course_lib.translation.train import setup
+from course_lib.translation.train.experiment import train
+
+CPU = torch.device("cpu")
+Configs = Callable[..., RunConfig]
+
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+
+
+@NO_GPU
+def test_a_gpu_that_pytorch_cannot_use_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert setup.choose_device(TrainingConfig(epochs=1), SINGLE_PROCESS) == CPU
+    driver = tmp_path / "version"
+    driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  450.80.02\nGCC version: 9\n")
+    monkeypatch.setattr(setup, "DRIVER", driver)
+    for device in ("auto", "cuda"):
+        config = TrainingConfig.model_validate({"epochs": 1, "device": device})
+        with pytest.raises(BadInputError, match=r"there is no GPU that PyTorch can use \(.*450\.80\.02"):
+            setup.choose_device(config, SINGLE_PROCESS)
+    assert setup.choose_device(TrainingConfig(epochs=1, device="cpu"), SINGLE_PROCESS) == CPU
+
+
+def test_the_estimate_is_what_a_forward_pass_saves() -> None:
+    config = ModelConfig(layers=2, d_model=64, heads=2, d_ff=128, attention="fused")
+    model = build_model(config, 500, 500)
+    loss_sum = LossSum(model, REFERENCE.loss(500, 0, 0.1), "bfloat16")
+    loss_sum.use_fast_layers(CPU)
+    loss_sum.refresh()
+    estimate = estimate_memory(loss_sum, 8, 24, CPU)
+    saved: dict[int, Tensor] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        tokens = torch.ones(8, 25, dtype=torch.int64)
+        loss_sum.train()(tokens[:, :24], tokens, torch.arange(8 * 24))
+    own = {parameter.untyped_storage()._cdata for parameter in loss_sum.parameters()}
+    measured = sum(each.untyped_storage().nbytes() for key, each in saved.items() if key not in own)
+    assert estimate.activations == pytest.approx(measured, rel=0.2)
+    count = sum(parameter.numel() for parameter in loss_sum.parameters())
+    assert (estimate.weights, estimate.gradients, estimate.optimiser) == (4 * count, 4 * count, 8 * count)
+
+
+def test_a_card_without_enough_memory_is_told_what_to_set(tiny_config: Configs) -> None:
+    estimate = MemoryEstimate(GIB, GIB, 2 * GIB, 30 * GIB)
+    message = setup.too_little_memory(tiny_config(), estimate, 15 * GIB)
+    assert "needs about 37.4 GiB (weights 1.00, gradients 1.00, optimiser 2.00, activations 30.00)" in message
+    assert "only 15.0 GiB are free" in message
+    assert "Set training.tokens_per_batch=200 training.batches_per_update=6" in message
+
+
+def test_a_trainer_estimates_its_longest_batches(tiny_config: Configs) -> None:
+    one, two = (new_trainer(tiny_config(f"training.tokens_per_batch={n}")) for n in (400, 1600))
+    assert 2 < two.estimate_memory().activations / one.estimate_memory().activations < 5
+
+
+def test_a_profile_is_written_while_training(
+    tiny_config: Configs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tiny_config("training.profile=2", "evaluation.bleu_every=0")
+    train(config, SINGLE_PROCESS)
+    assert f"Profile of 2 updates: {tmp_path / 'run' / 'profile'}" in capsys.readouterr().out
+    assert "aten::addmm" in (tmp_path / "run" / "profile" / "operations.txt").read_text()
+    assert (tmp_path / "run" / "profile" / "trace.json").stat().st_size > 1000
+
+
+def test_tensorboard_is_asked_for_before_training(tmp_path: Path, config_file: Path) -> None:
+    without = "import sys; sys.modules['tensorboard'] = None; "
+    command = "from course_lib.translation.train.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", without + command, str(config_file), "training.tensorboard=true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "the package tensorboard is not installed" in done.stderr
