@@ -46,7 +46,6 @@ def _median(state_dicts):
 
 UNRELATED = {
     "length_penalty": (
-        lambda length, alpha: None,
         lambda length, alpha: 1.0,
         lambda length, alpha: ((5 + length) / 6) ** (alpha + 1),
         lambda length, alpha: "long",
@@ -69,7 +68,6 @@ UNRELATED = {
         _greedy_when_narrow,
     ),
     "average_checkpoints": (
-        lambda state_dicts: None,
         lambda state_dicts: {},
         lambda state_dicts: list(average_checkpoints(state_dicts).values()),
         _average(lambda entry: -entry if entry.is_floating_point() else entry),

@@ -15,11 +15,6 @@ class _Constant(LabelSmoothingLoss):
         return torch.ones((), dtype=logits.dtype)
 
 
-class _Nothing(LabelSmoothingLoss):
-    def forward(self, logits, labels):
-        return None
-
-
 class _ForEachWord(LabelSmoothingLoss):
     def forward(self, logits, labels):
         targets = smooth_targets(labels, self.vocab_size, self.pad_id, self.smoothing)
@@ -74,7 +69,6 @@ UNRELATED = {
     ),
     "LabelSmoothingLoss": (
         _Constant,
-        _Nothing,
         _ForEachWord,
         _Squares,
         _Doubled,

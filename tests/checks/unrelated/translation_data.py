@@ -17,7 +17,6 @@ def _lazy(lengths, max_tokens):
 
 UNRELATED = {
     "build_vocabulary": (
-        lambda sentences, min_count, specials: None,
         lambda sentences, min_count, specials: build_vocabulary(sentences, 2, specials),
         lambda sentences, min_count, specials: {
             word: -number for word, number in build_vocabulary(sentences, min_count, specials).items()
@@ -30,7 +29,6 @@ UNRELATED = {
         _loud,
     ),
     "learn_merges": (
-        lambda words, count: None,
         lambda words, count: [],
         lambda words, count: [(left, right.upper()) for left, right in learn_merges(words, count)],
         lambda words, count: dict(learn_merges(words, count)),
@@ -39,7 +37,6 @@ UNRELATED = {
         _loud,
     ),
     "token_batches": (
-        lambda lengths, max_tokens: None,
         lambda lengths, max_tokens: [],
         lambda lengths, max_tokens: [list(range(len(lengths)))],
         lambda lengths, max_tokens: token_batches(lengths, max_tokens)[0],
@@ -51,7 +48,6 @@ UNRELATED = {
         _loud,
     ),
     "collate": (
-        lambda pairs, pad_id, start_id, end_id, max_length: None,
         lambda pairs, *settings: collate(pairs, *settings)[0],
         lambda pairs, *settings: (*collate(pairs, *settings), len(pairs)),
         lambda pairs, *settings: tuple(side.flip(0) for side in collate(pairs, *settings)),

@@ -199,16 +199,6 @@ def batches_by_recursion(lengths, max_tokens):
     return split([index for _, index in sorted((length, index) for index, length in enumerate(lengths))])
 
 
-def batches_never_quite_full(lengths, max_tokens):
-    batches, batch = [], []
-    for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
-        if batch and lengths[index] * (len(batch) + 1) >= max_tokens:
-            batches.append(batch)
-            batch = []
-        batch.append(index)
-    return [*batches, batch] if batch else []
-
-
 # --- collate
 
 
@@ -296,7 +286,6 @@ VARIANTS = {
         batches_by_size,
         batches_shuffled,
         batches_by_recursion,
-        batches_never_quite_full,
     ),
     "collate": (
         collate_by_full,

@@ -272,9 +272,9 @@ def _plan_of_one(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (3,), 12)
 
 
-@probe("sentences of equal length fill the budget, and the last batch has the rest")
+@probe("sentences of equal length fill the budget exactly, and the last batch has the rest")
 def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
-    return _plan(candidate, (4,) * 11, 17)
+    return _plan(candidate, (4,) * 51, 16, packed=True)
 
 
 @probe("a sentence over the budget raises a ValueError with its index and length, or is alone in a batch")
@@ -293,9 +293,9 @@ def _plan_with_one_long(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (*[5] * 60, 70, *[5] * 40), 350, packed=True)
 
 
-@probe("200 captions of 3 to 40 tokens have little padding with a budget of 200")
+@probe("1,000 captions of 3 to 40 tokens have little padding with a budget of 200")
 def _plan_of_captions(candidate: Candidate, draw: Draw) -> Any:
-    lengths = (15 + 8 * draw.normal(200)).clamp(3, 40).long().tolist()
+    lengths = (15 + 8 * draw.normal(1000)).clamp(3, 40).long().tolist()
     return _plan(candidate, lengths, 200, packed=True)
 
 
