@@ -35,7 +35,15 @@ def imports(path: Path) -> set[str]:
 
 def test_the_top_level_is_the_given_one_and_tool_files() -> None:
     tools = {".ci", ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}
-    tools |= {"Makefile", "pyproject.toml", "requirements.lock", "docs"}
+    tools |= {
+        "Makefile",
+        "pyproject.toml",
+        "requirements.lock",
+        "docs",
+        ".github",
+        ".devcontainer",
+        "CITATION.cff",
+    }
     assert {path.relative_to(ROOT).parts[0] for path in files()} == TOP | tools
 
 

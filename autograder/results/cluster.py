@@ -1,6 +1,6 @@
 """An executor that runs notebooks on the machines of a Dask cluster, each with warm sandboxes of its own.
 
-Dask's messages are pickles: whoever can reach the scheduler can run code as the grader. So a cluster of
+Dask's messages are pickles: anyone who can reach the scheduler can run code as the grader. So a cluster of
 several machines must use TLS.
 """
 
