@@ -216,6 +216,13 @@ print("memory:", tuple(memory.shape), " target:", tuple(target.shape), " result:
 # %% build="DecoderLayer"
 ### BEGIN SOLUTION course_lib.transformer.layers:DecoderLayer
 
+# %% [markdown]
+# A scratch cell. Which of the two lengths, 2 and 3, does the result have? What if the source had ten words?
+
+# %% tags=["see"]
+layer = DecoderLayer(d_model=2, heads=1, d_ff=4, dropout=0.0)
+print(layer(target, memory, no_padding, causal_mask(2)).shape)
+
 # %% [markdown] hints="DecoderLayer"
 
 # %% check="DecoderLayer"
@@ -369,6 +376,14 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 
 # %% build="Transformer"
 ### BEGIN SOLUTION course_lib.transformer.model:Transformer
+
+# %% [markdown]
+# A scratch cell: a tiny model with 5 source words and 7 target words. Predict the shape of the logits before you run it.
+
+# %% tags=["see"]
+tiny = Transformer(5, 7, TransformerConfig(layers=1, d_model=4, heads=2, d_ff=8))
+all_three = torch.ones(1, 1, 3, dtype=torch.bool)
+print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_mask(2)).shape)
 
 # %% [markdown] hints="Transformer"
 
@@ -539,6 +554,14 @@ print(
 # %% build="tie_embeddings"
 ### BEGIN SOLUTION course_lib.transformer.model:tie_embeddings
 
+# %% [markdown]
+# A scratch cell: how many parameters does tying save in a tiny model of 5 words and 4 features? And with 7 target words?
+
+# %% tags=["see"]
+tiny = Transformer(5, 5, TransformerConfig(layers=1, d_model=4, heads=2, d_ff=8))
+print("before:", sum(parameter.numel() for parameter in tiny.parameters()))
+print("after: ", sum(parameter.numel() for parameter in tie_embeddings(tiny).parameters()))
+
 # %% [markdown] hints="tie_embeddings"
 
 # %% check="tie_embeddings"
@@ -614,6 +637,13 @@ while not all("<end>" in row for row in rows):
 
 # %% build="greedy_decode"
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
+
+# %% [markdown]
+# A scratch cell: the tiny model writes, for a batch of two sentences. It knows nothing, so any words may come out.
+
+# %% tags=["see"]
+both_words = torch.ones(2, 1, 2, dtype=torch.bool)
+print(greedy_decode(tiny, torch.tensor([[3, 4], [4, 3]]), both_words, max_length=6, start_id=1, end_id=2))
 
 # %% [markdown] hints="greedy_decode"
 
@@ -768,7 +798,7 @@ print(f"{len(captions)} captions, {len(vocabulary)} words in the vocabulary, {si
 import math
 
 
-def train(model, corpus, steps=800, rate=5e-3):
+def train(model, corpus, steps=600, rate=5e-3):
     """Train a language model, and return its loss at each step."""
     optimizer = torch.optim.Adam(model.parameters())
     losses = []
