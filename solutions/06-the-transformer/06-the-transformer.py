@@ -791,7 +791,7 @@ print(f"{len(captions)} captions, {len(vocabulary)} words in the vocabulary, {si
 
 # %% [markdown]
 # Now train it. Each step takes 32 captions, shifts them (lesson 04), and makes the correct next words more probable.
-# The optimiser and the loss are PyTorch's; lessons 07 to 09 are about them. This takes about half a minute. Before it
+# The optimizer and the loss are PyTorch's; lessons 07 to 09 are about them. This takes about half a minute. Before it
 # starts, what would the loss be if all words were equally probable?
 
 # %% tags=["see"]
