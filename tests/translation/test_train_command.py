@@ -150,7 +150,7 @@ def test_a_terminal_shows_a_bar(config_file: Path) -> None:
     assert (started.returncode, errors) == (0, b"")
     text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode("utf-8")
     assert "140/140" in text
-    assert re.search(r"\d/140 .*rate \S+  loss \S+  tokens_per_second \S+", text)
+    assert re.search(r"\d/140 .*lr \S+  loss \S+  tokens_per_second \S+", text)
     assert "validation_loss" in text
 
 
