@@ -14,10 +14,11 @@ from nbgrader.utils import is_grade, is_solution
 from course_lib.atomic_files import atomic_write_text
 from course_lib.checks.engine import exercise as checks
 from course_lib.checks.engine.misconceptions import Misconception
-from course_lib.checks.exercises.final_lab.hand_in import METRICS, TRANSLATIONS
+from course_lib.checks.exercises.final_lab.hand_in import CONFIG, METRICS, TRANSLATIONS
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import Curriculum, Exercise, Lesson
 from course_lib.curriculum.course_file import LESSONS, SOURCES
+from course_lib.translation.configs.loader import documented_yaml, load_config
 from course_lib.translation.data.corpora import load_captions
 
 _MARK_SCHEME = re.compile(r"\n*^### BEGIN MARK SCHEME.*?^### END MARK SCHEME\n?", re.MULTILINE | re.DOTALL)
@@ -120,8 +121,17 @@ def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) ->
 
 def example_files(lesson: Lesson) -> dict[str, bytes]:
     """Return the files that a student with a good run hands in with the notebook, by name."""
-    made = {METRICS.name: (METRICS.file, _metrics), TRANSLATIONS.name: (TRANSLATIONS.file, _translations)}
+    made = {
+        CONFIG.name: (CONFIG.file, _config),
+        METRICS.name: (METRICS.file, _metrics),
+        TRANSLATIONS.name: (TRANSLATIONS.file, _translations),
+    }
     return {file: make() for file, make in (made[entry.name] for entry in lesson.hand_ins)}
+
+
+def _config() -> bytes:
+    """Make up an edited configuration: that of the captions with a longer warm-up."""
+    return documented_yaml(load_config("captions", ["training.warmup_steps=300"])).encode()
 
 
 def _metrics() -> bytes:

@@ -9,6 +9,7 @@ from course_lib.charts.architecture import architecture_map
 from course_lib.charts.attention import attention_heatmap, attention_over_sentence, mask_effect
 from course_lib.charts.attention_steps import attention_steps
 from course_lib.charts.comparison import found_beside_expected
+from course_lib.charts.data_parallel import communication_timeline, memory_per_rank
 from course_lib.charts.decoding import beam_tree, word_by_word
 from course_lib.charts.final_lab import layers_and_heads, run_progress
 from course_lib.charts.label_smoothing import calibration_curves, loss_by_confidence, target_distributions
@@ -45,6 +46,7 @@ __all__ = [
     "broadcast_tables",
     "calibration_curves",
     "clock_hands",
+    "communication_timeline",
     "cost_of_heads",
     "decoding_steps",
     "features_in_heads",
@@ -59,6 +61,7 @@ __all__ = [
     "loss_by_confidence",
     "mask_effect",
     "mask_panels",
+    "memory_per_rank",
     "merge_steps",
     "named_lines",
     "normalisation_effect",

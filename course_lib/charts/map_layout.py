@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from course_lib.charts.marks import Path
 
-HEIGHT = 640
+HEIGHT = 694
 LEFT, RIGHT = 116, 312
 """The x positions of the middle of the encoder and of the decoder."""
 
@@ -84,8 +84,12 @@ BOXES = (
     Box("smooth_targets", "smooth_targets", 250, 546, 126, 24),
     Box("LabelSmoothingLoss", "LabelSmoothingLoss", 394, 546, 126, 24),
     Box("train_step", "train_step", 250, 576, 270, 24),
-    Box("shard", "shard", 548, 516, 150, 24),
+    Box("shard", "shard", 548, 516, 52, 24),
+    Box("broadcast_parameters", "broadcast", 606, 516, 92, 24),
     Box("global_token_mean", "global_token_mean", 548, 546, 150, 24),
+    Box("all_reduce_gradients", "all_reduce_gradients", 548, 576, 150, 24),
+    Box("GradientBuckets", "GradientBuckets", 548, 606, 150, 24),
+    Box("ShardedOptimizer", "ShardedOptimizer", 548, 636, 150, 24),
 )
 
 WAVES = (Box("sinusoids", "", 8, 360, 24, 24), Box("sinusoids", "", 392, 360, 24, 24))

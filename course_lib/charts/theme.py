@@ -15,7 +15,9 @@ from typing import TypeAlias
 
 import altair as alt
 
-Picture: TypeAlias = alt.Chart | alt.LayerChart | alt.ConcatChart | alt.HConcatChart | alt.VConcatChart
+Picture: TypeAlias = (
+    alt.Chart | alt.LayerChart | alt.FacetChart | alt.ConcatChart | alt.HConcatChart | alt.VConcatChart
+)
 """What every chart function of the course returns."""
 
 CATEGORIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")

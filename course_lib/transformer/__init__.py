@@ -13,13 +13,16 @@ from course_lib.transformer.broadcasting import pairwise_differences
 from course_lib.transformer.byte_pairs import learn_merges
 from course_lib.transformer.data_parallel import global_token_mean, shard
 from course_lib.transformer.decoding import beam_search, evaluating, greedy_decode, length_penalty
+from course_lib.transformer.gradient_buckets import GradientBuckets
 from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
 from course_lib.transformer.layers import DecoderLayer, EncoderLayer
 from course_lib.transformer.masks import causal_mask, decoder_mask, padding_mask, shift_target
 from course_lib.transformer.model import Transformer, TransformerConfig, tie_embeddings
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
 from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding, sinusoids
+from course_lib.transformer.replicas import all_reduce_gradients, broadcast_parameters
 from course_lib.transformer.schedule import learning_rate, make_scheduler
+from course_lib.transformer.sharded_optimizer import ShardedOptimizer
 from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerConnection
 from course_lib.transformer.training import train_step
 from course_lib.transformer.vocabulary import build_vocabulary
@@ -29,19 +32,23 @@ __all__ = [
     "DecoderLayer",
     "EncoderLayer",
     "FeedForward",
+    "GradientBuckets",
     "LabelSmoothingLoss",
     "LayerNorm",
     "MultiHeadAttention",
     "PositionalEncoding",
+    "ShardedOptimizer",
     "SublayerConnection",
     "TokenEmbedding",
     "Transformer",
     "TransformerConfig",
     "adam_update",
+    "all_reduce_gradients",
     "attention_scores",
     "attention_weights",
     "average_checkpoints",
     "beam_search",
+    "broadcast_parameters",
     "build_vocabulary",
     "causal_mask",
     "collate",

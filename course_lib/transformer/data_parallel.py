@@ -22,15 +22,18 @@ def shard(batches: Sequence[Item], rank: int, world_size: int) -> Sequence[Item]
 
 
 def global_token_mean(
-    loss_sum: Float[Tensor, ""], token_count: Int[Tensor, ""] | Float[Tensor, ""]
+    loss_sum: Float[Tensor, ""] | float, token_count: Int[Tensor, ""] | Float[Tensor, ""] | int
 ) -> Float[Tensor, ""]:
     """Return the mean loss per token over all ranks, from this rank's sum and count.
 
     The mean of the ranks' own means would differ if their counts differ. Sums are added in float64, and the
-    result has the dtype of `loss_sum`. Without a process group, this process is the only rank. The arguments
-    are not modified, and no gradient flows.
+    result has the dtype of `loss_sum`. Both may also be plain numbers. Without a process group, this process
+    is the only rank. The arguments are not modified, and no gradient flows.
     """
+    if not isinstance(loss_sum, Tensor):
+        loss_sum = torch.tensor(float(loss_sum))
+    token_count = torch.as_tensor(token_count, device=loss_sum.device)
     totals = torch.stack([loss_sum.detach().double(), token_count.detach().double()])
-    if dist.is_available() and dist.is_initialized():
+    if dist.is_initialized():
         dist.all_reduce(totals)
     return (totals[0] / totals[1]).to(loss_sum.dtype)

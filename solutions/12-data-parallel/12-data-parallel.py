@@ -1,76 +1,113 @@
 # %% [markdown]
 # # Lesson 12: data parallelism by hand
 #
-# One model, many processors. In this lesson you write what makes them one: who works on what, and what the loss of all
-# of them is.
+# The paper's base model was trained on eight GPUs for twelve hours. On one GPU it would have taken about four days, and
+# nobody waits four days to find out that a learning rate was wrong. Nearly every large model is trained on many
+# processors, and nearly always in the way that you build here.
 #
-# At the end of it you can
+# The idea fits into one sentence: **every processor has the whole model and works on other sentences; then all of them
+# add up their gradients and make the same update.** The difficulty is in the details. A mistake rarely raises an error:
+# the run hangs, or it trains a slightly different model, and nobody notices. So the checks of this lesson run your code
+# on several ranks at a time, compare everything with one process, and name the mistake.
 #
-# - share one update out over any number of processes, and get the same model,
-# - say why the gradient of eight processes is that of one.
+# At the end of this lesson you can
 #
-# **Time:** about an hour. **In the paper:** sections 5.1 and 5.2 of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# - share an update among any number of processors and get the same model,
+# - say what a collective is, why a program with collectives hangs, and how to find out where,
+# - overlap communication with the backward pass, and judge whether it pays,
+# - share the optimiser's state among the ranks, and say how much memory that saves.
+#
+# **Time:** about four hours. **In the paper:** sections 5.1 and 5.2 of Vaswani et al. 2017, [Attention Is All You
+# Need](https://arxiv.org/abs/1706.03762). The methods are from Li et al. 2020, [PyTorch
+# Distributed](https://arxiv.org/abs/2006.15704), and Rajbhandari et al. 2020,
+# [ZeRO](https://arxiv.org/abs/1910.02054).
 
 # %% tags=["see"]
-from course_lib.charts import architecture_map, show_offline
+from course_lib.charts import architecture_map, communication_timeline, memory_per_rank, show_offline
 from course_lib.student.progress import finished_exercises
 
 show_offline()
-architecture_map(built=finished_exercises(), current=["shard", "global_token_mean"])
+architecture_map(
+    built=finished_exercises(),
+    current=[
+        "shard",
+        "global_token_mean",
+        "broadcast_parameters",
+        "all_reduce_gradients",
+        "GradientBuckets",
+        "ShardedOptimizer",
+    ],
+)
 
 # %% [markdown]
+# The map shows the exercises that pass in your saved notebooks, and in orange those of this lesson.
+#
 # Run the next cell once.
 
 # %% given="setup"
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 import torch
 import torch.distributed as dist
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Adam, Optimizer
 
 from course_lib.checks import check
 
 Item = TypeVar("Item")
 
 # %% [markdown]
-# ## 1. Who works on what?
+# ## 1. Which rank works on what?
 #
-# The paper's base model was trained on eight GPUs. The usual way is **data parallelism**: every process has the whole
-# model, all of them with the same weights, and each works on other sentences. After the backward pass they add up their
-# gradients, and all make the same update. So they stay the same for ever, and nobody has to send weights around.
+# Some words first. All of them are standard, and you will find them in every library.
 #
 # | word | in code | what it is |
 # |---|---|---|
-# | world size | `world_size` | how many processes there are |
-# | rank | `rank` | the number of a process, from 0 to `world_size` - 1 |
-# | process group | `dist` | those who talk to each other: `torch.distributed` |
-# | all-reduce | `dist.all_reduce(t)` | every process puts a tensor in, and has the sum of all in its place afterwards |
+# | rank | `rank` | one of the processes that train together, and its number: 0, 1, ... |
+# | world size | `world_size` | how many ranks there are |
+# | process group | `dist` | the ranks that communicate: `torch.distributed` |
+# | collective | `dist.all_reduce(...)`, ... | a call that **all** ranks make, in the same order |
+# | replica | | the copy of the model that a rank has |
 #
-# There are three rules, and they hold for this whole lesson. **Each batch is one process's**: if it were two's, it
-# would count twice. **Each batch is somebody's**: what nobody gets, nobody learns. And **the result must not depend on
-# the number of processes**: an update on eight GPUs has to be the one that you would have made alone, only sooner.
+# One program runs on every rank, with the same code. Only `rank` differs.
 #
-# How do we deal the batches? A plan is often sorted by length, as in lesson 10, and a long batch takes longer than a
-# short one. All processes wait for the slowest. So deal them like cards: the first to rank 0, the next to rank 1,
-# round and round.
+# Three rules hold for the whole lesson. **Each batch belongs to one rank**: with two it would count twice. **No batch is
+# left out**: what no rank gets, no rank learns. And **the result must not depend on the number of ranks**: an update on
+# eight GPUs has to be the one that a single GPU would have made, only sooner.
+#
+# So how should batches be distributed? In lesson 10 you sorted sentences by length, so that batches hold sentences of
+# similar length. A plan that is sorted has its long sentences at the end. All ranks wait for the slowest one, so
+# each of them should get some of every kind: deal the batches like cards, the first to rank 0, the next to rank 1, round
+# and round.
+#
+# ### A worked example
+#
+# Seven batches, three ranks. Below each batch is the rank that gets it.
+
+# %% tags=["see"]
+batches, ranks = ["a", "b", "c", "d", "e", "f", "g"], 3
+print("batch:", *batches)
+print("rank: ", *[number % ranks for number in range(len(batches))])
+for rank in range(ranks):
+    print(f"rank {rank} gets", [batch for number, batch in enumerate(batches) if number % ranks == rank])
 
 # %% predict="predict_batches"
-# Ten batches, numbered from 0, are dealt like cards to four processes. How many does process 2 get?
+# Ten batches, numbered from 0, are dealt like cards to four ranks. How many does rank 2 get?
 
 # %% check="predict_batches"
 
 # %% [markdown]
 # ### Build it
 #
-# Some processes may have one batch more than others, or one may have none at all: a sentence is neither repeated to
-# fill up, nor left out. (PyTorch's own `DistributedSampler` repeats by default. In an evaluation that makes the score a
-# little wrong, and nobody notices.) Hand back a sequence with a length, in the order of the plan, and leave the list
-# that you were given as it is.
+# Some ranks may have one batch more than others, or one may have none at all: no batch is repeated to fill up, and none
+# is left out. (PyTorch's own `DistributedSampler` repeats by default. In an evaluation that makes the score slightly
+# wrong, and nobody notices.) Return a sequence with a length, in the order of the plan, and leave the list that you
+# were given as it is.
 
 # %% build="shard"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:shard
@@ -80,76 +117,53 @@ Item = TypeVar("Item")
 # %% check="shard"
 
 # %% [markdown]
-# ### See it: who waits for whom?
-#
-# The captions that come with the course, in batches of like length, as in lesson 10, for four processes. Dealt with
-# your `shard`, and, for comparison, cut into four runs of neighbours. How much of the work does each process have, and how
-# long do the others wait for the one that has most? (The work of a batch is taken as the number of its sentences times
-# the square of its longest: what attention costs.)
-#
-# **Change something:** eight processes. Batches of 4,000 tokens. A shuffled plan: `random.shuffle(plan)`.
+# A scratch cell, with the batches of the worked example:
 
 # %% tags=["see"]
-from course_lib.transformer.batching import token_batches
-from course_lib.translation.data.corpora import load_captions
-
-WORLD_SIZE = 4
-lengths = [len(caption.split()) + 2 for caption in load_captions().train.english]
-plan = sorted(token_batches(lengths, 900), key=lambda batch: max(lengths[index] for index in batch))
-
-
-def work_of(batches):
-    return sum(len(batch) * max(lengths[index] for index in batch) ** 2 for batch in batches)
-
-
-chunk = -(-len(plan) // WORLD_SIZE)
-ways = {
-    "dealt like cards": [work_of(shard(plan, rank, WORLD_SIZE)) for rank in range(WORLD_SIZE)],
-    "cut into runs": [work_of(plan[rank * chunk : (rank + 1) * chunk]) for rank in range(WORLD_SIZE)],
-}
-pd.DataFrame(
-    {
-        "way": way,
-        **{f"process {rank}": f"{work / sum(works):.1%}" for rank, work in enumerate(works)},
-        "time lost by waiting": f"{1 - sum(works) / (WORLD_SIZE * max(works)):.1%}",
-    }
-    for way, works in ways.items()
-).set_index("way")
+[shard(batches, rank, 3) for rank in range(3)]
 
 # %% [markdown]
-# Cut into runs, the last process gets all the long sentences. Dealt like cards, nobody waits for long.
+# ## 2. The loss of all ranks
 #
-# ## 2. What is the loss of all of them?
-#
-# In lesson 09 one process cut its batch into pieces, and a mean of means was wrong. Here the pieces lie on different
-# machines, and the same mistake is made more often, since the libraries make it for you if you let them. Each process
-# $r$ has a loss *sum* $S_r$ over its $N_r$ real tokens. What we want is
+# In lesson 09 one process cut its batch into pieces, and a mean of means was wrong. Here the pieces are on different
+# machines, and the same mistake is made more often, because the libraries make it for you if you let them. Rank $r$ has
+# a loss *sum* $S_r$ over its $N_r$ real tokens. With $R$ ranks, what we want is
 #
 # $$L = \frac{\sum_r S_r}{\sum_r N_r} \qquad\text{and not}\qquad \frac{1}{R} \sum_r \frac{S_r}{N_r}$$
 #
-# where $R$ is the world size.
+# The collective for this is **all-reduce**: every rank contributes a tensor, and afterwards every rank has the sum in its
+# place. It works *in place*: the tensor that you pass is overwritten.
+#
+# ### A worked example
+#
+# Two ranks. Rank 0 has 30 tokens that cost 60 nats, and rank 1 has 10 tokens that cost 60 nats.
+
+# %% tags=["see"]
+sums, counts = [60.0, 60.0], [30, 10]
+print("the mean of each rank:   ", [total / count for total, count in zip(sums, counts, strict=True)])
+print("mean of means:           ", sum(total / count for total, count in zip(sums, counts, strict=True)) / 2)
+print("after the all-reduce:    ", sum(sums), "nats,", sum(counts), "tokens, on both ranks")
+print("mean over all tokens:    ", sum(sums) / sum(counts))
 
 # %% predict="predict_global_mean"
-# Three processes. The first has 300 real tokens that cost 600 nats together, the second 100 tokens that cost
-# 300 nats, the third 100 tokens that cost 400 nats. What is the mean loss of a token over all processes?
+# Three ranks. The first has 300 real tokens that cost 600 nats together, the second 100 tokens that cost
+# 300 nats, the third 100 tokens that cost 400 nats. What is the mean loss of a token over all ranks?
 
 # %% check="predict_global_mean"
 
 # %% [markdown]
 # ### Build it
 #
-# Sums and counts have to meet, so two numbers travel. An all-reduce costs about as much for two numbers as for one, so
-# put them into **one tensor**. Some things to think of:
+# Two numbers travel, and an all-reduce costs about as much for two numbers as for one: put them into **one tensor**.
+# Think of these:
 #
-# - **There may be no process group.** On a laptop you are alone, and nothing has been set up. `dist.is_initialized()`
-#   says so, and then your own numbers are all there is.
-# - **A process may have no batch**: a sum of 0 over 0 tokens. Whoever divides too early gets NaN from it.
-# - **All-reduce works in place.** The caller still needs the numbers that you were given.
-# - **Sums get large.** Add up in float64, and hand back the dtype of the loss sum.
-# - **It is for reading, not for training.** No graph should hang on what you hand back.
-#
-# The check runs your function in several processes at a time, which talk to each other through a process group of its
-# own. It notices when one of them would wait for the others for ever.
+# - **There may be no process group.** On a laptop there is a single process, and `dist.is_initialized()` is False. Then
+#   its own numbers are all there is.
+# - **A rank may have no batch**: a sum of 0 over 0 tokens. Dividing before adding gives NaN.
+# - **All-reduce works in place.** The caller still needs the tensors that it passed.
+# - **Sums get large.** Add in float64, and return the dtype of the loss sum.
+# - **It is for logging.** No graph should be attached to what you return.
+# - **Both arguments may be plain numbers.**
 
 # %% build="global_token_mean"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:global_token_mean
@@ -159,16 +173,21 @@ pd.DataFrame(
 # %% check="global_token_mean"
 
 # %% [markdown]
+# A scratch cell. There is no process group here, so it is the mean of one rank.
+
+# %% tags=["see"]
+global_token_mean(torch.tensor(60.0), 30)
+
+# %% [markdown]
 # ### From a mean to a gradient
 #
-# The gradient has to be that of $L$ as well. PyTorch's `DistributedDataParallel` adds up the gradients for you, while
-# the backward pass is still running, and then divides by the world size: it gives the **mean** over the processes. So each
-# process divides its own loss sum by the number of tokens of *all* processes, and multiplies by something, so that
-# that mean becomes the right sum.
+# The gradient has to be that of $L$, too. If each rank divides its loss sum by the number of tokens of **all** ranks, the
+# **sum** of the gradients is right, and a sum is what you build below. PyTorch's `DistributedDataParallel` (DDP) does
+# the same for you, with one difference: it divides the sum by the world size, so it gives the *mean* over the ranks.
 
 # %% predict="predict_scale"
-# Four processes. Each divides its loss sum by the tokens of all four together. DistributedDataParallel takes
-# the mean of the four gradients. By what does each process have to multiply its loss, so that the gradient is that of
+# Four ranks. Each divides its loss sum by the tokens of all four together. DistributedDataParallel takes
+# the mean of the four gradients. By what does each rank have to multiply its loss, so that the gradient is that of
 # the global mean?
 
 # %% check="predict_scale"
@@ -176,15 +195,15 @@ pd.DataFrame(
 # %% [markdown]
 # ### See it: the same gradient for every split
 #
-# A linear layer, 24 tokens with their losses, and three ways to share them out. Each "process" is a slice of the tokens
-# here; the slices have different sizes, as batches of sentences do. For each split: the gradient as above, and what
-# comes out if each process takes the mean of its own tokens.
+# A linear layer, 24 tokens with their losses, and four ways to share them out. Each rank is a slice of the tokens here; the
+# slices have different sizes, as batches of sentences do. For each split: how far the sum of the gradients is from the
+# gradient of the whole, and how far it is if each rank takes the mean of its own tokens.
 #
 # **Change something:** slices of equal size. Then both are right, which is why the mistake is so rarely found.
 
 # %% tags=["see"]
 torch.manual_seed(0)
-layer = torch.nn.Linear(8, 5).double()
+layer = nn.Linear(8, 5).double()
 features, labels = torch.randn(24, 8, dtype=torch.float64), torch.randint(5, (24,))
 
 
@@ -193,58 +212,421 @@ def gradient(loss):
 
 
 def loss_sum(tokens):
-    return torch.nn.functional.cross_entropy(layer(features[tokens]), labels[tokens], reduction="sum")
+    return nn.functional.cross_entropy(layer(features[tokens]), labels[tokens], reduction="sum")
 
 
 whole = gradient(loss_sum(slice(0, 24)) / 24)
 rows = []
 for cuts in [[0, 24], [0, 18, 24], [0, 2, 5, 24], [0, 1, 3, 10, 24]]:
     slices = [slice(first, last) for first, last in pairwise(cuts)]
-    count = len(slices)
-    by_tokens = sum(gradient(count * loss_sum(one) / 24) for one in slices) / count
-    by_means = sum(gradient(loss_sum(one) / (one.stop - one.start)) for one in slices) / count
+    by_tokens = sum(gradient(loss_sum(one) / 24) for one in slices)
+    by_means = sum(gradient(loss_sum(one) / (one.stop - one.start)) for one in slices) / len(slices)
     rows.append(
         {
-            "tokens of each process": ", ".join(str(one.stop - one.start) for one in slices),
+            "tokens of each rank": ", ".join(str(one.stop - one.start) for one in slices),
             "off by": f"{(by_tokens - whole).norm() / whole.norm():.0e}",
             "off by, mean of means": f"{(by_means - whole).norm() / whole.norm():.0%}",
         }
     )
-pd.DataFrame(rows).set_index("tokens of each process")
+pd.DataFrame(rows).set_index("tokens of each rank")
+
+# %% [markdown]
+# ## 3. The same start
+#
+# If all ranks make the same updates, their models stay equal forever, *provided that they were equal at the start*. Each
+# rank draws its own random weights, so one of them has to send its weights to the others once. The collective is
+# **broadcast**: `dist.broadcast(tensor, source)` copies the tensor of rank `source` over that of every other rank. All
+# ranks call it: the source sends in it, the others receive in it.
+#
+# ### A worked example
+#
+# Two ranks and three weights. Rank 0 is the source.
+
+# %% tags=["see"]
+weights = {0: [0.5, -1.0, 2.0], 1: [0.3, 0.7, -0.2]}
+print("before:", weights)
+weights = {rank: list(weights[0]) for rank in weights}
+print("after: ", weights)
+
+# %% [markdown]
+# What belongs to a model? Its parameters, frozen ones included; and its **buffers**, tensors that are not trained but take
+# part: the means of a BatchNorm, its counter of batches, a table of positions. A parameter that two modules share, like
+# the tied embeddings of lesson 06, is one tensor, and is sent once.
+#
+# ### Build it
+
+# %% build="broadcast_parameters"
+### BEGIN SOLUTION course_lib.transformer.replicas:broadcast_parameters
+
+# %% [markdown] hints="broadcast_parameters"
+
+# %% check="broadcast_parameters"
+
+# %% [markdown]
+# ## 4. The same gradients
+#
+# After its backward pass, each rank has the gradients of its own sentences. Every gradient becomes the sum over all ranks.
+#
+# ### A worked example
+#
+# Two ranks and three weights. The sentences of rank 1 did not use the second weight, so its gradient there is None.
+
+# %% tags=["see"]
+gradients = {0: [1.0, 2.0, 3.0], 1: [10.0, None, 30.0]}
+print("before:            ", gradients)
+filled = {rank: [0.0 if one is None else one for one in row] for rank, row in gradients.items()}
+print("zeros where None:  ", filled)
+total = [sum(pair) for pair in zip(filled[0], filled[1], strict=True)]
+print("after, on each:    ", total)
+
+# %% [markdown]
+# Why the zeros? Collectives have no names. The first all-reduce of rank 0 meets the first of rank 1, the second meets the
+# second, and so on: they are matched **by their order alone**. A rank that leaves one out is out of step from then on.
+
+# %% predict="predict_missing_gradient"
+# The same two ranks, but both call all_reduce only for gradients that are not None, one after the other: rank 0 three
+# times, rank 1 twice. What does rank 0 have as the gradient of its second weight after its second all-reduce?
+
+# %% check="predict_missing_gradient"
+
+# %% [markdown]
+# And its third all-reduce? Rank 1 never calls a third one, so rank 0 waits forever. That is what a hanging run usually
+# is: not a broken network, but ranks that disagree about which collective comes next. The check of this exercise says
+# which rank waits, and for which.
+#
+# ### Build it
+
+# %% build="all_reduce_gradients"
+### BEGIN SOLUTION course_lib.transformer.replicas:all_reduce_gradients
+
+# %% [markdown] hints="all_reduce_gradients"
+
+# %% check="all_reduce_gradients"
 
 # %% [markdown]
 # ### Explain it
 #
-# The lab promises that one process, eight processes, or eight processes with three micro-batches each make the *same*
-# update. You have seen why the gradient is the same. What else has to be the same in all processes, or must not depend
-# on how many there are, so that the models are still the same after a thousand updates? Name at least three things, and
-# say for each what would go wrong.
+# With these four functions, one rank, eight ranks, or eight ranks with three micro-batches each make the *same* update. You
+# have seen why the gradient is the same. What else has to be the same on all ranks, or must not depend on how many there
+# are, so that the models are still equal after a thousand updates? Name at least three things, and say for each what would
+# go wrong.
 
 # %% [markdown] explain="explain_same_model"
-# All processes have to begin with the same weights (same seed, or sent around once), or they add up gradients of
-# different models. The plan of the batches, and which of them belong to one update, has to come from the seed and the epoch
-# alone: if each process shuffled for itself, sentences would be repeated and left out, and with another world size other
-# batches would meet in an update. Dropout has to be drawn from the number of the update and of the batch and not from a
-# generator that each process uses up at its own pace, or a batch is dropped otherwise when another process works on it.
-# The schedule and the optimiser's state have to count updates, not batches of the own process. Also the vocabulary and
-# the data: learnt or read differently, the ids mean something else. (And sums of floating numbers depend on their
-# order, so "the same" means up to rounding.)
+# All ranks have to begin with the same weights (the same seed, or sent once), or they add up gradients of different models.
+# The plan of the batches, and which of them belong to one update, has to come from the seed and the epoch alone: if each
+# rank shuffled for itself, sentences would be repeated and left out, and with another world size other batches would meet in
+# an update. Dropout has to be drawn from the number of the update and of the batch and not from a generator that each rank
+# advances at its own pace, or a batch is dropped differently when another rank works on it. The schedule and the
+# optimiser's state have to count updates, not batches of one rank. Also the vocabulary and the data: if they are learned or
+# read differently, the ids mean something else. (And sums of floating-point numbers depend on their order, so "the same"
+# means up to rounding.)
 #
 # ### BEGIN MARK SCHEME
 # - 1 point for each of three of these, with what goes wrong: initial weights; the plan of batches (seed and epoch, not
 #   world size); randomness of dropout; schedule and optimiser count updates; same data and vocabulary; the global token
-#   count as the divisor; the clipping of the whole gradient, not of each process's.
-# - 1 more point for a consequence that is thought through (for example: repeated sentences weigh double; the processes'
-#   weights drift apart and the mean of their gradients is no model's).
+#   count as the divisor; the clipping of the whole gradient, not of each rank's.
+# - 1 more point for a consequence that is thought through (for example: repeated sentences weigh double; the replicas drift
+#   apart, and the mean of their gradients belongs to no model).
 # ### END MARK SCHEME
 
 # %% [markdown]
+# ## 5. Communicate while computing
+#
+# `all_reduce_gradients` works, and it wastes time twice. It starts when the backward pass has ended, so the network is idle
+# during the backward pass and the GPU is idle afterwards. And it calls one all-reduce for each parameter. A Transformer has
+# hundreds, most of them small, and each call has a fixed cost (its *latency*), however few bytes it carries.
+#
+# `DistributedDataParallel` solves both problems (Li et al. 2020, section 3.2):
+#
+# - The backward pass computes the gradients of the **last layers first**. They can travel while those of the first layers are
+#   still being computed.
+# - Several gradients are concatenated into a **bucket**, and one all-reduce carries the bucket.
+#
+# An *asynchronous* collective makes this possible. `work = dist.all_reduce(tensor, async_op=True)` returns at once, and
+# the tensor holds the sum only after `work.wait()`. In between it is **in flight**: reading it gives old numbers or
+# half-finished ones, and changing it spoils the sum. Such a mistake is a *race*: it depends on the speed of the network
+# whether anything goes wrong.
+#
+# ### A worked example
+#
+# A model with six parameters, in the order of `model.parameters()`, and their gradients' sizes. Buckets hold at most 100
+# bytes. Gradients become ready from the last to the first, so the buckets are filled in that order.
+
+# %% tags=["see"]
+sizes, limit = {"a": 60, "b": 20, "c": 40, "d": 30, "e": 120, "f": 50}, 100
+example, room = [], -1
+for name, size in reversed(sizes.items()):
+    if size > room:
+        example.append([])
+        room = limit
+    example[-1].append(name)
+    room -= size
+    print(f"{name} ({size:>3} bytes) goes into bucket {len(example)}, which has {max(room, 0)} bytes left")
+print("buckets, in the order in which they are sent:", example)
+
+# %% [markdown]
+# Parameter e alone is larger than the limit. A gradient is never split here, so it gets a bucket of its own.
+
+# %% predict="predict_buckets"
+# Six parameters have, in the order of model.parameters(), gradients of 6, 2, 5, 4, 3 and 2 MB, all of one dtype.
+# Buckets hold at most 10 MB. How many MB does the first bucket that is sent have?
+
+# %% check="predict_buckets"
+
+# %% [markdown]
+# Four things need care:
+#
+# - **The order is part of the contract.** Bucket 2 may be complete before bucket 1 on one rank and after it on another.
+#   Collectives are matched by order, so bucket 2 is launched only after bucket 1, on every rank.
+# - **Some gradients never come**, because this rank's sentences did not use a parameter. Its bucket is never complete.
+#   `finish()` launches what is left, with zeros for what is missing.
+# - **Micro-batches.** Only the last one of an update should communicate, when the gradients are complete. Inside `with
+#   buckets.no_sync():` they only accumulate.
+# - **The next update starts from nothing.** `finish()` resets what you counted.
+#
+# How do you notice that a gradient is ready? `parameter.register_post_accumulate_grad_hook(f)` asks autograd to call
+# `f(parameter)` each time it has added to `parameter.grad`:
+
+# %% tags=["see"]
+two_layers = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+names = {parameter: name for name, parameter in two_layers.named_parameters()}
+for parameter in names:
+    parameter.register_post_accumulate_grad_hook(lambda ready: print("ready:", names[ready]))
+two_layers(torch.ones(1, 2)).sum().backward()
+
+# %% [markdown]
+# The second layer comes first. Within a layer the order is up to autograd, so don't rely on it.
+#
+# ### Build it
+#
+# The methods whose names begin with an underscore are a suggestion. You may organise the class differently, as long as the
+# constructor, `finish()` and `no_sync()` do what the docstring says.
+
+# %% build="GradientBuckets"
+### BEGIN SOLUTION course_lib.transformer.gradient_buckets:GradientBuckets
+
+# %% [markdown] hints="GradientBuckets"
+
+# %% check="GradientBuckets"
+
+# %% [markdown]
+# ### See it: when does it pay?
+#
+# Your `GradientBuckets` packs the gradients of a Transformer here, and a simple model of a network works out the rest: the
+# backward pass takes a fixed time for each byte, and an all-reduce takes a latency plus a time for each byte. One
+# all-reduce is in flight at a time. Three plans:
+#
+# - **all at the end**: as `all_reduce_gradients` does, one message for each parameter;
+# - **each gradient at once**: a bucket for each parameter, as soon as it is ready;
+# - **buckets**: as in your class.
+#
+# Look at the gaps in the row of the network, and at the end of its last bar.
+#
+# **Change something:** a latency of 0.5 ms; a bandwidth of 100 GB/s (GPUs of one machine) or 1 GB/s (an ordinary network);
+# `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets useless?
+
+# %% tags=["see"]
+from course_lib.transformer import Transformer, TransformerConfig
+
+latency_ms, gigabytes_per_second, bucket_mb = 0.2, 10.0, 25
+model = Transformer(8000, 8000, TransformerConfig(layers=6, d_model=256, heads=4, d_ff=1024))
+backward_ms_per_mb = 0.15
+
+
+def timeline(plan: str, buckets: list[list[nn.Parameter]], overlap: bool) -> list[dict[str, object]]:
+    """Work out when each gradient is computed and when each bucket is sent."""
+    rows, ready, computed, free = [], [], 0.0, 0.0
+    kind = "bucket" if plan.startswith("buckets") else "gradient"
+    for number, bucket in enumerate(buckets, start=1):
+        start, computed = computed, computed + sum(one.nbytes for one in bucket) / 1e6 * backward_ms_per_mb
+        rows.append(
+            {"plan": plan, "row": "backward", "name": f"{kind} {number}", "start": start, "end": computed}
+        )
+        ready.append(computed)
+    for number, (bucket, at) in enumerate(zip(buckets, ready, strict=True), start=1):
+        start = max(free, at if overlap else computed)
+        free = start + latency_ms + sum(one.nbytes for one in bucket) / 1e6 / gigabytes_per_second
+        rows.append({"plan": plan, "row": "network", "name": f"{kind} {number}", "start": start, "end": free})
+    return rows
+
+
+single = [[one] for one in reversed(list(model.parameters()))]
+packed = GradientBuckets(model, bucket_mb * 1_000_000)
+plans = [
+    *timeline("all at the end", single, overlap=False),
+    *timeline("each gradient at once", single, overlap=True),
+    *timeline(f"buckets of {bucket_mb} MB", packed.buckets, overlap=True),
+]
+communication_timeline(pd.DataFrame(plans))
+
+# %% [markdown]
+# ### Explain it
+#
+# One extreme is a bucket for each gradient, the other is a single bucket for all of them. What does each extreme cost, and
+# why? On what does the best size depend? Use the picture: say what you changed and what you saw.
+
+# %% [markdown] explain="explain_buckets_size"
+# With a bucket for each gradient, every message pays the latency, and a Transformer has hundreds of small gradients
+# (biases, norms): 256 here, which at 0.2 ms each take 51 ms, five times as long as the backward pass. With one bucket
+# (`bucket_mb = 100`) the latency is paid once, but the bucket is complete only when the backward pass ends, so nothing
+# overlaps: 17.4 ms instead of 12.5 ms with 25 MB. With 5 MB it is 11.3 ms, and with 1 MB 22 ms again. The best size depends
+# on the latency and the bandwidth of the network, and on how long the backward pass is: at 100 GB/s nearly everything is
+# hidden, and at 1 GB/s the network is so slow that the backward pass hides little. The last bucket can never be
+# hidden, because it holds the gradients that are computed last.
+#
+# ### BEGIN MARK SCHEME
+# - 1 point: many small messages pay the latency many times.
+# - 1 point: one large bucket can't overlap with the backward pass, because it is complete only at its end.
+# - 1 point: the best size depends on latency, bandwidth and the time of the backward pass, supported by a change that was
+#   made in the picture and what it showed.
+# ### END MARK SCHEME
+
+# %% [markdown]
+# ## 6. Share the optimiser's state
+#
+# Every rank makes the same update, and so every rank keeps the same optimiser state: for Adam, a mean of the gradients and a
+# mean of their squares, two more numbers for each parameter. That is twice the memory of the model, and eight ranks keep
+# eight equal copies of it.
+#
+# ZeRO (Rajbhandari et al. 2020, section 5.1, stage 1) shares it out. Each rank **owns** some of the parameters. It keeps
+# the state for those only, updates those only, and then sends them to the others.
+#
+# ### A worked example
+#
+# Two ranks and four parameters. Each parameter goes to the rank that has the fewest numbers so far.
+
+# %% tags=["see"]
+numbers, loads = {"embedding": 80, "weight": 64, "bias": 8, "scale": 8}, [0, 0]
+for name, size in numbers.items():
+    owner = loads.index(min(loads))
+    loads[owner] += size
+    print(f"{name:<9} ({size} numbers) belongs to rank {owner}; the shares are now {loads}")
+
+# %% [markdown]
+# And one step of plain gradient descent, with a learning rate of 1, two ranks and three weights. Rank 0 owns the first
+# weight, rank 1 the other two. Both have the same gradient already, because it has been summed.
+
+# %% tags=["see"]
+weight, grad = [5.0, 6.0, 7.0], [1.0, 2.0, 3.0]
+owners = [0, 1, 1]
+for rank in (0, 1):
+    updated = [w - g if owner == rank else w for w, g, owner in zip(weight, grad, owners, strict=True)]
+    print(f"rank {rank} after its own step:      ", updated)
+print("after a broadcast of each weight:", [w - g for w, g in zip(weight, grad, strict=True)], "on both")
+
+# %% predict="predict_state"
+# A model has 60 million parameters. Adam keeps two float32 numbers (4 bytes each) for each of them. How many megabytes
+# (millions of bytes) of state does each of 4 ranks keep, if the state is shared out evenly?
+
+# %% check="predict_state"
+
+# %% [markdown]
+# ### Build it
+#
+# All ranks have to agree on the owners without asking each other: compute them from the sizes alone, in the same way on
+# every rank. There may be more ranks than parameters; then some own nothing, and torch's optimisers refuse an empty
+# list.
+
+# %% build="ShardedOptimizer"
+### BEGIN SOLUTION course_lib.transformer.sharded_optimizer:ShardedOptimizer
+
+# %% [markdown] hints="ShardedOptimizer"
+
+# %% check="ShardedOptimizer"
+
+# %% [markdown]
+# A scratch cell: one step with Adam, without a process group.
+
+# %% tags=["see"]
+vector = nn.Parameter(torch.tensor([5.0, 6.0, 7.0]))
+vector.grad = torch.tensor([1.0, 2.0, 3.0])
+optimizer = ShardedOptimizer([vector], lambda share: Adam(share, lr=0.1))
+optimizer.step()
+print(vector.detach(), "and state for", list(optimizer.state_dict()["state"]))
+
+# %% [markdown]
+# ### See it: what does a rank need?
+#
+# The memory of one rank for the weights, their gradients and Adam's state, in float32. (What the forward pass keeps for the
+# backward pass comes on top, and depends on the batch.) With many ranks, your `ShardedOptimizer` saves nearly half of it.
+# The other stages of ZeRO share out the gradients and the weights, too.
+#
+# **Change something:** the paper's big model, with 213 million parameters; a model of 7 billion. A GPU of 80 GB: from how
+# many ranks on do weights, gradients and state fit?
+
+# %% tags=["see"]
+millions = 63
+rows = [
+    {"plan": f"{ranks} rank{'s' if ranks > 1 else ''}", "kind": kind, "gigabytes": millions * size / 1000}
+    for ranks in [1, 2, 4, 8]
+    for kind, size in {"weights": 4, "gradients": 4, "state of Adam": 8 / ranks}.items()
+]
+memory_per_rank(pd.DataFrame(rows))
+
+# %% [markdown]
+# ## Common questions
+#
+# <details><summary>My run hangs. How do I find out where?</summary>
+#
+# Some rank waits in a collective that another one never calls. Look at where each rank is: `py-spy dump --pid PID` prints
+# the Python stack of a running process. `TORCH_DISTRIBUTED_DEBUG=DETAIL` lets PyTorch compare the collectives of all ranks
+# and name the first that differs. Typical causes: an `if rank == 0:` around a collective, a rank with fewer batches, an
+# exception on one rank only.
+#
+# </details>
+#
+# <details><summary>Are two ranks on my laptop faster than one?</summary>
+#
+# For a small model, yes. The threads of one process share every single product, and the products of a small model are over
+# before that pays; two ranks have a batch each, and meet once an update. The larger the model, the smaller the gain. Try
+# both, and compare tokens a second. It is also the way to test on a laptop what will run on a cluster.
+#
+# </details>
+#
+# <details><summary>Why sum over ranks and not average, as DDP does?</summary>
+#
+# Because the loss is divided by the tokens of all ranks already. If you average, you have to multiply by the world size
+# somewhere. The libraries average because their users usually take the mean over their own batch, which is correct only
+# if all batches have the same number of tokens.
+#
+# </details>
+#
+# <details><summary>What if the model doesn't fit on one GPU?</summary>
+#
+# Then data parallelism alone isn't enough. ZeRO's stages 2 and 3 share out gradients and weights as well; PyTorch has it
+# as FSDP. Tensor parallelism cuts single matrices into pieces, pipeline parallelism puts layers on different GPUs. Large
+# models combine all of them.
+#
+# </details>
+#
+# <details><summary>How does an all-reduce work inside?</summary>
+#
+# Often as a ring: each rank passes pieces to its neighbour, which adds its own. After R - 1 steps each piece is complete
+# on one rank, and after R - 1 more steps all ranks have all pieces. Each rank sends about twice the size of the
+# tensor, however many ranks there are, which is why this scales so well.
+#
+# </details>
+#
 # ## Where you are
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand the lesson in, press **Validate** in the toolbar.
+# Before you hand the lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader
+# will.
 #
-# Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you like.
+# Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you like. Its
+# training program uses your `shard` and your `global_token_mean`; gradients are reduced by PyTorch's
+# `DistributedDataParallel`, which does what your `GradientBuckets` does.
+#
+# **Read on**
+#
+# - Li et al. 2020, *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*
+#   ([arXiv 2006.15704](https://arxiv.org/abs/2006.15704)): buckets, hooks and what they measured.
+# - Rajbhandari et al. 2020, *ZeRO* ([arXiv 1910.02054](https://arxiv.org/abs/1910.02054)): the three stages.
+# - Zhao et al. 2023, *PyTorch FSDP* ([arXiv 2304.11277](https://arxiv.org/abs/2304.11277)): stage 3 in PyTorch.
+# - Goyal et al. 2017, *Accurate, Large Minibatch SGD* ([arXiv 1706.02677](https://arxiv.org/abs/1706.02677)): how the
+#   learning rate should follow the size of the batch.
+# - Ott et al. 2018, *Scaling Neural Machine Translation* ([arXiv 1806.00187](https://arxiv.org/abs/1806.00187)): the
+#   Transformer on 128 GPUs, with very large batches.

@@ -78,6 +78,20 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
         pd.DataFrame({"model": "plain", "confidence": [0.8] * 30, "right": [True, False, True] * 10})
     ),
     "clock_hands": lambda: charts.clock_hands(_hands(), [0, 1], 2),
+    "communication_timeline": lambda: charts.communication_timeline(
+        pd.DataFrame(
+            {
+                "plan": "buckets",
+                "row": ["backward", "network"],
+                "name": ["layer 1", "bucket 1"],
+                "start": [0.0, 1.0],
+                "end": [1.0, 3.0],
+            }
+        )
+    ),
+    "memory_per_rank": lambda: charts.memory_per_rank(
+        pd.DataFrame({"plan": "1 rank", "kind": ["parameters", "state"], "gigabytes": [0.2, 0.5]})
+    ),
     "cost_of_heads": lambda: charts.cost_of_heads(
         pd.DataFrame({"heads": [1, 2], "parameters": [80, 80], "multiplications": [9, 9], "weights": [4, 8]})
     ),

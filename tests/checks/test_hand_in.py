@@ -10,6 +10,7 @@ import pytest
 from course_lib.checks import check
 from course_lib.checks.engine.findings import Finding, record
 from course_lib.checks.exercises.final_lab.hand_in import (
+    CONFIG,
     METRICS,
     MOST_BYTES,
     TRANSLATIONS,
@@ -19,11 +20,13 @@ from course_lib.checks.exercises.final_lab.hand_in import (
 )
 from course_lib.checks.exercises.final_lab.translation_score import SENTENCES, references
 from course_lib.checks.notebook import CheckError
+from course_lib.translation.configs.loader import documented_yaml, load_config, provided_configs
 from course_lib.translation.data.corpora import load_captions
 from course_lib.translation.train.scoring import score
 
 LEVELS = {"captions": [[30, 2], [60, 4], [80, 8]], "multi30k": [[15, 2], [33, 8]]}
 ENGLISH = load_captions().test.english
+EDITED = documented_yaml(load_config("captions", ["training.warmup_steps=300"])).encode()
 
 
 def rows(count: int = 20, **changes: Any) -> list[dict[str, Any]]:
@@ -43,13 +46,17 @@ def lines(sentences: list[str]) -> bytes:
 
 
 def metrics(content: bytes) -> Handed:
-    with handed_in({METRICS.file: content}):
+    with handed_in({CONFIG.file: EDITED, METRICS.file: content}):
         return look(METRICS, {})
 
 
 def translations(content: bytes, **others: bytes) -> Handed:
     with handed_in(
-        {TRANSLATIONS.file: content, **{name.replace("_", "."): it for name, it in others.items()}}
+        {
+            CONFIG.file: EDITED,
+            TRANSLATIONS.file: content,
+            **{name.replace("_", "."): it for name, it in others.items()},
+        }
     ):
         return look(TRANSLATIONS, LEVELS)
 
@@ -105,6 +112,42 @@ def test_what_no_run_has_written_is_worth_nothing(content: bytes, says: str) -> 
     found = metrics(content)
     assert found.share == 0
     assert says in found.says
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        *((name, []) for name in provided_configs()),
+        ("captions", ["seed=7", "run_folder=elsewhere", "training.threads=1", "training.log_every=5"]),
+        ("captions", ["training.average_last=5", "training.precision=float32", "evaluation.beam_size=2"]),
+    ],
+)
+def test_an_unedited_config_is_worth_nothing(name: str, overrides: list[str]) -> None:
+    config = documented_yaml(load_config(name, overrides)).encode()
+    files = {CONFIG.file: config, METRICS.file: written(rows()), TRANSLATIONS.file: lines(worse(0.05))}
+    with handed_in(files):
+        for entry in (CONFIG, METRICS, TRANSLATIONS):
+            found = look(entry, LEVELS)
+            assert found.share == 0
+            assert f"the provided configuration {name}, unchanged" in found.says
+
+
+@pytest.mark.parametrize("edit", ["model.dropout=0.2", "training.epochs=9", "data.vocab_size=1500"])
+def test_an_edited_config_earns_its_points(edit: str) -> None:
+    with handed_in({CONFIG.file: documented_yaml(load_config("captions", [edit])).encode()}):
+        assert look(CONFIG, {}).share == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"[1", b"model: {layers: 0}", b"\xff"])
+def test_what_is_no_config_says_so(content: bytes) -> None:
+    with handed_in({CONFIG.file: content, METRICS.file: written(rows())}):
+        assert look(CONFIG, {}).says.startswith("In config.yaml: ")
+        assert look(METRICS, {}).share == 0
+
+
+def test_a_run_without_its_config_is_worth_nothing() -> None:
+    with handed_in({METRICS.file: written(rows())}):
+        assert look(METRICS, {}).says == "No file config.yaml was handed in with the notebook."
 
 
 def test_translations_are_worth_what_their_score_is() -> None:
@@ -163,6 +206,7 @@ def test_a_students_own_file_lies_beside_the_notebook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / CONFIG.file).write_bytes(EDITED)
     (tmp_path / METRICS.file).write_bytes(written(rows()))
     assert look(METRICS, {}).share == 1
     (tmp_path / METRICS.file).write_bytes(b"x" * (MOST_BYTES + 1))
@@ -206,7 +250,8 @@ def test_the_sentences_are_counted_right(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def checked(name: str, content: bytes, points: float | None) -> tuple[float | None, Finding]:
     grading = None if points is None else {"points": points, "seed": 1}
-    with handed_in({METRICS.file: content, TRANSLATIONS.file: content}), record() as findings:
+    files = {CONFIG.file: EDITED, METRICS.file: content, TRANSLATIONS.file: content}
+    with handed_in(files), record() as findings:
         given = check(name, {}, levels=LEVELS, grading=grading)
     return given, findings[0]
 

@@ -11,7 +11,14 @@ import torch.distributed as dist
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply, Returned
-from course_lib.checks.exercises.fixtures.processes import WaitsForeverError, dealt, in_threads, together
+from course_lib.checks.exercises.fixtures.processes import (
+    CollectiveMismatchError,
+    DeadlockError,
+    dealt,
+    in_threads,
+    started,
+    together,
+)
 from course_lib.transformer.data_parallel import global_token_mean, shard
 
 SUMS, COUNTS = (torch.tensor(6.0), torch.tensor(4.0)), (torch.tensor(3), torch.tensor(1))
@@ -78,7 +85,8 @@ def test_who_waits_for_ever_is_told_so() -> None:
         if rank == 0:
             dist.all_reduce(torch.zeros(1))
 
-    with pytest.raises(WaitsForeverError, match="process 0 waits forever in all_reduce: process 1 has ended"):
+    message = "rank 0 waits forever in all_reduce with 1 float32 numbers: rank 1 has ended"
+    with pytest.raises(DeadlockError, match=message):
         in_threads(2, one_leaves)
 
 
@@ -86,8 +94,46 @@ def test_who_does_something_else_is_told_so() -> None:
     def at_odds(rank: int) -> None:
         dist.barrier() if rank else dist.all_reduce(torch.zeros(1))
 
-    with pytest.raises(WaitsForeverError, match="process 0 calls all_reduce, process 1 calls barrier"):
+    message = "rank 0 calls all_reduce with 1 float32 numbers, rank 1 calls barrier"
+    with pytest.raises(CollectiveMismatchError, match=message):
         in_threads(2, at_odds)
+
+
+def test_ranks_that_reduce_different_sizes_are_told_so() -> None:
+    with pytest.raises(CollectiveMismatchError, match="rank 1 calls all_reduce with 2 float32 numbers"):
+        in_threads(2, lambda rank: dist.all_reduce(torch.zeros(rank + 1)))
+
+
+def test_a_collective_that_nobody_waits_for_is_missed_as_well() -> None:
+    def starts(rank: int) -> None:
+        if rank == 1:
+            dist.all_reduce(torch.zeros(1), async_op=True)
+
+    with pytest.raises(DeadlockError, match=r"rank 1 waits forever .*: rank 0 has ended"):
+        in_threads(2, starts)
+
+
+def test_an_asynchronous_result_is_there_after_waiting() -> None:
+    def starts(rank: int) -> list[Any]:
+        tensor = torch.tensor([float(rank)])
+        work = dist.all_reduce(tensor, async_op=True)
+        before, waited = tensor.item(), started()[0].waited
+        work.wait()
+        return [before, waited, tensor.item(), started()[0].waited]
+
+    assert in_threads(2, starts) == [[0.0, False, 1.0, True], [1.0, False, 1.0, True]]
+
+
+def test_a_tensor_that_is_changed_in_flight_is_noticed() -> None:
+    def changes(rank: int) -> bool:
+        tensor = torch.ones(1)
+        work = dist.all_reduce(tensor, async_op=True)
+        if rank == 0:
+            tensor += 1
+        work.wait()
+        return started()[0].changed_in_flight
+
+    assert in_threads(2, changes) == [True, False]
 
 
 def test_the_failure_of_one_is_what_is_raised_not_that_others_wait() -> None:
@@ -124,12 +170,14 @@ def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_reference_does_is_told() -> None:
     assert told(global_token_mean, graph=True) == {
-        f"{what} process {rank}": told_
+        f"{what} rank {rank}{more}": told_
         for rank in (0, 1)
-        for what, told_ in (
-            ("the result on", torch.tensor(2.5)),
-            ("the arguments on", "unchanged"),
-            ("the graph of the result on", "none"),
+        for what, more, told_ in (
+            ("the result on", "", torch.tensor(2.5)),
+            ("the arguments on", "", "unchanged"),
+            ("the graph of the result on", "", "none"),
+            ("the asynchronous collectives of", "", "waited for"),
+            ("the tensors that", " was reducing", "left alone"),
         )
     }
 
@@ -140,8 +188,8 @@ def test_what_an_answer_leaves_behind_is_told() -> None:
         return loss_sum / token_count
 
     seen = told(careless, graph=True)
-    assert seen["the arguments on process 1"] == "modified"
-    assert seen["the graph of the result on process 1"] == "attached"
+    assert seen["the arguments on rank 1"] == "modified"
+    assert seen["the graph of the result on rank 1"] == "attached"
 
 
 @pytest.mark.parametrize("batches", [(1, 2, 3), ()])
@@ -149,6 +197,6 @@ def test_shards_are_told_process_by_process(batches: tuple[int, ...]) -> None:
     candidate = Candidate(LocalBackend(shard))
     reply = candidate.make(dealt(2)).call(candidate, batches)
     assert isinstance(reply, Returned)
-    assert reply.value["the batches of process 0 of 2"] == batches[::2]
-    assert reply.value["the number of batches of process 1 of 2"] == len(batches[1::2])
+    assert reply.value["the batches of rank 0 of 2"] == batches[::2]
+    assert reply.value["the number of batches of rank 1 of 2"] == len(batches[1::2])
     assert reply.value["the caller's batches"] == "unchanged"

@@ -50,7 +50,7 @@ except Exception as error:
 #: What a student's code writes while it is graded must not count.
 REWRITES = """
 import os
-for name in ("metrics.jsonl", "translations.txt"):
+for name in ("config.yaml", "metrics.jsonl", "translations.txt"):
     with open(name, "w") as file:
         file.write("{}")
 """
@@ -114,11 +114,11 @@ def test_right_answers_get_all_points(desk: Desk) -> None:
 def test_a_good_run_gets_all_points(desk: Desk) -> None:
     result = desk.run(
         REWRITES,
-        judged("hand_in_metrics", 2),
-        judged("hand_in_translations", 8, levels=LESSON.hand_ins[1].levels),
+        judged("hand_in_metrics", 1),
+        judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
         files=FILES,
     )
-    assert verdicts(result) == [("right", 2), ("right", 8)]
+    assert verdicts(result) == [("right", 1), ("right", 8)]
     assert result.violations == []
 
 
@@ -127,7 +127,7 @@ def test_what_the_code_writes_is_no_hand_in(desk: Desk) -> None:
     result = desk.run(
         SETUP,
         forges,
-        judged("hand_in_translations", 8, levels=LESSON.hand_ins[1].levels),
+        judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
         files={},
     )
     assert verdicts(result) == [("missing", 0)]
@@ -142,7 +142,7 @@ def test_a_known_mistake_is_named(desk: Desk) -> None:
         lesson=PARALLEL.name,
     )
     assert verdicts(result) == [("wrong", 0)]
-    assert result.findings["cell-2"]["misconceptions"] == ("from_rank_on",)
+    assert result.findings["cell-2"]["misconceptions"] == ["from_rank_on"]
 
 
 def test_copied_references_are_for_a_person_to_look_at(desk: Desk) -> None:
@@ -150,8 +150,8 @@ def test_copied_references_are_for_a_person_to_look_at(desk: Desk) -> None:
 
     copied = "".join(f"{line}\n" for line in load_captions().test.english).encode()
     result = desk.run(
-        judged("hand_in_translations", 8, levels=LESSON.hand_ins[1].levels),
-        files={"translations.txt": copied},
+        judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
+        files={"config.yaml": FILES["config.yaml"], "translations.txt": copied},
     )
     assert verdicts(result) == [("right", 8)]
     assert result.warnings == [

@@ -1,4 +1,4 @@
-"""Lesson 12: data parallelism. Sharding batches, and a mean loss over all processes."""
+"""Lesson 12: data parallelism. Batches, losses, weights, gradients and optimiser states on several ranks."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,19 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
 from course_lib.checks.engine.reply import Reply
+from course_lib.checks.exercises.fixtures.data_parallel import (
+    ALONE,
+    backward_passes,
+    broadcasting,
+    reducing,
+    sharded_updates,
+)
 from course_lib.checks.exercises.fixtures.processes import dealt, together
+from course_lib.checks.exercises.fixtures.results import in_float64
 from course_lib.transformer.data_parallel import global_token_mean, shard
+from course_lib.transformer.gradient_buckets import GradientBuckets
+from course_lib.transformer.replicas import all_reduce_gradients, broadcast_parameters
+from course_lib.transformer.sharded_optimizer import ShardedOptimizer
 
 MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
@@ -22,34 +33,34 @@ def _shards(candidate: Candidate, world_size: int, *batches: Any) -> Reply:
     return candidate.make(dealt(world_size)).call(candidate, batches)
 
 
-@probe("two processes share six batches equally")
+@probe("two ranks share six batches equally")
 def _even(candidate: Candidate, draw: Draw) -> Reply:
     return _shards(candidate, 2, *range(6))
 
 
-@probe("with seven batches and three processes, one of them gets one batch more")
+@probe("with seven batches and three ranks, one of them gets one batch more")
 def _uneven(candidate: Candidate, draw: Draw) -> Reply:
     return _shards(candidate, 3, *range(7))
 
 
-@probe("with two batches and four processes, two of them get none")
+@probe("with two batches and four ranks, two of them get none")
 def _idle(candidate: Candidate, draw: Draw) -> Reply:
     return _shards(candidate, 4, *range(2))
 
 
-@probe("a single process gets all batches")
+@probe("a single rank gets all batches")
 def _alone_in_the_world(candidate: Candidate, draw: Draw) -> Reply:
     return _shards(candidate, 1, *range(3))
 
 
-@probe("11 real batches, which are lists of indices, are shared by four processes")
+@probe("11 real batches, which are lists of indices, are shared by four ranks")
 def _real_batches(candidate: Candidate, draw: Draw) -> Reply:
     sizes = draw.integers(1, 5, 11).tolist()
     batches = tuple(tuple(draw.integers(0, 900, size).tolist()) for size in sizes)
     return _shards(candidate, 4, *batches)
 
 
-@probe("an empty plan gives every process nothing")
+@probe("an empty plan gives every rank nothing")
 def _nothing(candidate: Candidate, draw: Draw) -> Reply:
     return _shards(candidate, 2)
 
@@ -81,18 +92,18 @@ def _no_group(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(torch.tensor(6.0), torch.tensor(4))
 
 
-@probe("the mean is correct for two processes with 60 nats over 30 tokens and 60 nats over 10")
+@probe("the mean is correct for two ranks with 60 nats over 30 tokens and 60 nats over 10")
 def _two(candidate: Candidate, draw: Draw) -> Reply:
     return _means(candidate, (60.0, 60.0), (30, 10))
 
 
-@probe("three processes get the mean without a graph if their loss sums have one")
+@probe("three ranks get the mean without a graph if their loss sums have one")
 def _with_graph(candidate: Candidate, draw: Draw) -> Reply:
     sums, counts = draw.normal(3).abs() * 90 + 10.25, draw.integers(5, 60, 3)
     return _means(candidate, tuple(sums.tolist()), tuple(counts.tolist()), graph=True)
 
 
-@probe("the mean is correct for three processes, one of which had no batch")
+@probe("the mean is correct for three ranks, one of which had no batch")
 def _one_idle(candidate: Candidate, draw: Draw) -> Reply:
     return _means(candidate, (21.0, 0.0, 9.0), (7, 0, 5))
 
@@ -113,9 +124,297 @@ def _in_half(candidate: Candidate, draw: Draw) -> Reply:
     return _means(candidate, (40_000.0,) * 4, (8_000, 16_000, 9_000, 7_000), torch.float16)
 
 
+@probe("the token count may be a plain number")
+def _plain_count(candidate: Candidate, draw: Draw) -> Reply:
+    sums, counts = draw.normal(2).abs() * 50 + 3.5, draw.integers(5, 60, 2)
+    loss_sums = tuple(torch.tensor(value, dtype=torch.float64) for value in sums.tolist())
+    return candidate.make(together()).call(candidate, loss_sums, tuple(counts.tolist()))
+
+
+@probe("both may be plain numbers")
+def _plain_numbers(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.make(in_float64(candidate)).call(7.5, 6)
+
+
 GLOBAL_TOKEN_MEAN = Exercise(
     reference=global_token_mean,
-    probes=(_no_group, _two, _with_graph, _one_idle, _group_of_one, _in_double, _in_half),
+    probes=(
+        _no_group,
+        _two,
+        _with_graph,
+        _one_idle,
+        _group_of_one,
+        _in_double,
+        _in_half,
+        _plain_count,
+        _plain_numbers,
+    ),
+    misconceptions_file=MISCONCEPTIONS,
+)
+
+# --- broadcast_parameters -----------------------------------------------------------------------------------
+
+
+def _broadcast(candidate: Candidate, draw: Draw, world_size: int, model: str, source: int | None) -> Reply:
+    seed = int(draw.integers(0, 1_000_000, 1))
+    return candidate.make(broadcasting(world_size, model, seed, source)).call(candidate)
+
+
+@probe("two ranks get the parameters of rank 0")
+def _from_the_first(candidate: Candidate, draw: Draw) -> Reply:
+    return _broadcast(candidate, draw, 2, "linear", None)
+
+
+@probe("three ranks get the parameters of rank 1 if it is the source")
+def _from_another(candidate: Candidate, draw: Draw) -> Reply:
+    return _broadcast(candidate, draw, 3, "linear", 1)
+
+
+@probe("the parameters of inner modules are sent too, frozen ones and those of another dtype included")
+def _inner_modules(candidate: Candidate, draw: Draw) -> Reply:
+    return _broadcast(candidate, draw, 2, "nested", 0)
+
+
+@probe("buffers are sent too, whole numbers and those outside the state dict included")
+def _buffers(candidate: Candidate, draw: Draw) -> Reply:
+    return _broadcast(candidate, draw, 2, "with_buffers", 0)
+
+
+@probe("a parameter that two modules share is sent once and stays shared")
+def _shared_parameter(candidate: Candidate, draw: Draw) -> Reply:
+    return _broadcast(candidate, draw, 2, "tied", 0)
+
+
+@probe("without a process group, the model stays as it is")
+def _broadcast_alone(candidate: Candidate, draw: Draw) -> Reply:
+    return _broadcast(candidate, draw, ALONE, "linear", None)
+
+
+BROADCAST_PARAMETERS = Exercise(
+    reference=broadcast_parameters,
+    probes=(_from_the_first, _from_another, _inner_modules, _buffers, _shared_parameter, _broadcast_alone),
+    misconceptions_file=MISCONCEPTIONS,
+)
+
+# --- all_reduce_gradients -----------------------------------------------------------------------------------
+
+
+def _reduce(
+    candidate: Candidate, draw: Draw, world_size: int, model: str, **missing: tuple[int, ...]
+) -> Reply:
+    seed = int(draw.integers(0, 1_000_000, 1))
+    return candidate.make(reducing(world_size, model, seed, missing)).call(candidate)
+
+
+@probe("two ranks get the sum of their gradients")
+def _two_gradients(candidate: Candidate, draw: Draw) -> Reply:
+    return _reduce(candidate, draw, 2, "linear")
+
+
+@probe("three ranks get the sums, also for inner modules and other dtypes")
+def _three_gradients(candidate: Candidate, draw: Draw) -> Reply:
+    return _reduce(candidate, draw, 3, "nested")
+
+
+@probe("a parameter without a gradient on rank 1 takes part with zeros")
+def _one_has_none(candidate: Candidate, draw: Draw) -> Reply:
+    return _reduce(candidate, draw, 2, "linear", weight=(1,))
+
+
+@probe("each rank may lack another gradient")
+def _others_missing(candidate: Candidate, draw: Draw) -> Reply:
+    return _reduce(candidate, draw, 2, "linear", weight=(0,), bias=(1,))
+
+
+@probe("the gradient of a shared parameter is added once")
+def _shared_gradient(candidate: Candidate, draw: Draw) -> Reply:
+    return _reduce(candidate, draw, 2, "tied")
+
+
+@probe("without a process group, the gradients stay as they are")
+def _reduce_alone(candidate: Candidate, draw: Draw) -> Reply:
+    return _reduce(candidate, draw, ALONE, "linear")
+
+
+ALL_REDUCE_GRADIENTS = Exercise(
+    reference=all_reduce_gradients,
+    probes=(
+        _two_gradients,
+        _three_gradients,
+        _one_has_none,
+        _others_missing,
+        _shared_gradient,
+        _reduce_alone,
+    ),
+    misconceptions_file=MISCONCEPTIONS,
+)
+
+# --- GradientBuckets ----------------------------------------------------------------------------------------
+
+#: Four layers of 3 x 3 float32 numbers, 36 bytes each.
+_ALIKE = ((3, "float32"),) * 4
+#: Layers of 100, 64, 36 and 16 bytes.
+_GROWING = ((2, "float32"), (3, "float32"), (4, "float32"), (5, "float32"))
+
+
+def _passes(
+    candidate: Candidate,
+    draw: Draw,
+    world_size: int,
+    bucket_bytes: int,
+    layers: tuple[tuple[int, str], ...],
+    **settings: Any,
+) -> Reply:
+    seed = int(draw.integers(0, 1_000_000, 1))
+    return candidate.make(backward_passes(world_size, bucket_bytes, layers, seed, **settings)).call(candidate)
+
+
+@probe("two ranks get the sums of their gradients in three buckets, two of them during the backward pass")
+def _three_buckets(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, ((3, "float32"),) * 5, reductions=3, early=2)
+
+
+@probe("the second update works like the first")
+def _two_updates(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, updates=2, reductions=2, early=1)
+
+
+@probe("in no_sync(), gradients only accumulate; then the sums over all micro-batches are reduced")
+def _micro_batches(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, micro_batches=3, reductions=2, early=1)
+
+
+@probe("a gradient that only a micro-batch inside no_sync() gave is reduced as well")
+def _only_in_the_first(candidate: Candidate, draw: Draw) -> Reply:
+    skipped = ((0, 1, 2), (1, 1, 2))
+    return _passes(candidate, draw, 2, 72, _ALIKE, micro_batches=2, skipped=skipped)
+
+
+@probe("after an error inside no_sync(), gradients are reduced again")
+def _error_in_no_sync(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, failing=True, reductions=2, early=1)
+
+
+@probe("a gradient larger than bucket_bytes is a bucket of its own, and the others are not above the limit")
+def _one_too_large(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 64, ((3, "float32"), (2, "float32"), (5, "float32"), (2, "float32")))
+
+
+@probe("buckets of three ranks are as large as bucket_bytes allows")
+def _full_buckets(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 3, 160, ((2, "float32"),) * 10, reductions=1)
+
+
+@probe("rank 1 has no gradient for a layer, and takes part with zeros in the order of all ranks")
+def _layer_skipped(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 40, _GROWING, skipped=((1, 0, 2),))
+
+
+@probe("each rank may lack another gradient, in the last bucket too")
+def _layers_skipped(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, skipped=((0, 0, 0), (1, 0, 3)))
+
+
+@probe("a bucket holds gradients of one dtype, counted in its bytes")
+def _two_dtypes(candidate: Candidate, draw: Draw) -> Reply:
+    layers = (*(((2, "float32"),) * 3), *(((2, "float64"),) * 3))
+    return _passes(candidate, draw, 2, 70, layers)
+
+
+@probe("a shared parameter counts once, and a frozen one needs no gradient")
+def _shared_and_frozen(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, tied=True, frozen=(1,))
+
+
+@probe("without a process group, the gradients stay as they are")
+def _buckets_alone(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, ALONE, 72, _ALIKE, micro_batches=2, updates=2)
+
+
+GRADIENT_BUCKETS = Exercise(
+    reference=GradientBuckets,
+    probes=(
+        _three_buckets,
+        _two_updates,
+        _micro_batches,
+        _only_in_the_first,
+        _error_in_no_sync,
+        _one_too_large,
+        _full_buckets,
+        _layer_skipped,
+        _layers_skipped,
+        _two_dtypes,
+        _shared_and_frozen,
+        _buckets_alone,
+    ),
+    misconceptions_file=MISCONCEPTIONS,
+)
+
+# --- ShardedOptimizer ---------------------------------------------------------------------------------------
+
+#: Of falling sizes, so that most ways to balance shares agree on the owners.
+_SHAPES = ((2, 3), (5,), (2, 2), (3,))
+
+
+def _updates(
+    candidate: Candidate, draw: Draw, world_size: int, shapes: tuple[tuple[int, ...], ...], **settings: Any
+) -> Reply:
+    seed = int(draw.integers(0, 1_000_000, 1))
+    return candidate.make(sharded_updates(world_size, shapes, seed, **settings)).call(candidate)
+
+
+@probe("two ranks have the parameters that one Adam would give, and keep state for half of them each")
+def _two_shares(candidate: Candidate, draw: Draw) -> Reply:
+    return _updates(candidate, draw, 2, _SHAPES)
+
+
+@probe("three ranks have the parameters that one SGD with momentum would give")
+def _with_momentum(candidate: Candidate, draw: Draw) -> Reply:
+    return _updates(candidate, draw, 3, _SHAPES, kind="sgd", updates=3)
+
+
+@probe("the shares differ by at most the largest parameter if large and small ones alternate")
+def _balanced(candidate: Candidate, draw: Draw) -> Reply:
+    return _updates(candidate, draw, 2, ((6, 2), (1,), (12,), (1,), (3, 4), (1,)), updates=1)
+
+
+@probe("the shares differ by at most the largest parameter if the first ones are the largest")
+def _falling(candidate: Candidate, draw: Draw) -> Reply:
+    return _updates(candidate, draw, 2, ((6,), (6,), (6,), (1,), (1,), (1,)), updates=1)
+
+
+@probe("the parameters may come from a generator, as those of `model.parameters()` do")
+def _from_a_generator(candidate: Candidate, draw: Draw) -> Reply:
+    return _updates(candidate, draw, 2, _SHAPES, updates=1, as_generator=True)
+
+
+@probe("with four ranks and two parameters, two ranks have an empty share")
+def _empty_shares(candidate: Candidate, draw: Draw) -> Reply:
+    return _updates(candidate, draw, 4, ((2, 2), (3,)))
+
+
+@probe("a parameter without a gradient stays as it is on all ranks")
+def _no_gradient(candidate: Candidate, draw: Draw) -> Reply:
+    return _updates(candidate, draw, 2, _SHAPES, missing=(1,))
+
+
+@probe("without a process group, the only rank updates everything")
+def _sharded_alone(candidate: Candidate, draw: Draw) -> Reply:
+    return _updates(candidate, draw, ALONE, _SHAPES)
+
+
+SHARDED_OPTIMIZER = Exercise(
+    reference=ShardedOptimizer,
+    probes=(
+        _two_shares,
+        _with_momentum,
+        _balanced,
+        _falling,
+        _from_a_generator,
+        _empty_shares,
+        _no_gradient,
+        _sharded_alone,
+    ),
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -125,7 +424,7 @@ PREDICT_BATCHES = Prediction(
     name="predict_batches",
     answer=2,
     tolerance=0.001,
-    hint="Deal them on paper: batch 0 to process 0, batch 1 to process 1, and so on, in turn.",
+    hint="Deal them on paper: batch 0 to rank 0, batch 1 to rank 1, and so on, in turn.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -137,10 +436,34 @@ PREDICT_GLOBAL_MEAN = Prediction(
     misconceptions_file=MISCONCEPTIONS,
 )
 
+PREDICT_MISSING_GRADIENT = Prediction(
+    name="predict_missing_gradient",
+    answer=32,
+    tolerance=0.001,
+    hint="Write down each rank's all-reduces in order. The second of rank 0 meets the second of rank 1.",
+    misconceptions_file=MISCONCEPTIONS,
+)
+
 PREDICT_SCALE = Prediction(
     name="predict_scale",
     answer=4,
     tolerance=0.001,
     hint="You need the sum of the four gradients. DDP gives you their sum divided by 4.",
+    misconceptions_file=MISCONCEPTIONS,
+)
+
+PREDICT_BUCKETS = Prediction(
+    name="predict_buckets",
+    answer=9,
+    tolerance=0.001,
+    hint="Begin with the last parameter, and add the ones before it as long as they fit.",
+    misconceptions_file=MISCONCEPTIONS,
+)
+
+PREDICT_STATE = Prediction(
+    name="predict_state",
+    answer=120,
+    tolerance=0.001,
+    hint="Parameters, times the numbers that Adam keeps for each, times 4 bytes, shared by the ranks.",
     misconceptions_file=MISCONCEPTIONS,
 )

@@ -1,4 +1,4 @@
-"""Files that a student hands in with a notebook: the metrics of a run, and its translations.
+"""Files that a student hands in with a notebook: a run's configuration, its metrics, and its translations.
 
 In a student's notebook they are read from its folder. During grading, the judge supplies the submitted files
 (`handed_in`), so files that the student's code writes while it runs are ignored.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from course_lib.checks.engine.findings import Kind
 from course_lib.checks.engine.misconceptions import Misconception
+from course_lib.checks.exercises.final_lab.edited_config import ConfigError, repeated_config
 from course_lib.checks.exercises.final_lab.run_metrics import MetricsError, final_bleu, read_metrics
 from course_lib.checks.exercises.final_lab.translation_score import TranslationsError, score_lines
 
@@ -91,7 +92,31 @@ def _too_large(name: str, size: int) -> Handed:
     )
 
 
+def _judge_config(content: bytes, levels: Levels) -> Handed:
+    try:
+        repeated = repeated_config(content)
+    except ConfigError as error:
+        return Handed(f"In config.yaml: {error}.", 0.0)
+    if repeated is not None:
+        return Handed(
+            f"config.yaml is the provided configuration {repeated}, unchanged. A run earns points only if "
+            "you changed something that affects what the model learns: its sizes, data or training. "
+            "Another seed or folder doesn't count.",
+            0.0,
+        )
+    return Handed("Its settings differ from all provided configurations", 1.0)
+
+
+def _unedited() -> Handed | None:
+    """Return why a run earns nothing, if its configuration is missing, invalid or unedited."""
+    content = _content(CONFIG.file)
+    found = content if isinstance(content, Handed) else _judge_config(content, {})
+    return found if found.share == 0 else None
+
+
 def _judge_metrics(content: bytes, levels: Levels) -> Handed:
+    if (unedited := _unedited()) is not None:
+        return unedited
     try:
         return Handed(read_metrics(content).in_words, 1.0)
     except MetricsError as error:
@@ -99,6 +124,8 @@ def _judge_metrics(content: bytes, levels: Levels) -> Handed:
 
 
 def _judge_translations(content: bytes, levels: Levels) -> Handed:
+    if (unedited := _unedited()) is not None:
+        return unedited
     try:
         corpus, score = score_lines(content, list(levels))
     except TranslationsError as error:
@@ -123,5 +150,6 @@ def _odd(bleu: float) -> str:
     return ""
 
 
+CONFIG = HandIn("hand_in_config", "config.yaml", _judge_config)
 METRICS = HandIn("hand_in_metrics", "metrics.jsonl", _judge_metrics)
 TRANSLATIONS = HandIn("hand_in_translations", "translations.txt", _judge_translations)

@@ -3,7 +3,11 @@
 from pathlib import Path
 
 from course_lib.checks.engine.exercise import Prediction
-from course_lib.checks.exercises.final_lab.hand_in import METRICS, TRANSLATIONS  # noqa: F401 (the registry finds them)
+from course_lib.checks.exercises.final_lab.hand_in import (  # noqa: F401 (the registry finds them)
+    CONFIG,
+    METRICS,
+    TRANSLATIONS,
+)
 
 MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 

@@ -1,0 +1,144 @@
+"""The charts of lesson 12: a timeline of computing and communicating, and the memory of each rank."""
+
+import altair as alt
+import pandas as pd
+
+from course_lib.charts.inputs import check_column, check_count, check_table
+from course_lib.charts.marks import tips
+from course_lib.charts.theme import CATEGORIES, INK, Picture, ink_on
+
+
+def communication_timeline(
+    table: pd.DataFrame, *, title: str = "What happens while the backward pass runs?"
+) -> Picture:
+    """Draw when a rank computes and when it communicates, two rows for each plan.
+
+    `table` has one row for each piece of work: its `plan` (at most four), its `row` (two or three different
+    names, such as backward and network), its `name`, and its `start` and `end` in milliseconds. Raises
+    ValueError for missing columns, an empty table, more plans, or times that aren't finite and 0 or more.
+    """
+    check_table(table, ("plan", "row", "name", "start", "end"))
+    check_count(table["plan"].nunique(), 4, "table", "plans")
+    check_column(table, "start", "finite times of 0 or more", 0)
+    check_column(table, "end", "finite times of 0 or more", 0)
+    plans, rows = list(table["plan"].unique()), list(table["row"].unique())
+    table = table.reset_index(drop=True)
+    last = float(table["end"].max()) or 1.0
+    table["width"] = table["end"] - table["start"]
+    table["middle"] = (table["start"] + table["end"]) / 2
+    # About seven pixels a letter, on 520 pixels.
+    table["shown"] = [
+        name if 7 * len(str(name)) < 520 * width / last else ""
+        for name, width in table[["name", "width"]].itertuples(index=False)
+    ]
+    fills = dict(zip(rows, CATEGORIES, strict=False))
+    table["ink"] = [ink_on(fills[row]) for row in table["row"]]
+    across = alt.X(
+        "start:Q",
+        axis=alt.Axis(title="time (ms)", tickCount=8, format=".1~f"),
+        scale=alt.Scale(domain=[0, last], nice=False),
+    )
+    base = alt.Chart(table).encode(
+        y=alt.Y("row:N", sort=rows, title=None, axis=alt.Axis(domain=False, ticks=False, labelFontSize=12)),
+        tooltip=tips(
+            ("plan:N", "plan"),
+            ("name:N", "work"),
+            ("start:Q", "from (ms)", ".1f"),
+            ("end:Q", "to (ms)", ".1f"),
+        ),
+    )
+    bars = base.mark_bar(stroke="white", strokeWidth=0.4, height=20).encode(
+        x=across,
+        x2="end:Q",
+        color=alt.Color(
+            "row:N", scale=alt.Scale(domain=rows, range=list(CATEGORIES[: len(rows)])), legend=None
+        ),
+    )
+    names = base.mark_text(fontSize=10, aria=False).encode(
+        x=alt.X("middle:Q", scale=alt.Scale(domain=[0, last], nice=False)),
+        text="shown:N",
+        color=alt.Color("ink:N", scale=None),
+    )
+    ends = table.groupby("plan", sort=False)["end"].max()
+    told = "; ".join(f"{plan} {end:.1f} ms" for plan, end in ends.items())
+    subtitle = f"Time until all gradients are summed: {told}."
+    chart = alt.layer(bars, names).properties(width=520, height=26 * len(rows))
+    faceted: alt.FacetChart = chart.facet(
+        row=alt.Row(
+            "plan:N",
+            sort=plans,
+            header=alt.Header(
+                title=None,
+                orient="top",
+                labelAnchor="start",
+                labelAngle=0,
+                labelFontSize=13,
+                labelFontWeight="bold",
+                labelColor=INK,
+                labelPadding=0,
+            ),
+        ),
+        spacing=6,
+    )
+    return faceted.properties(
+        title=alt.Title(title, subtitle=subtitle, offset=14), description=f"{title} {subtitle}"
+    )
+
+
+def memory_per_rank(
+    table: pd.DataFrame, *, title: str = "How much memory does training take on each rank?"
+) -> Picture:
+    """Draw stacked bars: the gigabytes on one rank for each plan, by what they hold.
+
+    `table` has one row for each `plan` (at most eight) and `kind` (at most four, such as parameters and
+    optimiser state), with `gigabytes`. Raises ValueError for missing columns, an empty table, more plans or
+    kinds, or sizes that aren't finite and 0 or more.
+    """
+    check_table(table, ("plan", "kind", "gigabytes"))
+    check_count(table["plan"].nunique(), 8, "table", "plans")
+    check_count(table["kind"].nunique(), 4, "table", "kinds")
+    check_column(table, "gigabytes", "finite sizes of 0 or more", 0)
+    table = table.reset_index(drop=True)
+    plans, kinds = list(table["plan"].unique()), list(table["kind"].unique())
+    table["end"] = table.groupby("plan", sort=False)["gigabytes"].cumsum()
+    table["start"] = table["end"] - table["gigabytes"]
+    table["middle"] = (table["start"] + table["end"]) / 2
+    most = float(table["end"].max()) or 1.0
+    table["shown"] = [f"{size:.2g}" if size > most / 14 else "" for size in table["gigabytes"]]
+    fills = dict(zip(kinds, CATEGORIES, strict=False))
+    table["ink"] = [ink_on(fills[kind]) for kind in table["kind"]]
+    totals = table.groupby("plan", sort=False)["end"].max().reset_index()
+    totals["shown"] = [f"{size:.2g} GB" for size in totals["end"]]
+    scale = alt.Scale(domain=[0, 1.15 * most], nice=False)
+    y = alt.Y("plan:N", sort=plans, title=None, axis=alt.Axis(labelLimit=220, ticks=False, domain=False))
+    base = alt.Chart(table).encode(
+        y=y, tooltip=tips(("plan:N", "plan"), ("kind:N", "holds"), ("gigabytes:Q", "GB", ".3~g"))
+    )
+    bars = base.mark_bar(height=22).encode(
+        x=alt.X(
+            "start:Q", scale=scale, axis=alt.Axis(title="gigabytes on each rank", tickCount=6, format="~g")
+        ),
+        x2="end:Q",
+        color=alt.Color(
+            "kind:N",
+            sort=kinds,
+            scale=alt.Scale(domain=kinds, range=list(CATEGORIES[: len(kinds)])),
+            legend=alt.Legend(title=None, orient="bottom", labelLimit=260),
+        ),
+    )
+    inside = base.mark_text(fontSize=11, aria=False).encode(
+        x=alt.X("middle:Q", scale=scale), text="shown:N", color=alt.Color("ink:N", scale=None)
+    )
+    sums = (
+        alt.Chart(totals)
+        .mark_text(align="left", dx=5, fontWeight="bold", color=INK, aria=False)
+        .encode(x=alt.X("end:Q", scale=scale), y=y, text="shown:N")
+    )
+    told = "; ".join(f"{plan}: {size}" for plan, size in totals[["plan", "shown"]].itertuples(index=False))
+    return alt.LayerChart(
+        layer=[bars, inside, sums],
+        width=480,
+        height=34 * len(plans),
+        title=alt.Title(title),
+        description=f"{title} {told}.",
+    )

@@ -1,0 +1,84 @@
+"""Gradients reduced in buckets, while the backward pass is still running.
+
+Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (arXiv 2006.15704),
+section 3.2.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+class GradientBuckets:
+    """Sum gradients over all ranks in buckets, each as soon as the backward pass has filled it.
+
+    The backward pass computes the gradients of the last layers first, so buckets are filled in the reverse
+    order of `model.parameters()`. A bucket has gradients of one dtype and at most `bucket_bytes` bytes; a
+    larger gradient is a bucket of its own, and a shared parameter counts once. A new bucket begins only where
+    the next gradient does not fit.
+
+        buckets = GradientBuckets(model, bucket_bytes)
+        with buckets.no_sync():
+            loss_of_a_micro_batch.backward()  # only accumulates
+        loss_of_the_last_micro_batch.backward()  # reduces what is complete
+        buckets.finish()  # now every gradient is the sum over all ranks
+
+    Without a process group, gradients stay as they are.
+    """
+
+    def __init__(self, model: nn.Module, bucket_bytes: int) -> None:
+        self.buckets: list[list[nn.Parameter]] = []
+        room = -1  # There is no bucket yet.
+        for parameter in reversed([one for one in model.parameters() if one.requires_grad]):
+            if parameter.nbytes > room or parameter.dtype != self.buckets[-1][0].dtype:
+                self.buckets.append([])
+                room = bucket_bytes
+            self.buckets[-1].append(parameter)
+            room -= parameter.nbytes
+            parameter.register_post_accumulate_grad_hook(self._on_gradient)
+        self.ready: set[Tensor] = set()
+        self.in_flight: list[tuple[Tensor, dist.Work]] = []
+        self.synchronizing = True
+
+    def _on_gradient(self, parameter: Tensor) -> None:
+        """Launch every bucket whose turn it is: autograd has just accumulated this parameter's gradient."""
+        if self.synchronizing and dist.is_initialized():
+            self.ready.add(parameter)
+            while len(self.in_flight) < len(self.buckets) and self.ready.issuperset(self._next_bucket()):
+                self._launch()
+
+    def _next_bucket(self) -> list[nn.Parameter]:
+        """Return the first bucket that has not been launched."""
+        return self.buckets[len(self.in_flight)]
+
+    def _launch(self) -> None:
+        """Start to reduce the next bucket, without waiting. A missing gradient takes part as zeros."""
+        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in self._next_bucket()]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        self.in_flight.append((flat, dist.all_reduce(flat, async_op=True)))
+
+    def finish(self) -> None:
+        """Launch the buckets that are left, wait for all of them, and write the sums into the gradients."""
+        if not dist.is_initialized():
+            return
+        while len(self.in_flight) < len(self.buckets):
+            self._launch()
+        for bucket, (flat, work) in zip(self.buckets, self.in_flight, strict=True):
+            work.wait()
+            sums = flat.split([parameter.numel() for parameter in bucket])
+            for parameter, total in zip(bucket, sums, strict=True):
+                parameter.grad = total.view_as(parameter)
+        self.ready.clear()
+        self.in_flight.clear()
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Only accumulate gradients inside this context: for all micro-batches of an update but the last."""
+        self.synchronizing = False
+        try:
+            yield
+        finally:
+            self.synchronizing = True
