@@ -23,6 +23,7 @@ INCLUDED = (
     "atomic_files.py",
     "charts",
     "checks/engine/__init__.py",
+    "checks/engine/call_recorder.py",
     "checks/engine/candidate.py",
     "checks/engine/local_backend.py",
     "checks/engine/reply.py",

@@ -10,7 +10,7 @@ from torch import Tensor
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
 from course_lib.checks.engine.comparison import Difference
-from course_lib.checks.engine.diagnosis import Verdict, examine, examine_prediction
+from course_lib.checks.engine.diagnosis import CourseError, Verdict, examine, examine_prediction
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.findings import Finding, Kind, emit
 from course_lib.checks.engine.local_backend import LocalBackend
@@ -60,6 +60,7 @@ def check(
 
     `names` holds it: in a notebook, `globals()`. Prints one line if it is correct. Otherwise raises a
     CheckError whose message says what is wrong, and shows a picture of the result beside the expected one.
+    Raises CourseError if the reference fails, so that a broken check never passes or blames an answer.
     `may_not_call` names torch functions that would solve the whole exercise. For a file to submit, `levels`
     says which score earns how many points, and the notebook's folder is searched instead of `names`.
 
@@ -82,7 +83,11 @@ def check(
 
 
 def _check_exercise(exercise: Exercise, backend: Backend, graded: _Grading | None) -> float | None:
-    verdict = examine(exercise, backend, f"graded {graded.seed}" if graded else _PRACTICE_SEED)
+    try:
+        verdict = examine(exercise, backend, f"graded {graded.seed}" if graded else _PRACTICE_SEED)
+    except CourseError:
+        _emit(exercise.name, "error", (), 0.0, graded)
+        raise
     points = 0.0 if verdict.forbidden else _points(verdict.named, graded)
     _emit(exercise.name, _kind(verdict), verdict.named, points, graded, verdict.forbidden)
     if verdict.passed:

@@ -1,13 +1,15 @@
 """Check answers by people who knew only the exercises' contract: `python -m tests.benchmarks.battery`.
 
 The answers are split by a hash of their code. Misconceptions and messages may be developed with the `open`
-half. The `held-out` half is only counted, never looked at. `--show TIER` prints answers of the open half.
+half. The `held-out` half is only counted, never looked at. `--show TIER` prints answers of the open half, and
+`--sample 100` prints random ones with their messages, for a person to look for false statements.
 """
 
 import argparse
 import collections
 import copy
 import hashlib
+import linecache
 import math
 import os
 import random
@@ -17,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ os.environ.setdefault("JAXTYPING_DISABLE", "1")
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from course_lib import transformer
 from course_lib.checks.engine import messages
@@ -67,6 +72,7 @@ class Outcome:
     tier: str
     message: str
     seconds: float
+    """The CPU time of the check, in a process where nothing of the exercise is known yet."""
 
 
 def answers() -> list[Answer]:
@@ -97,26 +103,90 @@ def outcome(answer: Answer) -> Outcome:
         **{name: entry.reference for name, entry in catalogue().items() if isinstance(entry, Exercise)},
         "__name__": "__main__",
     }
-    start = time.perf_counter()
+    # As in IPython, so that a message can quote the line that raised.
+    linecache.cache["<cell>"] = (len(answer.code), None, answer.code.splitlines(keepends=True), "<cell>")
     try:
         exec(compile(answer.code, "<cell>", "exec"), names)
     except Exception as error:
         return Outcome(False, "structural", f"its cell raises {type(error).__name__}: {error}", 0.0)
-    forbidden = _forbidden().get(answer.exercise, ())
-    verdict = examine(exercise, LocalBackend(names[answer.exercise], tuple(forbidden)), "practice")
-    seconds = time.perf_counter() - start
+    forbidden = tuple(_forbidden().get(answer.exercise, ()))
+    exercise.outcomes.clear()
+    exercise.compiled.clear()
+    start = time.process_time()
+    verdict = examine(exercise, LocalBackend(names[answer.exercise], forbidden), "practice")
+    seconds = time.process_time() - start
     return Outcome(verdict.passed, verdict.tier, "" if verdict.passed else messages.failure(verdict), seconds)
 
 
+@cache
 def _forbidden() -> dict[str, list[str]]:
     lessons = load_curriculum(COURSE).lessons
     return {exercise.name: exercise.may_not_call for lesson in lessons for exercise in lesson.exercises}
 
 
+def _start() -> None:
+    """Do what torch does only once in a process, so that no answer is timed with it."""
+    torch.set_num_threads(1)
+    outcome(Answer("LayerNorm", "from course_lib.transformer import LayerNorm", True))
+
+
 def outcomes(chosen: list[Answer], workers: int) -> Iterator[tuple[Answer, Outcome]]:
     """Check answers in parallel processes."""
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=_start) as pool:
         yield from zip(chosen, pool.map(outcome, chosen, chunksize=8), strict=True)
+
+
+def result(answer: Answer, found: Outcome) -> str:
+    """Return what counts: whether an answer was accepted, and the tier of a wrong one."""
+    return ("accepted" if found.passed else "rejected") if answer.right or found.passed else found.tier
+
+
+def table(found: list[tuple[Answer, Outcome]]) -> Table:
+    """Return the table of both halves."""
+    half = Counter(answer.half for answer, _ in found)
+    title = f"Answers of strangers: {half['open']} open, {half['held-out']} held out"
+    shown = Table("", *HALVES, title=title)
+    for column in shown.columns[1:]:
+        column.justify = "right"
+    counts = Counter((answer.half, answer.right, result(answer, one)) for answer, one in found)
+
+    def total(half: str, right: bool) -> int:
+        return sum(count for (of, is_right, _), count in counts.items() if (of, is_right) == (half, right))
+
+    def row(name: str, right: bool, *results: str) -> None:
+        shown.add_row(
+            name,
+            *(
+                f"{(part := sum(counts[half, right, one] for one in results))} of {total(half, right)} "
+                f"({part / max(total(half, right), 1):6.1%})"
+                for half in HALVES
+            ),
+        )
+
+    row("right answers accepted", True, "accepted")
+    row("wrong answers rejected", False, *TIERS)
+    row("  named exactly", False, "exact")
+    row("  exactly or partially", False, "exact", "partial")
+    row("  with structural facts", False, "exact", "partial", "structural")
+    row("  only numbers", False, "numbers")
+    for name, kinds in {
+        "right": ("accepted",),
+        "named": ("exact", "partial"),
+        "unknown": ("structural", "numbers"),
+    }.items():
+        shown.add_row(
+            f"seconds, {name}: 95 %, most",
+            *(
+                _times([one.seconds for a, one in found if a.half == half and result(a, one) in kinds])
+                for half in HALVES
+            ),
+        )
+    return shown
+
+
+def _times(seconds: list[float]) -> str:
+    ordered = sorted(seconds)
+    return f"{ordered[int(0.95 * (len(ordered) - 1))]:.2f}, {ordered[-1]:.2f}" if ordered else ""
 
 
 def main() -> None:
@@ -131,30 +201,24 @@ def main() -> None:
         default=[],
         help="print open answers with this outcome",
     )
+    parser.add_argument(
+        "--sample", type=int, default=0, help="print so many random open wrong answers, to judge"
+    )
     arguments = parser.parse_args()
     chosen = [a for a in answers() if not a.excluded and arguments.only in ("", a.exercise)]
-    counts: Counter[tuple[str, str]] = Counter()
-    slowest = 0.0
-    for answer, found in outcomes(chosen, arguments.workers):
-        kind = "right" if answer.right else "wrong"
-        result = ("accepted" if found.passed else "rejected") if answer.right or found.passed else found.tier
-        counts[answer.half, kind] += 1
-        counts[answer.half, f"{kind} {result}"] += 1
-        slowest = max(slowest, found.seconds)
-        surprising = (result == "accepted" and not answer.right) or result == "rejected"
-        if answer.half == "open" and (result in arguments.show) and (surprising or not answer.right):
-            print(
-                f"--- {answer.exercise}: {kind} {result}; {'; '.join(answer.slips)} ({found.seconds:.1f} s)"
-            )
-            print(answer.code.strip(), "\n", found.message, "\n", sep="")
-    for half in HALVES:
-        wrong, right = counts[half, "wrong"], counts[half, "right"]
-        rejected = wrong - counts[half, "wrong accepted"]
-        shares = {tier: counts[half, f"wrong {tier}"] / max(rejected, 1) for tier in TIERS}
-        tiers = ", ".join(f"{tier} {share:.1%}" for tier, share in shares.items())
-        accepted = counts[half, "right accepted"]
-        print(f"{half}: {rejected} of {wrong} wrong rejected, {accepted} of {right} right accepted; {tiers}")
-    print(f"slowest: {slowest:.1f} s")
+    found = list(outcomes(chosen, arguments.workers))
+    wrong = [(a, one) for a, one in found if a.half == "open" and not a.right and not one.passed]
+    shown = random.Random(0).sample(wrong, min(arguments.sample, len(wrong)))
+    for answer, one in found:
+        kind = result(answer, one)
+        surprising = (kind == "accepted" and not answer.right) or kind == "rejected"
+        if answer.half == "open" and kind in arguments.show and (surprising or not answer.right):
+            shown.append((answer, one))
+    for answer, one in shown:
+        slips = "; ".join(answer.slips)
+        print(f"--- {answer.exercise}: {result(answer, one)}; {slips} ({one.seconds:.1f} s)")
+        print(answer.code.strip(), "\n", one.message, "\n", sep="")
+    Console(highlight=False).print(table(found))
 
 
 if __name__ == "__main__":

@@ -71,8 +71,18 @@ def test_a_resemblance_is_said_as_no_more() -> None:
         scores = query @ key.transpose(-2, -1)
         return scores if query.dim() == 2 else scores * 3
 
-    told = message(answer)
-    assert told.startswith(
-        "✗ attention_scores: incorrect. Your result in this test is what one gets if the dot"
-    )
+    told = message(answer).replace("\n    ", " ")
+    assert told.startswith("✗ attention_scores: incorrect.")
+    assert "In this test, your result is what one gets if the dot products are not divided" in told
     assert "Something else differs as well" in told
+
+
+def test_a_resemblance_in_a_later_test_is_said_as_such() -> None:
+    def answer(query, key):
+        if query.dim() == 2:
+            raise IndexError("tuple index out of range")
+        return query @ key.transpose(-2, -1)
+
+    told = message(answer).replace("\n    ", " ")
+    assert "It raised IndexError: tuple index out of range. In your line: raise IndexError" in told
+    assert "In another test (batch and head axes are kept), your result is what one gets if the dot" in told

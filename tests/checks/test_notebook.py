@@ -6,19 +6,26 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 
 from course_lib.checks import CheckError, check
 from course_lib.checks.engine.candidate import Request
+from course_lib.checks.engine.diagnosis import CourseError, examine
 from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.findings import record
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.transformer import attention_scores, attention_weights, scaled_dot_product_attention
 
 FUSED = "torch.nn.functional.scaled_dot_product_attention"
+
+
+def _below_python(q: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, q, q)
 
 
 def mistaken(exercise: str, *names: str) -> object:
@@ -64,10 +71,16 @@ def test_two_mistakes_are_both_named() -> None:
 
 
 def test_an_unknown_mistake_gets_facts_and_a_next_step() -> None:
-    told = message("attention_scores", lambda query, key: attention_scores(query, key) + 1)
+    told = message("attention_scores", lambda query, key: attention_scores(query, key).sin() * query[0, 0])
     assert told.startswith("✗ attention_scores: incorrect.")
     assert "15 of 15 numbers differ." in told
+    assert "  Try: attention_scores(torch.tensor([[" in told
     assert "open the next hint" in told
+
+
+def test_a_plain_relation_to_the_expected_result_is_said() -> None:
+    told = message("attention_scores", lambda query, key: attention_scores(query, key) + 1)
+    assert "Every number is the expected one plus 1." in told
 
 
 @pytest.mark.parametrize(
@@ -313,9 +326,55 @@ def test_a_machine_that_slept_spoils_no_later_check(untouched: Exercise) -> None
 
     with pytest.MonkeyPatch.context() as sleeping:
         sleeping.setattr(LocalBackend, "ask", late)
-        with contextlib.suppress(CheckError):
+        with record() as findings, pytest.raises(CourseError, match="error of the course, not of your code"):
             check("shift_target", {"shift_target": untouched.reference})
+        assert [finding.verdict for finding in findings] == ["error"]
     check("shift_target", {"shift_target": untouched.reference})
+
+
+def test_a_broken_reference_lets_nothing_pass(untouched: Exercise) -> None:
+    def broken(*arguments: object) -> object:
+        raise ImportError("a fixture is missing")
+
+    failing = replace(untouched, reference=broken, outcomes={})
+    with pytest.raises(CourseError, match="its reference raised ImportError \\(a fixture is missing\\)"):
+        examine(failing, LocalBackend(broken), "practice")
+
+
+def test_what_was_printed_is_shown_for_the_failing_test_only(capsys: pytest.CaptureFixture[str]) -> None:
+    def chatty(query, key):
+        print("shape:", tuple(query.shape))
+        return query @ key.transpose(-2, -1)
+
+    told = message("attention_scores", chatty)
+    assert "  Printed in this test: shape: (3, 6)\n" in told
+    assert told.count("shape:") == 1
+    assert "shape:" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        lambda q: torch.ops.aten._scaled_dot_product_attention_math(q, q, q),
+        lambda q: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q[None], q[None], q[None]),
+        torch.jit.script(_below_python),
+        lambda q: getattr(torch.nn.functional, "scaled_dot_product" + "_attention")(q, q, q),
+    ],
+)
+def test_kernels_below_the_built_in_are_refused_as_well(hidden: Callable[[torch.Tensor], object]) -> None:
+    def answer(query, key, value, mask=None, dropout=None):
+        hidden(torch.ones(1, 2, 3))
+        return scaled_dot_product_attention(query, key, value, mask, dropout)
+
+    told = message("scaled_dot_product_attention", answer, may_not_call=[FUSED])
+    assert f"it comes from {FUSED}" in told.replace("\n    ", " ")
+
+
+def test_a_forbidden_function_in_python_is_found() -> None:
+    name = "torch.nn.Transformer.generate_square_subsequent_mask"
+    make = torch.nn.Transformer.generate_square_subsequent_mask
+    told = message("causal_mask", lambda length: make(length).isfinite()[None], may_not_call=[name])
+    assert f"it comes from {name}" in told.replace("\n    ", " ")
 
 
 @pytest.mark.parametrize("name", ["greedy_decode", "beam_search", "tie_embeddings", "MultiHeadAttention"])

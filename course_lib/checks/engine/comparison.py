@@ -1,16 +1,15 @@
 """Compare an expected result with a student's, and describe the first difference."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TypeGuard
 
 import torch
 from torch import Tensor
 
+from course_lib.checks.engine.exceptions import error_line, explained, location
 from course_lib.checks.engine.reply import (
-    LEFTOVER_STUB,
-    MISSING_PARAMETER,
     OUT_OF_TIME,
     RAISED_BY_NAME,
     Opaque,
@@ -40,6 +39,8 @@ class Difference:
     """The index of the first number that differs; empty if the shapes differ."""
     structural: bool = False
     """Whether it is more than wrong numbers: an exception, a type, a shape, NaN, a missing gradient."""
+    values: tuple[Value, Value] | None = None
+    """The expected and the found value that differ, if they can be compared further."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,13 @@ class Comparison:
         self, expected: Reply | Value, found: Reply | Value, name: str = "the result"
     ) -> Difference | None:
         """Compare two replies, or two values of any depth. None means that they agree."""
+        differs = self._difference(expected, found, name)
+        replies = (Returned, Raised)
+        if differs is None or differs.values or isinstance(expected, replies) or isinstance(found, replies):
+            return differs
+        return replace(differs, values=(expected, found))
+
+    def _difference(self, expected: Reply | Value, found: Reply | Value, name: str) -> Difference | None:
         if isinstance(expected, Returned) and isinstance(found, Returned):
             return self._of_replies(expected, found, name)
         if isinstance(found, Raised):
@@ -62,7 +70,7 @@ class Comparison:
         if isinstance(expected, Raised):
             value = found.value if isinstance(found, Returned) else found
             return _structural(
-                f"Expected {_error(expected)} to be raised, but it returned {describe(value)}."
+                f"Expected {error_line(expected)} to be raised, but it returned {describe(value)}."
             )
         if isinstance(expected, Tensor):
             return self._of_tensors(expected, found, name)
@@ -88,22 +96,13 @@ class Comparison:
         return None
 
     def _of_raised(self, expected: Reply | Value, found: Raised) -> Difference | None:
-        where = f" In your line: {found.line}" if found.line else ""
-        if found.kind == OUT_OF_TIME:
-            return _structural(f"Stopped: {found.message}. Is there a loop that never ends?{where}")
-        if isinstance(expected, Raised):
+        if isinstance(expected, Raised) and found.kind != OUT_OF_TIME:
             free = not self.messages or expected.note == found.note == RAISED_BY_NAME
-            same = expected.kind == found.kind and (expected.message == found.message or free)
-            if same:
+            if expected.kind == found.kind and (expected.message == found.message or free):
                 return None
-            return _structural(f"Expected {_error(expected)}, but it raised {_error(found)}.{where}")
-        if found.note == LEFTOVER_STUB:
-            return _structural(
-                "The stub's line `raise NotImplementedError(...)` is still in your code. Delete it."
-            )
-        if found.kind == MISSING_PARAMETER:
-            return _structural(f"{found.message}. {found.note}.")
-        return _structural(f"It raised {_error(found)}.{where}{_advice(found)}")
+            error = f"Expected {error_line(expected)}, but it raised {error_line(found)}."
+            return _structural(f"{error}{location(found)}")
+        return _structural(explained(found))
 
     def _of_numbers(self, expected: float, found: float, name: str) -> Difference | None:
         tolerance = TOLERANCE[torch.float64] if self.tolerance is None else self.tolerance
@@ -116,19 +115,38 @@ class Comparison:
         if type(expected) is not type(found) or len(expected) != len(found):
             return _structural(_expected(name, expected, found))
         if isinstance(expected, dict):
+            if expected.keys() == found.keys() == {"inputs", "weights"}:
+                return self._of_gradients(expected, found)
             if expected.keys() != found.keys():
                 names = f"{', '.join(expected)}; got {', '.join(found)}"
                 return _structural(f"Expected {name} to have the entries {names}.")
             items = [(key, expected[key], found[key]) for key in expected]
         else:
             items = [
-                (
-                    f"the {_ORDINALS[number]} of {name}" if number < 5 else f"part {number + 1} of {name}",
-                    *pair,
-                )
+                (part_name(name, number), *pair)
                 for number, pair in enumerate(zip(expected, found, strict=True))
             ]
         differences = (self.difference(left, right, part) for part, left, right in items)
+        return next((one for one in differences if one is not None), None)
+
+    def _of_gradients(self, expected: Value, found: Value) -> Difference | None:
+        wanted, arrived = _gradients(expected), _gradients(found)
+        if wanted.keys() != arrived.keys():
+            return _structural(
+                f"Expected gradients of {', '.join(wanted)}; got those of {', '.join(arrived)}."
+            )
+        cut = [name for name, gradient in wanted.items() if gradient is not None and arrived[name] is None]
+        if cut:
+            names = "any input or weight" if len(cut) == len(wanted) > 1 else ", ".join(cut[:4])
+            more = f" and {len(cut) - 4} more" if names != "any input or weight" and len(cut) > 4 else ""
+            return _structural(
+                f"No gradient reaches {names}{more}. Gradients are cut by `.detach()`, `.data`, `.item()`, "
+                "NumPy, `torch.tensor` and `torch.no_grad()`, and a value that isn't used has none."
+            )
+        differences = (
+            self.difference(gradient, arrived[name], f"the gradient of {name}")
+            for name, gradient in wanted.items()
+        )
         return next((one for one in differences if one is not None), None)
 
     def _of_tensors(self, expected: Tensor, found: Value, name: str) -> Difference | None:
@@ -187,8 +205,14 @@ def describe(value: Value) -> str:
     return repr(value)
 
 
-def _part(number: int) -> str:
-    return f"the {_ORDINALS[number]}" if number < len(_ORDINALS) else f"part {number + 1}"
+def part_name(name: str, number: int) -> str:
+    """Name an item of a tuple that is called `name`."""
+    return f"the {_ORDINALS[number]} of {name}" if number < len(_ORDINALS) else f"part {number + 1} of {name}"
+
+
+def _gradients(value: Value) -> dict[str, Tensor | None]:
+    inputs = {f"input {number}": gradient for number, gradient in enumerate(value["inputs"], start=1)}
+    return inputs | value["weights"]
 
 
 def _structural(facts: str) -> Difference:
@@ -198,8 +222,6 @@ def _structural(facts: str) -> Difference:
 def _expected(name: str, expected: Value, found: Value) -> str:
     """Describe a result of the wrong kind, and its likely cause."""
     facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
-    if found is None and " of gradients" in name:
-        return f"{facts} The gradient is cut, as by `.detach()`, `.data`, `.item()`, NumPy or `torch.tensor`."
     if found is None:
         return f"{facts} Is a `return` missing?"
     if isinstance(found, Opaque) and found.type_name == "ndarray":
@@ -238,24 +260,6 @@ def _axes(expected: Tensor, found: Tensor) -> str:
         missing = [axis for axis in range(len(left)) if left[:axis] + left[axis + 1 :] == right]
         return f": axis {missing[0]} of the expected result is missing" if missing else ""
     return f": expected {len(left)} axes, got {len(right)}"
-
-
-def _advice(raised: Raised) -> str:
-    """Return the usual cause of an exception, if its message shows it."""
-    message = raised.message
-    if "before Module.__init__() call" in message:
-        return " Call `super().__init__()` first in `__init__`."
-    if raised.kind == "TypeError" and "positional argument" in message and " given" in message:
-        return " Compare the arguments of your definition with those in the task. Is `self` missing?"
-    if raised.kind == "NameError":
-        return " Is the name misspelled, or is its cell not run?"
-    return ""
-
-
-def _error(raised: Raised) -> str:
-    first_line = raised.message.strip().split("\n")[0]
-    short = first_line if len(first_line) <= 200 else first_line[:199] + "…"
-    return f"{raised.kind}: {short}" if short else raised.kind
 
 
 def _is_number(value: Value) -> TypeGuard[float]:

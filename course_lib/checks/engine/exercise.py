@@ -9,13 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from course_lib.checks.engine.misconceptions import (
     Misconception,
     PatchError,
     WrongNumber,
-    common_misconceptions,
     equivalent_of,
     misconceptions_of,
     wrong_numbers_of,
@@ -71,15 +68,7 @@ class Exercise:
         """The known misconceptions, read when first needed. Raises MisconceptionError if one is invalid."""
         if self.misconceptions_file is None:
             return ()
-        own = misconceptions_of(self.misconceptions_file, self.name, self.source)
-        return own + (common_misconceptions() if self._returns_a_tensor() else ())
-
-    def _returns_a_tensor(self) -> bool:
-        """Return whether the reference, or the `forward` of a module, returns a tensor."""
-        asked = getattr(self.reference, "forward", self.reference)
-        annotation = inspect.signature(asked).return_annotation
-        # A single number may be a Python number as well.
-        return getattr(annotation, "array_type", None) is Tensor and annotation.dim_str != ""
+        return misconceptions_of(self.misconceptions_file, self.name, self.source)
 
     def source_with(self, *misconceptions: Misconception) -> str:
         """Return the definition with these mistakes in it. Raises PatchError if they cannot be combined."""

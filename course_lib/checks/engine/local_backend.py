@@ -2,17 +2,19 @@
 
 import copy
 import dis
+import io
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
+from course_lib.checks.engine.call_recorder import CallRecorder
 from course_lib.checks.engine.candidate import Fixture, Request
 from course_lib.checks.engine.reply import (
     LEFTOVER_STUB,
@@ -25,41 +27,17 @@ from course_lib.checks.engine.reply import (
     plain,
 )
 from course_lib.checks.exercises.fixtures import build_fixture
+from course_lib.student.stubs import UNWRITTEN
 from course_lib.time_limit import OutOfTime, time_limit
 
 #: How long a student's code may take for one request. Right answers take milliseconds.
 SECONDS = 10.0
 
-#: Of what an exception or a warning says, so many letters are kept; and so many warnings.
-LONGEST_MESSAGE, MOST_WARNINGS = 10_000, 100
+#: Of what an exception, a warning or a `print` says, so many letters are kept; and so many warnings.
+LONGEST_MESSAGE, MOST_WARNINGS, LONGEST_PRINT = 10_000, 100, 500
 
-
-class CallRecorder(TorchFunctionMode):
-    """Record which of some torch functions are called, for built-ins that would solve a whole exercise.
-
-    Names are full ones, such as `torch.nn.functional.scaled_dot_product_attention`. The operator of the same
-    last name in `torch.ops` counts as well. Unlike reading the source, recording calls also finds those
-    behind `getattr` or another name.
-    """
-
-    def __init__(self, names: Iterable[str]) -> None:
-        super().__init__()
-        self._by_last_part = {name.rpartition(".")[2]: name for name in names}
-        self.seen: list[str] = []
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Record the function if it is one of them, and run it."""
-        # An overload in torch.ops is called "name.overload".
-        name = self._by_last_part.get(getattr(func, "__name__", "").partition(".")[0])
-        if name is not None and name not in self.seen:
-            self.seen.append(name)
-        return func(*args, **(kwargs or {}))
+#: Calls of a fixture are counted up to this number.
+MOST_CALLS = 20
 
 
 class MissingParameter(Exception):  # noqa: N818 - students read the name
@@ -82,9 +60,13 @@ class LocalBackend:
         found: object,
         may_not_call: tuple[str, ...] = (),
         catches: type[BaseException] = Exception,
+        count_calls: bool = False,
     ) -> None:
         self._objects: list[object] = [found]
         self._may_not_call = may_not_call
+        self._count_calls = count_calls
+        self.calls = 0
+        """The number of torch functions that all requests have called, if they are counted."""
         self._caught = (catches, SystemExit, OutOfTime)
         self.stopped: Raised | None = None
         """What did not come back once, which nothing is asked of again."""
@@ -95,18 +77,21 @@ class LocalBackend:
         found = self.stopped or self._objects[request.of.number]
         if isinstance(found, Raised):
             return self._kept(found) if request.action in MAKING else found
+        printed = _Printed()
         try:
             # Looking at what came back runs the student's code too, such as the `__float__` of a number.
             with time_limit(SECONDS), as_torch_starts():
                 with torch.random.fork_rng(devices=[]):  # Some fixtures draw their first weights.
                     given = tuple(self._given(argument) for argument in request.arguments)
                     keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
-                with self._surroundings() as (caught, calls):
+                with self._surroundings() as (caught, calls), redirect_stdout(printed):
                     value = _ACTIONS[request.action](found, request, given, keywords)
+                self.calls += calls.calls
                 if request.action not in MAKING:
-                    return self._returned(value, request, given, caught, calls)
+                    told = self._returned(value, request, given, caught, calls)
+                    return replace(told, printed=printed.getvalue())
         except self._caught as error:
-            raised = _raised(error)
+            raised = replace(_raised(error), printed=printed.getvalue())
             if isinstance(error, OutOfTime):
                 self.stopped = raised
             return self._kept(raised) if request.action in MAKING else raised
@@ -126,7 +111,14 @@ class LocalBackend:
             if isinstance(before, Tensor) and not _same(before, after)
         )
         warned = tuple(str(warning.message)[:LONGEST_MESSAGE] for warning in caught[:MOST_WARNINGS])
-        return Returned(plain(value, self._objects), changed, warned, tuple(calls.seen))
+        counts = (
+            (name, getattr(fixture, "calls", None))
+            for name, fixture in zip(map(_fixture_name, request.arguments), given, strict=True)
+        )
+        called = tuple(
+            name for name, count in counts if isinstance(count, int) for _ in range(min(count, MOST_CALLS))
+        )
+        return Returned(plain(value, self._objects), changed, warned, tuple(calls.seen), called)
 
     @contextmanager
     def _surroundings(self) -> Iterator[tuple[list[warnings.WarningMessage], CallRecorder]]:
@@ -134,7 +126,8 @@ class LocalBackend:
         with (
             warnings.catch_warnings(record=True) as caught,
             torch.random.fork_rng(devices=[]),
-            calls if self._may_not_call else nullcontext(),  # Watching every call takes time.
+            # Watching every call takes time.
+            calls.recording() if self._may_not_call or self._count_calls else nullcontext(),
         ):
             warnings.simplefilter("always")
             # torch.manual_seed would also note down who called, which takes longer than most probes.
@@ -161,6 +154,19 @@ class LocalBackend:
         if isinstance(argument, dict):
             return {name: self._given(item) for name, item in argument.items()}
         return copy.deepcopy(argument)
+
+
+class _Printed(io.StringIO):
+    """The beginning of what is printed."""
+
+    def write(self, text: str) -> int:
+        room = LONGEST_PRINT - self.tell()
+        super().write(text[: max(room, 0)])
+        return len(text)
+
+
+def _fixture_name(argument: object) -> str:
+    return argument.name.replace("_", " ") if isinstance(argument, Fixture) else ""
 
 
 @contextmanager
@@ -320,6 +326,8 @@ def _note(error: BaseException) -> str:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if type(error) is not NotImplementedError:
         return RAISED_BY_NAME if _raises(error.__traceback__) else ""
+    if str(error) and UNWRITTEN not in str(error):
+        return ""
     names = {*frame.f_code.co_names, *frame.f_code.co_freevars} - {"NotImplementedError"}
     arguments = frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount
     return LEFTOVER_STUB if names or frame.f_code.co_nlocals > arguments else ""

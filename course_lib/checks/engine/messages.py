@@ -27,33 +27,51 @@ def failure(verdict: Verdict) -> str:
             "Next: build it from smaller parts. The hints above say which.",
         )
     assert verdict.difference is not None
-    test = f"Test: {verdict.failures[0].says}."
+    test = (f"Test: {verdict.failures[0].says}.", verdict.difference.facts)
+    printed = [f"Printed in this test: {_one_line(verdict.printed)}"] if verdict.printed.strip() else []
+    why = tuple(f"Why: {mistake.hint}" for mistake in (*verdict.named, *verdict.similar))
     if verdict.named:
-        return _lines(
-            f"✗ {name}: {'; and '.join(mistake.statement for mistake in verdict.named)}.",
-            test,
-            verdict.difference.facts,
-            *(f"Why: {mistake.hint}" for mistake in verdict.named),
-            f"Read: {'; '.join(dict.fromkeys(mistake.source for mistake in verdict.named))}.",
-        )
+        sources = "; ".join(dict.fromkeys(mistake.source for mistake in verdict.named))
+        statement = "; and ".join(mistake.statement for mistake in verdict.named)
+        return _lines(f"✗ {name}: {statement}.", *test, *printed, *why, f"Read: {sources}.")
     if verdict.similar:
-        statement = "; and ".join(mistake.statement for mistake in verdict.similar)
-        return _lines(
-            f"✗ {name}: incorrect. Your result in this test is what one gets if {statement}.",
-            test,
-            verdict.difference.facts,
-            *(f"Why: {mistake.hint}" for mistake in verdict.similar),
-            "Something else differs as well: in other tests, that alone does not explain your results.",
-        )
+        return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *_similar(verdict), *why, *printed)
     if verdict.tier == "structural":
-        return _lines(f"✗ {name}: incorrect.", test, verdict.difference.facts)
+        return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed)
+    tried = verdict.example
+    example = (
+        (f"Try: {tried.call}", f"expected: {tried.expected}", f"returned: {tried.found}") if tried else ()
+    )
     return _lines(
         f"✗ {name}: incorrect.",
-        test,
-        verdict.difference.facts,
+        *test,
+        *printed,
+        *example,
         "Next: the check doesn't recognise this mistake. Compare the values with a calculation by hand, or "
         "open the next hint above.",
     )
+
+
+def _similar(verdict: Verdict) -> list[str]:
+    """Describe in which test a result equals that of known misconceptions."""
+    assert verdict.similar_in is not None
+    what = verdict.similar_part or "your result"
+    what = what.replace("the result", "your result")
+    where = (
+        "this test"
+        if verdict.similar_in is verdict.failures[0]
+        else f"another test ({verdict.similar_in.says})"
+    )
+    statement = "; and ".join(mistake.statement for mistake in verdict.similar)
+    return [
+        f"In {where}, {what} is what one gets if {statement}.",
+        "Something else differs as well: that alone does not explain your results in all tests.",
+    ]
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else f"{line[:199]}…"
 
 
 def missing(name: str, names: Iterable[str]) -> str:

@@ -13,8 +13,9 @@ Each exercise or prediction has an array of tables. A misconception of an exerci
 `name`, a `value` and a `hint`. If a reference is hard to patch, the table `equivalents` holds the source of a
 plainer version that does the same; the patches of that exercise then apply to it.
 
-`common.toml` beside this module has the misconceptions of every exercise whose result is a tensor. Instead of
-a patch they have `result`: a Python expression of the reference's `result`, which replaces it.
+`common.toml` beside this module has the misconceptions of every exercise. Instead of a patch they have
+`result`: a Python expression of the reference's `result`, which replaces it. In the table `tensor`, that is
+each tensor which is returned.
 """
 
 import re
@@ -63,6 +64,8 @@ class Misconception:
     """Whether it is never combined with other misconceptions."""
     result: str = ""
     """An expression that replaces the `result` of the function, or of the module's `forward`."""
+    of_tensors: bool = False
+    """Whether `result` is each tensor that is returned, instead of whatever is returned."""
 
     def apply(self, source: str) -> str:
         """Return the patched source. Raises PatchError if a piece does not occur exactly once."""
@@ -71,15 +74,26 @@ class Misconception:
                 raise PatchError(f"the patch looks for {piece.find!r}, which occurs {count} times, not once")
             source = source.replace(piece.find, piece.replace)
         return source + (
-            _REPLACED_RESULT.format(name=_callable_in(source), result=self.result) if self.result else ""
+            _REPLACED_RESULT.format(
+                name=_callable_in(source),
+                result=self.result,
+                kind="torch.Tensor" if self.of_tensors else "object",
+            )
+            if self.result
+            else ""
         )
 
 
 _REPLACED_RESULT = """
 
 def _replaced(*arguments, _original={name}, **keywords):
+    import torch
     result = _original(*arguments, **keywords)
-    return {result}
+    if isinstance(result, {kind}):
+        return {result}
+    if isinstance(result, tuple):
+        return tuple({result} if isinstance(result, {kind}) else result for result in result)
+    return result
 {name} = _replaced
 """
 
@@ -145,12 +159,18 @@ def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconcep
 
 @cache
 def common_misconceptions() -> tuple[Misconception, ...]:
-    """Return the misconceptions of every exercise whose result is a tensor. They are never combined."""
-    tables = _tables(_COMMON, "tensor")
+    """Return the misconceptions of every exercise: the result is missing, or of the wrong type or layout."""
     keys = ("name", "statement", "hint", "source", "result")
-    problems = [problem for table in tables for problem in _problems(table, _label(_COMMON), keys)]
-    known = [Misconception(**table, patch=(), exclusive=True) for table in tables] if not problems else []
+    tables = [(table, kind == "tensor") for kind in ("any", "tensor") for table in _tables(_COMMON, kind)]
+    problems = [problem for table, _ in tables for problem in _problems(table, _label(_COMMON), keys)]
+    known = [Misconception(**table, patch=(), of_tensors=of) for table, of in tables] if not problems else []
     return _valid(_COMMON, "tensor", known, problems)
+
+
+@cache
+def stub_left_behind() -> Misconception:
+    """Return the mistake of leaving the stub's `raise` in a function that has been written."""
+    return Misconception(**_tables(_COMMON, "stub")[0], patch=())
 
 
 def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:

@@ -37,6 +37,10 @@ class Returned:
     """The warnings that the call gave."""
     forbidden: tuple[str, ...] = ()
     """The functions that the call used although the exercise rules them out."""
+    called: tuple[str, ...] = ()
+    """The names of the fixtures that the call was given, once for each time that it called them."""
+    printed: str = ""
+    """The beginning of what the call printed."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Raised:
     note: str = ""
     """LEFTOVER_STUB if the student's function has code besides the stub that raised, or RAISED_BY_NAME; for
     MISSING_PARAMETER, the parameters that there are."""
+    printed: str = ""
+    """The beginning of what the call printed."""
 
 
 #: The note of a stub's NotImplementedError in a function that has other code as well.

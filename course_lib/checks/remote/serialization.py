@@ -9,7 +9,7 @@ code. Replies of a student's process are read with `unpack_reply`, which validat
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 import torch
@@ -155,10 +155,10 @@ class _Writer:
                 return ["fixture", value.name, self.write(dict(value.settings), depth)]
             case Request(action, of, arguments, keywords, method, toward):
                 return ["request", *each((action, of, tuple(arguments), dict(keywords), method, toward))]
-            case Returned(inside, changed, warnings, forbidden):
-                return ["returned", *each((inside, changed, warnings, forbidden))]
-            case Raised(kind, message, line, note):
-                return ["raised", *each((kind, message, line, note))]
+            case Returned():
+                return ["returned", *each([getattr(value, part.name) for part in fields(value)])]
+            case Raised():
+                return ["raised", *each([getattr(value, part.name) for part in fields(value)])]
         raise SerializationError(f"only plain values can cross, and this is of type {type(value).__name__}")
 
     def _text(self, text: str) -> str:
@@ -341,7 +341,8 @@ class _Reader:
         changed = self._read(items[1], 1)
         if not isinstance(changed, tuple) or not all(type(place) is int and place >= 0 for place in changed):
             raise SerializationError("the arguments that were changed must be whole numbers from 0")
-        return Returned(self._read(items[0], 1), changed, self._texts(items[2]), self._texts(items[3]))
+        warnings, forbidden, called = map(self._texts, items[2:5])
+        return Returned(self._read(items[0], 1), changed, warnings, forbidden, called, self._text(items[5]))
 
     def _raised(self, items: list[Any]) -> Raised:
         if len(items) != len(Raised.__dataclass_fields__):

@@ -1,0 +1,134 @@
+"""Record calls of functions that would solve a whole exercise, however they are reached."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+#: The kernels below some functions, by the beginning of their operators' names in `torch.ops.aten`.
+_KERNELS = {
+    "scaled_dot_product_attention": (
+        "_scaled_dot_product",
+        "_flash_attention",
+        "_efficient_attention",
+        "_fused_sdp",
+    ),
+    "multi_head_attention_forward": ("_native_multi_head_attention", "_transformer_encoder_layer"),
+    "layer_norm": ("native_layer_norm", "_fused_layer_norm"),
+    "cross_entropy": ("cross_entropy_loss",),
+}
+
+
+class CallRecorder:
+    """Record which of some functions are called, for built-ins that would solve a whole exercise.
+
+    Names are full ones, such as `torch.nn.functional.scaled_dot_product_attention`. Calls are found at three
+    levels: torch functions, also those behind `getattr` or another name; dispatched operators, which compiled
+    code reaches without a torch function; and functions of torch that are plain Python.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._by_last_part = {name.rpartition(".")[2]: name for name in names}
+        self._by_kernel = {
+            kernel: name
+            for last, name in self._by_last_part.items()
+            for kernel in (*_KERNELS.get(last, ()), last)
+        }
+        self._by_code = {code: name for name in names if (code := _code(name)) is not None}
+        self.seen: list[str] = []
+        self.calls = 0
+        """The number of torch functions that were called."""
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record all calls inside the `with`."""
+        profiled = sys.getprofile()
+        with _Functions(self._function):
+            if not self._by_last_part:
+                yield
+                return
+            with _Operators(self._operator):
+                if self._by_code:
+                    sys.setprofile(self._python_call)
+                try:
+                    yield
+                finally:
+                    if self._by_code:
+                        sys.setprofile(profiled)
+
+    def _function(self, name: str) -> None:
+        self.calls += 1
+        # An overload in torch.ops is called "name.overload".
+        last = name.partition(".")[0]
+        if last in self._by_last_part:
+            self._add(self._by_last_part[last])
+        elif self._by_kernel:
+            self._operator(last)
+
+    def _operator(self, name: str) -> None:
+        for kernel, whole in self._by_kernel.items():
+            if name.startswith(kernel):
+                self._add(whole)
+
+    def _python_call(self, frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code in self._by_code:
+            self._add(self._by_code[frame.f_code])
+
+    def _add(self, name: str) -> None:
+        if name not in self.seen:
+            self.seen.append(name)
+
+
+def _code(name: str) -> CodeType | None:
+    """Return the code of a function of torch, if it is written in Python."""
+    found: object = torch
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+    return getattr(found, "__code__", None)
+
+
+class _Functions(TorchFunctionMode):
+    """Pass on the names of all torch functions that are called."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Pass on the name of the function, and run it."""
+        self._tell(getattr(func, "__name__", ""))
+        return func(*args, **(kwargs or {}))
+
+
+class _Operators(TorchDispatchMode):
+    """Pass on the names of all operators that are dispatched."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # Otherwise the first call imports the whole compiler, which takes seconds.
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._tell = tell
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Pass on the name of the operator, and run it."""
+        self._tell(getattr(func, "__name__", "").partition(".")[0])
+        return func(*args, **(kwargs or {}))

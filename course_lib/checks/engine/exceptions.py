@@ -1,0 +1,145 @@
+"""Explain exceptions in a student's code in plain sentences."""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+from course_lib.checks.engine.reply import LEFTOVER_STUB, MISSING_PARAMETER, OUT_OF_TIME, Raised
+
+_Explain = Callable[[re.Match[str]], str]
+
+
+def error_line(raised: Raised) -> str:
+    """Return the class of an exception and the first line of its message, shortened."""
+    first_line = raised.message.strip().split("\n")[0]
+    short = first_line if len(first_line) <= 200 else first_line[:199] + "…"
+    return f"{raised.kind}: {short}" if short else raised.kind
+
+
+def location(raised: Raised) -> str:
+    """Return a sentence with the student's line that raised, if it is known."""
+    return f" In your line: {raised.line}" if raised.line else ""
+
+
+def explained(raised: Raised) -> str:
+    """Describe an exception that should not have been raised: what, where, and what it usually means."""
+    where = location(raised)
+    if raised.kind == OUT_OF_TIME:
+        return f"Stopped: {raised.message}. Is there a loop that never ends?{where}"
+    if raised.note == LEFTOVER_STUB:
+        return "The stub's line `raise NotImplementedError(...)` is still in your code. Delete it."
+    if raised.kind == MISSING_PARAMETER:
+        return f"{raised.message}. {raised.note}.{_meaning(raised)}"
+    error = error_line(raised)
+    return f"It raised {error}{'' if error.endswith(('.', '…', '!', '?')) else '.'}{where}{_meaning(raised)}"
+
+
+def _meaning(raised: Raised) -> str:
+    """Return what an exception means, if its class and message are well known."""
+    said = next((said for meaning in _meanings() if (said := meaning.of(raised)) is not None), "")
+    return f" {said}" if said else ""
+
+
+def _names(match: re.Match[str]) -> str:
+    """Explain a parameter that a probe looked for by the name in the contract."""
+    wanted, there = match[1], match[2].split(", ")
+    if match[2] == "none":
+        return "The module holds no parameters: create its layers in `__init__` and keep them as attributes."
+    attribute, own = wanted.split(".")[0], list(dict.fromkeys(name.split(".")[0] for name in there))
+    if attribute in own:
+        part = ".".join(wanted.split(".")[:-1])
+        same = [name for name in there if name.startswith(f"{part}.")]
+        return f"`{part}` has no {wanted.split('.')[-1]}." if same else ""
+    return (
+        f"The task calls the attribute `{attribute}`, and your module has {_listed(own)}. An attribute that "
+        "is a plain list, or is created outside `__init__`, does not count."
+    )
+
+
+def _listed(names: list[str]) -> str:
+    shown = [f"`{name}`" for name in names[:6]]
+    return ", ".join(shown) + (", …" if len(names) > 6 else "")
+
+
+def _attribute(match: re.Match[str]) -> str:
+    owner, name = match[1], match[2]
+    if owner == "NoneType":
+        return (
+            f"The object in front of `.{name}` is None. Does a function that you call lack a `return`, or is "
+            "an optional argument not given in this test?"
+        )
+    own = {
+        "Tensor": ("shape", "size", "transpose", "permute", "reshape", "unsqueeze", "squeeze", "masked_fill"),
+    }.get(owner, _KNOWN_NAMES)
+    near = get_close_matches(name, own, n=1, cutoff=0.75)
+    if near and near[0] != name:
+        return f"Did you mean `{near[0]}`?"
+    kinds = {"int": "a number", "float": "a number", "list": "a list", "tuple": "a tuple", "dict": "a dict"}
+    return f"The object in front of `.{name}` is {kinds[owner]} here, not a tensor." if owner in kinds else ""
+
+
+#: The attributes that the exercises define, for those who misspell one.
+_KNOWN_NAMES = (
+    "query_projection",
+    "key_projection",
+    "value_projection",
+    "output_projection",
+    "self_attention",
+    "cross_attention",
+    "feed_forward",
+    "sublayers",
+    "source_embedding",
+    "target_embedding",
+    "positions",
+    "encoder_layers",
+    "decoder_layers",
+    "encoder_norm",
+    "decoder_norm",
+    "generator",
+    "encode",
+    "decode",
+    "table",
+    "inner",
+    "outer",
+    "scale",
+    "shift",
+    "norm",
+    "norm_first",
+    "dropout",
+    "pad_id",
+    "d_model",
+    "heads",
+    "layers",
+    "d_ff",
+)
+
+
+_EXPLAINED_BY: Mapping[str, _Explain] = {"attribute": _attribute, "names": _names}
+
+
+@dataclass(frozen=True)
+class _Meaning:
+    """What an exception means whose class and message are well known."""
+
+    pattern: str
+    meaning: str = ""
+    kind: str = ""
+    explained_by: str = ""
+
+    def of(self, raised: Raised) -> str | None:
+        said = f"{raised.message}. {raised.note}"
+        match = re.search(self.pattern, said) if self.kind in ("", raised.kind) else None
+        if match is None:
+            return None
+        explain = _EXPLAINED_BY.get(self.explained_by)
+        return explain(match) if explain else match.expand(self.meaning)
+
+
+@cache
+def _meanings() -> tuple[_Meaning, ...]:
+    file = Path(__file__).with_suffix(".toml")
+    return tuple(_Meaning(**table) for table in tomllib.loads(file.read_text(encoding="utf-8"))["meanings"])

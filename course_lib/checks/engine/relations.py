@@ -1,0 +1,514 @@
+"""Plain facts about how a wrong result relates to the expected one.
+
+Every sentence is computed from the two results, so it is true of this test, whatever the cause.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, pairwise, permutations
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.engine.reply import Returned, Value
+
+#: How far apart numbers may be, relative to the largest, and still count as equal here.
+_NEAR = 1e-5
+
+#: Axes longer than this are not searched for a reordering.
+_LONGEST = 64
+
+
+def relation(expected: Value, found: Value, inputs: Sequence[Value] = ()) -> str:
+    """Return a sentence about how the found value relates to the expected one; empty if nothing is plain.
+
+    `inputs` are the arguments that the student's code was called with.
+    """
+    expected, found = _unwrapped(expected), _unwrapped(found)
+    if isinstance(expected, str) and isinstance(found, str):
+        return _of_words(expected, found)
+    parts = _of_parts(expected, found)
+    if parts:
+        return parts
+    one, other = _tensor(expected), _tensor(found)
+    if one is None or other is None or one.device != other.device or one.is_complex() or other.is_complex():
+        return ""
+    if isinstance(expected, Tensor) != isinstance(found, Tensor) and _equal(one, other):
+        return "Apart from the type, every number is right."
+    tensors = [item for item in map(_tensor, inputs) if item is not None]
+    facts = _of_tensors(one, other, tensors)
+    return next((fact for fact in facts if fact), "")
+
+
+def _unwrapped(value: Value) -> Value:
+    return value.value if isinstance(value, Returned) else value
+
+
+def _tensor(value: Value) -> Tensor | None:
+    """Return a tensor, a number, or a container of numbers as a tensor; None for anything else."""
+    if isinstance(value, Tensor):
+        return value if value.device.type == "cpu" else None
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    try:
+        return torch.tensor(value, dtype=None if _is_whole(value) else torch.float64)
+    except (ValueError, TypeError, RuntimeError):
+        return None
+
+
+def _is_whole(value: Value) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_whole, value))
+    return isinstance(value, int)
+
+
+def _of_parts(expected: Value, found: Value) -> str:
+    """Compare a tensor with a tuple that contains it, or the other way round."""
+    if isinstance(expected, Tensor) and isinstance(found, tuple):
+        for number, part in enumerate(found):
+            if isinstance(part, Tensor) and _equal(expected, part):
+                return f"Item {number} of what you return is the expected result: return only that."
+    if isinstance(expected, tuple) and isinstance(found, Tensor):
+        for number, part in enumerate(expected):
+            if isinstance(part, Tensor) and _equal(part, found):
+                return f"What you return is item {number} of the expected {len(expected)}."
+    if isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found) == 2:
+        tensors = all(isinstance(item, Tensor) for item in (*expected, *found))
+        if tensors and _equal(expected[0], found[1]) and _equal(expected[1], found[0]):
+            return "The two results are swapped."
+    return ""
+
+
+def _of_words(expected: str, found: str) -> str:
+    left, right = expected.split(), found.split()
+    if len(left) < 3:
+        return ""
+    if sorted(left) == sorted(right):
+        return "These are the expected words in another order."
+    missing = [word for word in left if word not in right]
+    added = [word for word in right if word not in left]
+    facts = [f"missing: {', '.join(missing[:5])}"] if missing else []
+    facts += [f"not expected: {', '.join(added[:5])}"] if added else []
+    common = len(set(left) & set(right))
+    return f"Compared with the expected words, {'; '.join(facts)}." if facts and common else ""
+
+
+def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
+    if not expected.numel() or not found.numel():
+        if found.numel() == 0 and expected.numel():
+            yield "Your result is empty."
+        return
+    if expected.shape != found.shape:
+        yield from _of_shapes(expected, found)
+        return
+    if expected.dtype == found.dtype and _equal(expected, found):
+        return
+    if expected.dtype != found.dtype and _equal(expected, found):
+        yield "Apart from the dtype, every number is right."
+    if expected.dtype == torch.bool and found.dtype == torch.bool:
+        yield from _of_truth_values(expected, found)
+    elif expected.dtype == torch.bool:
+        for name, other in {"every number": expected, "the opposite of every number": ~expected}.items():
+            if _equal(other.to(found.dtype), found):
+                yield f"Apart from the dtype, {name} is what was expected."
+        return
+    left, right = expected.double(), found.double()
+    for name, usable in _invalid(left, right, inputs):
+        yield name
+        if not usable:
+            return
+    yield from _whole(left, right, inputs)
+    yield from _reordered(left, right)
+    yield from _masked(left, right, inputs)
+    yield from _by_rows(left, right)
+    yield from _where(left, right)
+    yield from _functions(left, right)
+    yield from _moments(left, right)
+    yield from _nearly(left, right)
+
+
+def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[str, bool]]:
+    """Describe where a result is NaN or infinite although it shouldn't be. Then nothing else is said."""
+    for name, bad in (("NaN", found.isnan()), ("infinite", found.isinf())):
+        bad &= expected.isfinite()
+        if bad.any():
+            if bad.all():
+                yield f"Every number of your result is {name}.", False
+            else:
+                count = f"{int(bad.sum())} of {bad.numel()} numbers of your result are {name}"
+                yield f"{count}{_hidden(bad, inputs)}.", False
+    if not (expected.isfinite().all() and found.isfinite().all()):
+        yield "", False
+
+
+def _hidden(wrong: Tensor, inputs: Sequence[Tensor]) -> str:
+    """Return a clause if the wrong numbers are those that a mask hides, or rows that it hides entirely."""
+    for mask in (item for item in inputs if item.dtype == torch.bool):
+        try:
+            empty = ~mask.any(-1, keepdim=True).expand(*mask.shape)
+            rows = empty[..., :1].expand_as(wrong) if mask.dim() == wrong.dim() else None
+            if rows is not None and rows.any() and not rows.all() and not (wrong & ~rows).any():
+                return ", all of them in rows that the mask hides entirely"
+            hidden = (~mask).expand_as(wrong)
+            if hidden.any() and not hidden.all():
+                if not (wrong & ~hidden).any():
+                    return ", all of them where the mask is False"
+                if not (wrong & hidden).any():
+                    return ", all of them where the mask is True"
+        except RuntimeError:  # The mask doesn't have a shape that fits.
+            continue
+    return ""
+
+
+def _of_truth_values(expected: Tensor, found: Tensor) -> Iterator[str]:
+    if torch.equal(expected, ~found):
+        yield "Every truth value is inverted."
+        return
+    if expected.numel() > 1 and (found.all() or not found.any()):
+        yield f"Every value of your result is {bool(found.all())}."
+        return
+    yield from _swapped(expected, found)
+    more, less = int((found & ~expected).sum()), int((expected & ~found).sum())
+    if not more or not less:
+        wrong, right = (found & ~expected, "False") if more else (expected & ~found, "True")
+        region = _region(wrong)
+        count = f"{more or less} {'value is' if (more or less) == 1 else 'values are'}"
+        yield f"{count} {right == 'False'} and should be {right}, none the other way round.{region}"
+
+
+def _whole(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
+    """Describe one operation that turns every expected number into the found one."""
+    if expected.numel() == 1:
+        yield from _of_one(expected.item(), found.item())
+        return
+    if _varied(expected) and not _varied(found):
+        yield f"Every number of your result is {_number(found.flatten()[0].item())}."
+    for number, item in enumerate(inputs):
+        if item.shape == found.shape and _varied(item) and _equal(item, found):
+            yield f"Your result equals argument {number + 1}, unchanged."
+    if not _varied(expected):
+        return
+    if _equal(-expected, found):
+        yield "Every number has the opposite sign."
+    if _equal(expected.clamp(min=0), found):
+        yield "It is the expected result with every negative number replaced by 0."
+    if (factor := _factor(expected, found)) is not None:
+        yield f"Every number is the expected one {_times(factor)}."
+    if (offset := _offset(expected, found)) is not None:
+        yield f"Every number is the expected one {'plus' if offset > 0 else 'minus'} {_number(abs(offset))}."
+    for number, item in enumerate(inputs):
+        if item.shape == found.shape and _varied(item) and item.is_floating_point():
+            if _equal(expected + item.double(), found):
+                yield f"Your result is the expected one plus argument {number + 1}."
+            elif _equal(expected - item.double(), found):
+                yield f"Your result is the expected one minus argument {number + 1}."
+
+
+def _of_one(expected: float, found: float) -> Iterator[str]:
+    """Describe two numbers, if their relation is too simple to be a coincidence."""
+    if not expected or not found:
+        return
+    ratio = found / expected
+    if math.isclose(ratio, -1, rel_tol=1e-9):
+        yield "It is the expected number with the opposite sign."
+    is_one = math.isclose(abs(expected), 1, rel_tol=1e-9)
+    if not is_one and math.isclose(ratio * expected**2, 1, rel_tol=1e-9):
+        yield "It is 1 divided by the expected number."
+    for factor in (ratio, 1 / ratio):
+        whole = round(factor)
+        if 2 <= abs(whole) <= 10_000 and math.isclose(factor, whole, rel_tol=1e-9):
+            yield f"It is the expected number {_times(ratio)}."
+    if math.isclose(abs(ratio), 1 / math.log(2), rel_tol=1e-9):
+        yield "It is the expected number divided by the natural logarithm of 2: a logarithm to base 2."
+
+
+def _functions(expected: Tensor, found: Tensor) -> Iterator[str]:
+    if expected.numel() < 3 or not _varied(expected):
+        return
+    for name, function in _FUNCTIONS.items():
+        if _equal_finite(function(expected), found):
+            yield f"Your result is {name} of the expected one."
+        if _varied(found) and _equal_finite(function(found), expected):
+            yield f"The expected result is {name} of yours."
+
+
+_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "the exponential": torch.exp,
+    "the logarithm": torch.log,
+    "the square": torch.square,
+    "the square root": torch.sqrt,
+    "the reciprocal": torch.reciprocal,
+    "the absolute value": torch.abs,
+    "the softmax over the last axis": lambda x: x.softmax(-1) if x.dim() else x,
+}
+
+
+def _reordered(expected: Tensor, found: Tensor) -> Iterator[str]:
+    """Describe how the slices along an axis are exchanged."""
+    if not _varied(expected):
+        return
+    yield from _swapped(expected, found)
+    for axis, size in enumerate(expected.shape):
+        if not 2 <= size <= _LONGEST or (expected.numel() / size < 2 and size < 4):
+            continue
+        left, right = (tensor.movedim(axis, 0).reshape(size, -1) for tensor in (expected, found))
+        near = _NEAR * max(1e-6, float(left.abs().max()))
+        distances = (left.unsqueeze(1) - right.unsqueeze(0)).abs().amax(-1)  # expected slice, found slice
+        if not (distances <= near).any(0).all():
+            continue
+        sources = [int(column) for column in distances.argmin(0)]
+        # A slice that is right stays the one it is, even if another is the same.
+        sources = [i if distances[i, i] <= near else source for i, source in enumerate(sources)]
+        if sources == list(range(size)):
+            continue
+        if sources == list(range(size))[::-1]:
+            yield f"Along axis {axis}, your result is in reverse order."
+        elif shift := _shift(sources):
+            yield f"Along axis {axis}, your result is shifted by {shift}."
+        elif len(set(sources)) == 1:
+            yield f"Along axis {axis}, each slice of your result is the expected slice {sources[0]}."
+        elif len(set(sources)) == size:
+            order = f": {sources}" if size <= 8 else ""
+            yield f"Along axis {axis}, your result holds the expected slices in another order{order}."
+    one, other = expected.flatten().sort().values, found.flatten().sort().values
+    if expected.numel() >= 6 and expected.unique().numel() > 3 and _equal(one, other):
+        yield "Your result holds exactly the expected numbers, in another order."
+
+
+def _swapped(expected: Tensor, found: Tensor) -> Iterator[str]:
+    for one, other in combinations(range(expected.dim()), 2):
+        square = expected.shape[one] == expected.shape[other] > 1
+        if square and _equal(expected.transpose(one, other), found):
+            yield f"It is the expected result with axes {one} and {other} swapped."
+
+
+def _shift(sources: Sequence[int]) -> int:
+    """Return by how many positions slices are moved, cyclically; 0 if they are not."""
+    size, shift = len(sources), -sources[0] % len(sources)
+    moved = all((position - shift) % size == source for position, source in enumerate(sources))
+    return shift if moved else 0
+
+
+def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
+    """Describe a factor or an offset that is the same along one axis."""
+    if expected.dim() < 2:
+        return
+    for axis in reversed(range(expected.dim())):
+        size = expected.shape[axis]
+        if size < 3 or expected.numel() == size:
+            continue
+        name = "the last axis" if axis == expected.dim() - 1 else f"axis {axis}"
+        offsets = found - expected
+        spread = (offsets.amax(axis) - offsets.amin(axis)).max()
+        if spread <= _NEAR * max(1e-6, float(expected.abs().max())) and _varied(expected):
+            low, high = _number(float(offsets.min())), _number(float(offsets.max()))
+            yield (
+                f"Along {name}, your numbers are the expected ones plus one offset, which differs "
+                f"from row to row (from {low} to {high})."
+            )
+        zero = expected.abs() <= 1e-9 * expected.abs().max()
+        if (zero & (found.abs() > _NEAR)).any():
+            continue
+        ratios = torch.where(zero, torch.nan, found / expected)
+        if ratios.isnan().float().mean() > 0.5:
+            continue
+        highest = ratios.nan_to_num(-math.inf).amax(axis)
+        lowest = ratios.nan_to_num(math.inf).amin(axis)
+        full = highest.isfinite()
+        if full.any() and ((highest - lowest)[full].abs() <= _NEAR * highest[full].abs()).all():
+            low, high = _number(float(lowest[full].min())), _number(float(highest[full].max()))
+            yield (
+                f"Along {name}, your numbers are the expected ones times one factor, which differs "
+                f"from row to row (from {low} to {high})."
+            )
+
+
+def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
+    """Describe which numbers are wrong, if a mask among the inputs tells them apart."""
+    wrong = ~_close(expected, found)
+    if wrong.any() and not wrong.all() and (hidden := _hidden(wrong, inputs)):
+        zeros = " There, yours are all 0." if not found[wrong].any() else ""
+        yield f"{int(wrong.sum())} of {wrong.numel()} numbers are wrong{hidden}.{zeros}"
+
+
+def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
+    """Describe which numbers are wrong, if they are some slices only."""
+    wrong = ~_close(expected, found)
+    if wrong.all() or not wrong.any():
+        return
+    if not found[wrong].any():
+        yield f"Every number that is wrong is 0 in your result.{_region(wrong)}"
+    elif not expected[wrong].any():
+        yield f"Every number that is wrong should be 0.{_region(wrong)}"
+    elif (factor := _factor(expected[wrong], found[wrong])) is not None:
+        yield f"Every number that is wrong is the expected one {_times(factor)}.{_region(wrong)}"
+    if region := _region(wrong):
+        yield region.strip()
+
+
+def _region(wrong: Tensor) -> str:
+    """Return a sentence that says along which axis only some slices are wrong."""
+    best: tuple[float, str] = (0.8, "")
+    for axis, size in enumerate(wrong.shape):
+        others = [other for other in range(wrong.dim()) if other != axis]
+        hit = wrong.amax(others) if others else wrong
+        share = float(hit.float().mean())
+        if share < best[0] and size > 1:
+            indices = [int(index) for index in hit.nonzero()]
+            run = len(indices) > 2 and all(b - a == 1 for a, b in pairwise(indices))
+            if run:
+                text = f"{indices[0]} to {indices[-1]}"
+            elif len(indices) <= 8:
+                text = ", ".join(map(str, indices))
+            else:
+                continue
+            label = f" of axis {axis}" if wrong.dim() > 1 else ""
+            noun, verb = ("index", "is") if len(indices) == 1 else ("indices", "are")
+            best = share, f" Only {noun} {text}{label} {verb} wrong, of {size}."
+    return best[1]
+
+
+def _moments(expected: Tensor, found: Tensor) -> Iterator[str]:
+    """Describe sums, means and deviations along the last axis that should be 1 or 0."""
+    if expected.dim() < 1 or expected.shape[-1] < 2 or expected.numel() < 3:
+        return
+    ones = torch.ones((), dtype=expected.dtype)
+    sums = expected.sum(-1)
+    if (expected >= 0).all() and _equal(ones.expand_as(sums), sums):
+        if not _equal(sums, found.sum(-1)):
+            elsewhere = [
+                axis
+                for axis in range(found.dim() - 1)
+                if found.shape[axis] > 1 and _equal(ones.expand_as(found.sum(axis)), found.sum(axis))
+            ]
+            yield f"Expected each row to sum to 1, but yours {_range(found.sum(-1), 'sum')}." + (
+                f" Yours sum to 1 along axis {elsewhere[0]}." if elsewhere else ""
+            )
+        return
+    if expected.shape[-1] < 3:
+        return
+    means, deviations = (
+        (expected.mean(-1), expected.std(-1, correction=0)),
+        (found.mean(-1), found.std(-1, correction=0)),
+    )
+    if float(means[0].abs().max()) < 1e-4 and float((means[1] - 1).abs().max()) < 1e-3:
+        if float(deviations[0].abs().max()) > 1e-3:
+            yield f"Expected each row to have mean 0, but yours {_range(deviations[0], 'have mean')}."
+        elif float((deviations[1] - 1).abs().max()) > 1e-3:
+            spread = _range(deviations[1], "have a standard deviation of")
+            yield f"Expected each row to have a standard deviation of 1, but yours {spread}."
+
+
+def _range(values: Tensor, verb: str) -> str:
+    low, high = float(values.min()), float(values.max())
+    if math.isclose(low, high, rel_tol=1e-4):
+        return f"{verb} {'to ' if verb == 'sum' else ''}{_number(low)}"
+    return f"{verb} {'to ' if verb == 'sum' else ''}between {_number(low)} and {_number(high)}"
+
+
+def _nearly(expected: Tensor, found: Tensor) -> Iterator[str]:
+    gap, largest = float((expected - found).abs().max()), float(expected.abs().max())
+    if largest and gap / largest < 0.01:
+        yield f"The numbers are close to the expected ones: the largest difference is {_number(gap)}."
+
+
+def _of_shapes(expected: Tensor, found: Tensor) -> Iterator[str]:
+    """Describe two results of different shapes."""
+    if expected.dtype.is_floating_point != found.dtype.is_floating_point:
+        return
+    left, right = expected.double(), found.double()
+    if left.numel() == right.numel():
+        for order in permutations(range(right.dim())) if 1 < right.dim() < 5 else ():
+            if list(order) == sorted(order):
+                continue
+            moved = right.permute(order)
+            if moved.shape == left.shape and _equal(left, moved):
+                yield "With its axes in the expected order, every number is right."
+        if left.numel() > 1 and _equal(left.flatten(), right.flatten()):
+            yield "The numbers are the expected ones, in the same order: only the shape is wrong."
+        return
+    if left.dim() == right.dim():
+        axes = [axis for axis in range(left.dim()) if left.shape[axis] != right.shape[axis]]
+        if len(axes) == 1 and left.numel() > 1:
+            yield from _of_lengths(left, right, axes[0])
+        return
+    if right.dim() == left.dim() - 1:
+        for axis in range(left.dim()):
+            if left.sum(axis).shape != right.shape:
+                continue
+            if _equal(left.sum(axis), right):
+                yield f"It is the expected result, summed over axis {axis}."
+            elif _equal(left.mean(axis), right):
+                yield f"It is the expected result, averaged over axis {axis}."
+            for index in range(left.shape[axis]):
+                if _equal(left.select(axis, index), right):
+                    yield f"It is index {index} of axis {axis} of the expected result."
+
+
+def _of_lengths(expected: Tensor, found: Tensor, axis: int) -> Iterator[str]:
+    """Describe two results that differ in the length of one axis."""
+    long, short = expected.shape[axis], found.shape[axis]
+    least = min(long, short)
+    what = f"along axis {axis}" if expected.dim() > 1 else "of the numbers"
+    for name, start in {"first": 0, "last": -least}.items():
+        left = expected.narrow(axis, start % long if start else 0, least)
+        right = found.narrow(axis, start % short if start else 0, least)
+        if not _equal(left, right):
+            continue
+        if short < long:
+            yield f"It is only the {name} {short} of the expected {long} {what}."
+        else:
+            where = "start" if name == "last" else "end"
+            yield f"It is the expected result with {short - long} more {what}, at the {where}."
+
+
+def _factor(expected: Tensor, found: Tensor) -> float | None:
+    largest = int(expected.abs().argmax())
+    scale = float(expected.flatten()[largest])
+    if not scale or (expected.unique().numel() < 3 and expected.numel() < 6):
+        return None
+    factor = float(found.flatten()[largest]) / scale
+    plain = abs(factor - 1) > 1e-4 and abs(factor) > 1e-9
+    return factor if plain and _equal(expected * factor, found) else None
+
+
+def _offset(expected: Tensor, found: Tensor) -> float | None:
+    offset = float((found - expected).mean())
+    largest = float(expected.abs().max())
+    if abs(offset) <= 1e-4 * largest or expected.unique().numel() < 2 or expected.numel() < 3:
+        return None
+    return offset if _equal(expected + offset, found) else None
+
+
+def _times(factor: float) -> str:
+    """Write a factor as a product or a quotient, with roots of whole numbers as such."""
+    verb, size = ("times", factor) if abs(factor) >= 1 else ("divided by", 1 / factor)
+    square = round(size**2)
+    is_root = 2 <= square <= 4096 and math.isclose(size**2, square, rel_tol=1e-5) and size > 0
+    if is_root and math.isqrt(square) ** 2 != square:
+        return f"{verb} √{square}, about {size:.4g}"
+    return f"{verb} {_number(size)}"
+
+
+def _number(value: float) -> str:
+    return f"{value + 0.0:.6g}"
+
+
+def _varied(tensor: Tensor) -> bool:
+    return tensor.numel() > 1 and bool((tensor != tensor.flatten()[0]).any())
+
+
+def _close(one: Tensor, other: Tensor) -> Tensor:
+    largest = float(one.abs().max())
+    return torch.isclose(other, one, rtol=_NEAR, atol=_NEAR * max(largest, 1e-6))
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape:
+        return False
+    one, other = one.double(), other.double()
+    return bool(one.isfinite().all()) and bool(_close(one, other).all())
+
+
+def _equal_finite(one: Tensor, other: Tensor) -> bool:
+    return bool(one.isfinite().all() and other.isfinite().all()) and _equal(one, other)

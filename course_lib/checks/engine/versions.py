@@ -1,0 +1,174 @@
+"""Run probes on the reference, on the reference with mistakes in it, and on a student's object."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from course_lib.checks.engine.candidate import Backend, Candidate, Request
+from course_lib.checks.engine.comparison import Comparison, Difference, part_name, returned_exception
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.local_backend import MAKING, LocalBackend
+from course_lib.checks.engine.misconceptions import Misconception
+from course_lib.checks.engine.probe import Probe
+from course_lib.checks.engine.reply import Handle, Raised, Reply, Returned, Value
+
+Mistakes = tuple[Misconception, ...]
+
+
+class CourseError(RuntimeError):
+    """The check itself failed: its reference does not run. No answer is right or wrong because of that."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of one probe for one candidate."""
+
+    observed: Value
+    """The probe's result, which is compared."""
+    replies: tuple[Reply, ...]
+    """All replies of the candidate, in order."""
+    requests: tuple[Request, ...] = ()
+    """The requests that the replies answer."""
+
+
+class Versions:
+    """The reference of an exercise and its versions with mistakes, for one seed.
+
+    Each probe runs at most once for a version, when its outcome is first needed.
+    """
+
+    def __init__(self, exercise: Exercise, seed: str) -> None:
+        self._exercise, self._seed = exercise, seed
+        self.runs = 0
+        """The cost of all runs so far: the number of torch functions that the reference calls in them."""
+
+    def reference(self, number: int) -> Outcome:
+        """Return what a probe observes of the reference. Raises CourseError if the reference fails."""
+        outcome = self.outcome((), number)
+        for reply in outcome.replies:
+            if isinstance(reply, Raised) and reply.kind != "ValueError":
+                # The outcome isn't kept: a machine that was suspended gives a timeout once.
+                self._exercise.outcomes.pop((self._seed,), None)
+                raise CourseError(
+                    f"The check of {self._exercise.name} could not run: its reference raised {reply.kind} "
+                    f"({reply.message}) in the test “{self._exercise.probes[number].says}”. This is an "
+                    "error of the course, not of your code. Run the cell again; if it fails again, report it."
+                )
+        return outcome
+
+    def outcome(self, mistakes: Mistakes, number: int) -> Outcome:
+        """Return what a probe observes of a version."""
+        key = (self._seed, *(mistake.name for mistake in mistakes))
+        version: _Version | None = self._exercise.outcomes.get(key)
+        if version is None:
+            version = _Version(
+                LocalBackend(self._exercise.with_mistakes(*mistakes), count_calls=not mistakes)
+            )
+            self._exercise.outcomes[key] = version
+        # What was computed before costs the same, so that a verdict does not depend on earlier checks.
+        self.runs += self._cost(number) if mistakes else 0
+        if number not in version.outcomes:
+            before = version.backend.calls
+            version.outcomes[number] = outcome_of(self._exercise.probes[number], version.backend, self._seed)
+            version.costs[number] = version.backend.calls - before
+        return version.outcomes[number]
+
+    def _cost(self, number: int) -> int:
+        self.reference(number)
+        reference: _Version = self._exercise.outcomes[(self._seed,)]
+        return 20 + reference.costs[number]
+
+
+@dataclass
+class _Version:
+    """A version of the reference with the outcomes that are known already."""
+
+    backend: LocalBackend
+
+    def __post_init__(self) -> None:
+        self.outcomes: dict[int, Outcome] = {}
+        self.costs: dict[int, int] = {}
+
+
+def difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | None:
+    """Return the first difference between two outcomes of a probe, for a student to read."""
+    differs = Comparison(probe.tolerance).difference(expected.observed, found.observed)
+    if differs is None:
+        return None
+    values = (reply.value for reply in found.replies if isinstance(reply, Returned))
+    return next(filter(None, map(returned_exception, values)), differs)
+
+
+def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
+    """Return whether two candidates replied the same to everything, including messages of exceptions."""
+    comparison = Comparison(probe.tolerance, messages=True)
+    return one is other or (
+        comparison.difference(one.observed, other.observed) is None
+        and comparison.difference(one.replies, other.replies) is None
+    )
+
+
+def outcome_of(probe: Probe, backend: Backend, seed: str) -> Outcome:
+    """Run a probe on a backend's object."""
+    recorder = _Recorder(backend)
+    observed = probe.run(Candidate(recorder), seed)
+    # Handles count the objects of all probes so far. Count from this probe's first, so that outcomes compare.
+    before = recorder.first - 1
+    return Outcome(
+        _relative(observed, before),
+        tuple(_relative(reply, before) for reply in recorder.replies),
+        tuple(recorder.requests),
+    )
+
+
+def _relative(value: Any, before: int) -> Any:
+    if isinstance(value, Handle):
+        return Handle(value.number - before) if value.number > before else value
+    if isinstance(value, Returned):
+        return replace(value, value=_relative(value.value, before))
+    if isinstance(value, tuple):
+        return tuple(_relative(item, before) for item in value)
+    if isinstance(value, dict):
+        return {key: _relative(item, before) for key, item in value.items()}
+    return value
+
+
+class _Recorder:
+    """A backend that passes every request on to another, and keeps the requests and the replies."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.requests: list[Request] = []
+        self.replies: list[Reply] = []
+        self.first = 1
+        """The number of the first object that was made."""
+
+    def ask(self, request: Request) -> Reply:
+        reply = self._backend.ask(request)
+        if request.action in MAKING and isinstance(reply, Returned) and not self._made():
+            self.first = reply.value.number
+        self.requests.append(request)
+        self.replies.append(reply)
+        return reply
+
+    def _made(self) -> bool:
+        return any(isinstance(reply, Returned) and isinstance(reply.value, Handle) for reply in self.replies)
+
+
+def parts_of(value: Value, name: str = "the result") -> dict[str, Value]:
+    """Return the parts of a result by name: the items of tuples and dicts, and any other value itself."""
+    if isinstance(value, Returned):
+        return parts_of(value.value, name)
+    if isinstance(value, dict):
+        return {key: part for inner, item in value.items() for key, part in parts_of(item, inner).items()}
+    if isinstance(value, tuple) and not _is_plain(value):
+        return {
+            key: part
+            for number, item in enumerate(value)
+            for key, part in parts_of(item, part_name(name, number)).items()
+        }
+    return {name: value}
+
+
+def _is_plain(value: Sequence[Value]) -> bool:
+    return all(isinstance(item, int | float | str) for item in value)

@@ -1,0 +1,104 @@
+"""Plain facts about how a wrong result relates to the expected one."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from course_lib.checks.engine.relations import relation
+
+DRAWN = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+ROWS = DRAWN.softmax(-1)
+MASK = torch.tensor([[True, True, False, False, True]] * 4)
+EMPTY = MASK.clone()
+EMPTY[1] = False
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (DRAWN * 2, "Every number is the expected one times 2."),
+        (DRAWN / math.sqrt(6), "Every number is the expected one divided by √6, about 2.449."),
+        (DRAWN - 0.5, "Every number is the expected one minus 0.5."),
+        (-DRAWN, "Every number has the opposite sign."),
+        (DRAWN * 0, "Every number of your result is 0."),
+        (DRAWN.flip(1), "Along axis 1, your result is in reverse order."),
+        (DRAWN.roll(1, 2), "Along axis 2, your result is shifted by 1."),
+        (DRAWN[:, [0, 2, 1, 3]], "your result holds the expected slices in another order: [0, 2, 1, 3]."),
+        (DRAWN.transpose(1, 2), "With its axes in the expected order, every number is right."),
+        (DRAWN.reshape(3, 20), "The numbers are the expected ones, in the same order"),
+        (DRAWN.sum(1), "It is the expected result, summed over axis 1."),
+        (DRAWN[:, :-1], "It is only the first 3 of the expected 4 along axis 1."),
+        (DRAWN.exp(), "Your result is the exponential of the expected one."),
+        (DRAWN.clamp(min=0), "It is the expected result with every negative number replaced by 0."),
+        (DRAWN.float(), "Apart from the dtype, every number is right."),
+        (DRAWN * DRAWN.sum(-1, keepdim=True), "times one factor, which differs from row to row"),
+        (DRAWN + DRAWN.sum(-1, keepdim=True), "plus one offset, which differs from row to row"),
+        (torch.where(MASK, DRAWN, 1e9 * DRAWN**2), "all of them where the mask is False."),
+        (torch.where(DRAWN > 1, math.nan, DRAWN), "numbers of your result are NaN."),
+        ((DRAWN, DRAWN), "Item 0 of what you return is the expected result: return only that."),
+        (DRAWN + 1e-3 * DRAWN.sin(), "The numbers are close to the expected ones"),
+    ],
+)  # fmt: skip
+def test_a_relation_is_found(found: Tensor, says: str) -> None:
+    assert says in relation(DRAWN, found, (MASK,))
+
+
+def test_rows_that_the_mask_hides_entirely() -> None:
+    expected = ROWS * EMPTY
+    found = torch.where(EMPTY.any(-1, keepdim=True), expected, 0.2)
+    assert "all of them in rows that the mask hides entirely" in relation(
+        expected, found, (EMPTY.expand(3, 4, 5),)
+    )
+
+
+def test_sums_of_rows() -> None:
+    assert "Expected each row to sum to 1" in relation(ROWS, DRAWN.softmax(1) * ROWS)
+    assert "Yours sum to 1 along axis 1." in relation(ROWS, DRAWN.softmax(1))
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (~EMPTY, "Every truth value is inverted."),
+        (EMPTY | True, "Every value of your result is True."),
+        (EMPTY & (torch.arange(5) > 0), "none the other way round. Only index 0 of axis 1 is wrong, of 5."),
+        (EMPTY.float(), "Apart from the dtype, every number is right."),
+    ],
+)  # fmt: skip
+def test_truth_values(found: Tensor, says: str) -> None:
+    assert says in relation(EMPTY, found)
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "says"),
+    [
+        (0.25, 4.0, "1 divided by the expected number"),
+        (0.3, 0.6, "It is the expected number times 2."),
+        (0.3, -0.3, "the opposite sign"),
+        (0.3, 0.3137, ""),
+        ({"a": 1.5, "b": 2.5, "c": 4.5}, {"a": 3.0, "b": 5.0, "c": 9.0}, "times 2"),
+        ("a b c d", "a c b d", "These are the expected words in another order."),
+        ("a b c d", "a b e", "missing: c, d; not expected: e."),
+        ("a", "b", ""),
+    ],
+)
+def test_numbers_and_words(expected: object, found: object, says: str) -> None:
+    assert says in relation(expected, found)
+    assert says or not relation(expected, found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_unrelated_results_of_any_kind_give_no_error(seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    dtypes = (torch.float64, torch.float16, torch.int64, torch.bool)
+
+    def any_tensor() -> Tensor:
+        shape = torch.randint(0, 4, (int(torch.randint(0, 4, (), generator=draw)),), generator=draw).tolist()
+        dtype = dtypes[int(torch.randint(0, 4, (), generator=draw))]
+        return torch.randn(shape, generator=draw).mul(3).to(dtype)
+
+    for _ in range(20):
+        expected, found = any_tensor(), any_tensor()
+        assert isinstance(relation(expected, found, (any_tensor(), 3, None)), str)
