@@ -61,6 +61,7 @@ doctor: install
 
 bench: install
 	python -m tests.benchmarks.checks
+	python -m tests.benchmarks.battery
 	python -m tests.benchmarks.lessons
 	python -m tests.benchmarks.training
 	python -m tests.benchmarks.decoding

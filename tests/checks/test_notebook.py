@@ -356,14 +356,14 @@ def test_what_was_printed_is_shown_for_the_failing_test_only(capsys: pytest.Capt
     "hidden",
     [
         lambda q: torch.ops.aten._scaled_dot_product_attention_math(q, q, q),
-        lambda q: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q[None], q[None], q[None]),
+        lambda q: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, q, q),
         torch.jit.script(_below_python),
         lambda q: getattr(torch.nn.functional, "scaled_dot_product" + "_attention")(q, q, q),
     ],
 )
 def test_kernels_below_the_built_in_are_refused_as_well(hidden: Callable[[torch.Tensor], object]) -> None:
     def answer(query, key, value, mask=None, dropout=None):
-        hidden(torch.ones(1, 2, 3))
+        hidden(torch.ones(1, 1, 2, 3))
         return scaled_dot_product_attention(query, key, value, mask, dropout)
 
     told = message("scaled_dot_product_attention", answer, may_not_call=[FUSED])

@@ -1,6 +1,6 @@
 """Search for misconceptions that explain a student's results."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,7 +17,13 @@ _MOST_COMBINED = 4
 
 #: How much is tried, in calls of torch functions, to answer unknown mistakes in time. A time limit would
 #: instead give the same answer different verdicts on different machines.
-_EFFORT = 100_000
+_EFFORT = 220_000
+
+#: The same with what is spent on resemblances, if nothing explains all results.
+_ALL_EFFORT = 260_000
+
+#: How much is spent on finding out which misconceptions to combine first.
+_ORDERING_EFFORT = 50_000
 
 #: So many of the most promising combinations are extended.
 _WIDTH = 3
@@ -77,6 +83,9 @@ class Search:
         self._exercise, self._versions, self._found = exercise, versions, found
         self._failing = sorted(failing)
         self._known = (*exercise.misconceptions, *general)
+        self._plausible: list[Misconception] = []
+        """Misconceptions that change no result before the first wrong one."""
+        self._order = {mistake.name: number for number, mistake in enumerate(self._known)}
 
     def explanation(self) -> Explanation:
         """Return misconceptions that explain every probe, else some that explain a failing one."""
@@ -86,6 +95,8 @@ class Search:
             reached = self._explained((mistake,))
             if reached is None:
                 return Explanation((mistake,))
+            if reached >= start:
+                self._plausible.append(mistake)
             if reached > start:
                 frontier.append((reached, (mistake,)))
         if not frontier:
@@ -109,13 +120,17 @@ class Search:
                 break
             if self._explained(pair) is None:
                 return Explanation(pair)
+        visible = [mistake for mistake in self._plausible if self._differs((), (mistake,), start)]
+        for group in self._groups((), visible, start, 3) if not best[1] else ():
+            if self._explained(group) is None:
+                return Explanation(group)
         if best[1] and self._is_telling(self._found[start].observed):
             return Explanation(similar=Resemblance(best[1], start))
         return Explanation(similar=self._resemblance())
 
     @property
     def _is_exhausted(self) -> bool:
-        return self._versions.runs > _EFFORT
+        return self._versions.effort > _EFFORT
 
     def _resemblance(self) -> Resemblance | None:
         """Return a misconception that explains one of the failing probes, or else a part of one."""
@@ -123,20 +138,20 @@ class Search:
             if not self._is_telling(self._found[number].observed):
                 continue
             for mistake in self._known:
-                if self._versions.runs > 1.5 * _EFFORT:
+                if self._versions.effort > _ALL_EFFORT:
                     return None
                 if self._alike((mistake,), number):
                     return Resemblance((mistake,), number)
         for number in self._failing:
             for mistake in self._known:
-                if self._versions.runs > 1.5 * _EFFORT:
+                if self._versions.effort > _ALL_EFFORT:
                     return None
                 if part := self._part(mistake, number):
                     return Resemblance((mistake,), number, part)
         return None
 
     def _part(self, mistake: Misconception, number: int) -> str:
-        """Return the name of a wrong part of the student's result that a misconception explains."""
+        """Return the names of the wrong parts of the student's result that a misconception explains."""
         found = parts_of(self._found[number].observed)
         if len(found) < 2:
             return ""
@@ -145,20 +160,22 @@ class Search:
         if not found.keys() == expected.keys() == version.keys():
             return ""
         comparison = Comparison(self._exercise.probes[number].tolerance, messages=True)
-        for name, value in found.items():
-            if (
-                self._is_telling(value)
-                and comparison.difference(expected[name], value) is not None
-                and comparison.difference(version[name], value) is None
-            ):
-                return name
-        return ""
+        explained = {
+            name: value
+            for name, value in found.items()
+            if comparison.difference(expected[name], value) is not None
+            and comparison.difference(version[name], value) is None
+        }
+        # A single number that agrees may be a coincidence.
+        return (
+            " and ".join(explained) if len(explained) < 4 and _weight(tuple(explained.values())) > 4 else ""
+        )
 
     def _extensions(self, at: int, mistakes: Mistakes) -> Iterator[Mistakes]:
-        """Yield larger combinations that give the student's result in the probe `at`: by one, else by two."""
+        """Yield larger combinations that give the student's result in a probe: by one, else by two."""
         visible: list[Misconception] = []
         explained = False
-        for mistake in self._known:
+        for mistake in self._plausible:
             more = self._combined(mistakes, mistake)
             if more is None or self._is_exhausted:
                 continue
@@ -167,21 +184,50 @@ class Search:
                 yield more
             elif self._differs(mistakes, more, at):
                 visible.append(mistake)
-        if explained or len(mistakes) > _MOST_COMBINED - 2:
+        if not explained and len(mistakes) < _MOST_COMBINED - 1:
+            yield from self._groups(mistakes, visible, at, 2)
+
+    def _groups(
+        self, mistakes: Mistakes, visible: Sequence[Misconception], at: int, size: int
+    ) -> Iterator[Mistakes]:
+        """Yield combinations with `size` more that give the student's result, likely ones first."""
+        if self._is_exhausted:
             return
-        for one, other in combinations(visible, 2):
-            first = self._combined(mistakes, one)
-            more = first and self._combined(first, other)
-            if not more or self._is_exhausted:
-                continue
-            if self._alike(more, at):
+        promise = self._promises(mistakes, visible, at)
+
+        def unlikeliness(group: Mistakes) -> int:
+            return -sum(promise[mistake.name] for mistake in group)
+
+        for group in sorted(combinations(visible, size), key=unlikeliness):
+            more = self._combined(mistakes, *group)
+            if more is not None and not self._is_exhausted and self._alike(more, at):
                 yield more
 
-    def _combined(self, mistakes: Mistakes, mistake: Misconception) -> Mistakes | None:
-        """Add a misconception, if it can be combined with the others."""
-        if mistake in mistakes:
+    def _promises(self, mistakes: Mistakes, visible: Sequence[Misconception], at: int) -> Mapping[str, int]:
+        """Count, for each misconception, the wrong results that it explains, or parts of the one in `at`."""
+        promises: dict[str, int] = {}
+        limit = self._versions.effort + _ORDERING_EFFORT
+        found = parts_of(self._found[at].observed)
+        compare = Comparison(self._exercise.probes[at].tolerance, messages=True).difference
+        for mistake in visible:
+            more = self._combined(mistakes, mistake)
+            assert more is not None
+            parts = parts_of(self._versions.outcome(more, at).observed)
+            promise = sum(
+                name in parts and compare(parts[name], value) is None for name, value in found.items()
+            )
+            for number in self._failing:
+                if self._versions.effort < limit:
+                    promise += self._alike(more, number)
+            promises[mistake.name] = promise
+        return promises
+
+    def _combined(self, mistakes: Mistakes, *more: Misconception) -> Mistakes | None:
+        """Add misconceptions, if they can be combined with the others."""
+        names = {mistake.name for mistake in mistakes}
+        if any(mistake.name in names for mistake in more):
             return None
-        combined = tuple(sorted((*mistakes, mistake), key=self._known.index))
+        combined = tuple(sorted((*mistakes, *more), key=lambda mistake: self._order[mistake.name]))
         return combined if can_be_combined(self._exercise, combined) else None
 
     def _explained(self, mistakes: Mistakes) -> int | None:

@@ -39,8 +39,9 @@ class Versions:
 
     def __init__(self, exercise: Exercise, seed: str) -> None:
         self._exercise, self._seed = exercise, seed
-        self.runs = 0
+        self.effort = 0
         """The cost of all runs so far: the number of torch functions that the reference calls in them."""
+        self._asked: set[tuple[str, ...]] = set()
 
     def reference(self, number: int) -> Outcome:
         """Return what a probe observes of the reference. Raises CourseError if the reference fails."""
@@ -65,8 +66,10 @@ class Versions:
                 LocalBackend(self._exercise.with_mistakes(*mistakes), count_calls=not mistakes)
             )
             self._exercise.outcomes[key] = version
-        # What was computed before costs the same, so that a verdict does not depend on earlier checks.
-        self.runs += self._cost(number) if mistakes else 0
+        # What an earlier check computed costs the same, so that a verdict does not depend on earlier checks.
+        if mistakes and (run := (*key, str(number))) not in self._asked:
+            self._asked.add(run)
+            self.effort += self._cost(number)
         if number not in version.outcomes:
             before = version.backend.calls
             version.outcomes[number] = outcome_of(self._exercise.probes[number], version.backend, self._seed)

@@ -1,0 +1,46 @@
+"""Answers with two or three known mistakes at once: the search finds an explanation for nearly all."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from course_lib.checks.engine.diagnosis import Verdict, examine_version
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.misconceptions import Misconception
+from course_lib.checks.engine.search import can_be_combined
+from tests.checks.kill_matrix import exercises
+
+pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
+
+
+def composites(exercise: Exercise, size: int, count: int) -> Iterator[tuple[Misconception, ...]]:
+    """Yield random combinations of an exercise's misconceptions whose patches fit together."""
+    draw = random.Random(f"{exercise.name} {size}")
+    chosen: set[tuple[str, ...]] = set()
+    for _ in range(50 * count):
+        indices = sorted(draw.sample(range(len(exercise.misconceptions)), size))
+        mistakes = tuple(exercise.misconceptions[index] for index in indices)
+        names = tuple(mistake.name for mistake in mistakes)
+        if names not in chosen and len(chosen) < count and can_be_combined(exercise, mistakes):
+            chosen.add(names)
+            yield mistakes
+
+
+def verdicts(size: int, count: int) -> list[Verdict]:
+    return [
+        examine_version(exercise, mistakes, "composites")
+        for exercise in exercises()
+        for mistakes in composites(exercise, size, count)
+    ]
+
+
+@pytest.mark.parametrize(("size", "least"), [(2, 1.0), (3, 0.9)])
+def test_nearly_all_composites_of_known_mistakes_are_named(size: int, least: float) -> None:
+    found = verdicts(size, count=4)
+    named = sum(verdict.tier == "exact" for verdict in found if not verdict.passed)
+    failed = sum(not verdict.passed for verdict in found)
+    # Two mistakes can cancel each other out, but that is rare.
+    assert failed >= 0.97 * len(found) > 100
+    others = [(verdict.exercise, verdict.tier) for verdict in found if verdict.tier != "exact"]
+    assert named >= least * failed, f"{named} of {failed}; {others}"

@@ -1,0 +1,88 @@
+"""What an exception in a student's code means, said in a plain sentence."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.exceptions import explained
+from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.reply import Raised
+
+X = torch.ones(2, 3)
+
+
+class Named(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w_q = nn.Linear(2, 2)
+
+
+def _without_init() -> object:
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            self.inner = nn.Linear(2, 2)
+
+    return Layer()
+
+
+def told(call: Callable[..., object], *arguments: object) -> str:
+    reply = Candidate(LocalBackend(call)).call(*arguments)
+    assert isinstance(reply, Raised)
+    return explained(reply)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: X + torch.ones(2, 4), "Axis 1 of the two tensors has 3 entries in one and 4 in the other."),
+        (lambda: X @ X, "the left one has 3 columns, and the right one has 2 rows."),
+        (lambda: torch.ones(2, 2, 3) @ torch.ones(2, 4, 3), "3 columns, and the right one has 4"),
+        (lambda: X.view(4, 2), "keeps all numbers: there are 6, and the shape [4, 2] holds another"),
+        (lambda: X.t().view(6), "Use `reshape` instead of `view` after a transpose."),
+        (lambda: X @ X.t().double(), "have different dtypes: float and double."),
+        (lambda: X.sum(2), "The tensor has no axis 2."),
+        (lambda: X.shape[2], "A shape has fewer axes here than the index needs."),
+        (lambda: X[0, 0, 0], "The tensor has only 2 axes."),
+        (lambda: nn.Embedding(3, 2)(torch.tensor([3])), "A token id is larger than the embedding's table"),
+        (lambda: nn.Embedding(3, 2)(torch.tensor([True])), "An embedding looks up whole numbers"),
+        (lambda: X.transpoze(0, 1), "Did you mean `transpose`?"),
+        (lambda: (3).size(0), "The object in front of `.size` is a number here, not a tensor."),
+        (lambda: None.shape, "The object in front of `.shape` is None."),
+        (lambda: float(X), "take one number, and this is a tensor of several."),
+        (lambda: 1 if X > 0 else 2, "need one truth value, not a tensor"),
+        (lambda: X.sum().backward(), "No gradient can flow"),
+        (lambda: nn.Linear(2, 2).weight.numpy(), "Compute with torch, not NumPy"),
+        (lambda: 2 ^ 0.5, "In Python, a power is written `**`."),
+        (lambda: ~None, "The operand is None"),
+        (lambda: None(X), "Something of type NoneType is called like a function."),
+        (lambda: (lambda a: a)(1, 2), "Compare the arguments of your definition with those in the task."),
+        (lambda: (lambda a, b: a)(1), "The call did not give 'b'."),
+        (lambda: (lambda a: a)(1, mask=2), "The definition has no argument `mask`."),
+        (lambda: torch.einsum("bqd,bkd->bqk", X, X), "The equation names 3 axes, and the tensor has 2."),
+        (lambda: torch.cat([X, X.t()]), "Tensors that are joined along axis 0 must agree in all other axes."),
+        (lambda: torch.nn.functional.dropout(nn.ReLU(), 0.1), "PyTorch expects a tensor there"),
+        (lambda: undefined, "Is the name misspelled, or is its cell not run?"),  # type: ignore[name-defined]
+        (lambda: [a for a, b, c in [X.shape]], "Your line unpacks 3 values, and there are 2."),
+        (_without_init, "Call `super().__init__()` first in `__init__`."),
+    ],
+)  # fmt: skip
+def test_what_it_means(call: Callable[..., object], says: str) -> None:
+    assert says in told(call)
+
+
+def test_a_parameter_of_another_name() -> None:
+    reply = Candidate(LocalBackend(Named)).build().load({"query_projection.weight": torch.ones(2, 2)})
+    assert isinstance(reply, Raised)
+    assert "The task calls the attribute `query_projection`, and your module has `w_q`." in explained(reply)
+
+
+def test_a_students_own_not_implemented_error_is_no_leftover_stub() -> None:
+    def half(x):
+        if x.shape[0] > 1:
+            raise NotImplementedError("only one sentence")
+        return x
+
+    assert "It raised NotImplementedError: only one sentence." in told(half, X)
