@@ -2,13 +2,20 @@
 
 import ctypes
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 #: Seconds between repeated interrupts, for code that catches the first one.
 _REPEAT = 0.05
+
+
+#: Seconds for which an import may exceed a limit. An interrupted import leaves a broken module behind,
+#: and PyTorch imports some of its parts when they are first used.
+_IMPORT_GRACE = 60.0
 
 
 class OutOfTime(BaseException):
@@ -32,10 +39,12 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    def stop(signal_number: int, frame: object) -> None:
-        raise OutOfTime
-
     started = time.monotonic()
+
+    def stop(signal_number: int, frame: FrameType | None) -> None:
+        if not _importing(frame) or time.monotonic() - started > seconds + _IMPORT_GRACE:
+            raise OutOfTime
+
     outer_seconds, outer_interval = signal.getitimer(signal.ITIMER_REAL)
     outer_handler = signal.signal(signal.SIGALRM, stop)
     first = min(seconds, outer_seconds) if outer_seconds else seconds
@@ -58,7 +67,11 @@ def _watchdog(seconds: float) -> Iterator[None]:
     def watch() -> None:
         if done.wait(seconds):
             return
+        grace = time.monotonic() + _IMPORT_GRACE
         while not done.is_set():
+            if _importing(sys._current_frames().get(thread)) and time.monotonic() < grace:
+                done.wait(_REPEAT)
+                continue
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(OutOfTime))
             done.wait(_REPEAT)
 
@@ -69,3 +82,12 @@ def _watchdog(seconds: float) -> Iterator[None]:
     finally:
         done.set()
         watchdog.join()
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Return whether a frame runs, directly or not, because of an import."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib._bootstrap"):
+            return True
+        frame = frame.f_back
+    return False

@@ -5,6 +5,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +97,29 @@ def test_no_alarm_and_no_handler_are_left() -> None:
         pass
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert signal.getsignal(signal.SIGALRM) is before
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_an_import_is_not_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_thread: bool
+) -> None:
+    name = f"slow_to_import_{in_thread}".lower()
+    text = "import time\nuntil = time.monotonic() + 0.4\n"
+    text += "while time.monotonic() < until:\n    pass\nfinished = True\n"
+    (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    finished: list[bool] = []
+
+    def run() -> None:
+        with contextlib.suppress(OutOfTime), time_limit(0.1):
+            finished.append(import_module(name).finished)
+            time.sleep(1)
+            finished.append(False)
+
+    if in_thread:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    else:
+        run()
+    assert finished[:1] == [True]
