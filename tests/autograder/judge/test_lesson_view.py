@@ -22,7 +22,13 @@ from course_lib.curriculum.course_file import LESSONS, Lesson, load_curriculum
 CURRICULUM = load_curriculum(COURSE)
 WRITE = {entry.name: entry.write for lesson in CURRICULUM.lessons for entry in lesson.exercises}
 #: What any Python file or any training loop holds.
-IDIOMS = {"for name in names:", "raise ValueError(", "optimizer.step()", "scheduler.step()"} | BOILERPLATE
+IDIOMS = {
+    "for name in names:",
+    "if dist.is_initialized():",
+    "raise ValueError(",
+    "optimizer.step()",
+    "scheduler.step()",
+} | BOILERPLATE
 by_lesson = pytest.mark.parametrize("lesson", CURRICULUM.lessons, ids=lambda lesson: lesson.name)
 
 
