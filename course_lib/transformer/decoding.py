@@ -39,7 +39,8 @@ def greedy_decode(
     """Generate the likeliest next token until every sentence of the batch has ended.
 
     Section 3.1, "auto-regressive". Each row begins with `start_id`, and is filled with `end_id` after its
-    first. Stops when every row has ended, or at `max_length` tokens including the start.
+    first. Stops when every row has ended, or at `max_length` tokens including the start. The source is
+    encoded once for the whole batch.
     """
     with evaluating(model):
         memory = model.encode(source, source_mask)

@@ -9,7 +9,10 @@ from course_lib.transformer.sublayers import FeedForward, SublayerConnection
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward network, each in a sublayer connection: figure 1, left."""
+    """Self-attention, then the feed-forward network, each in a sublayer connection: figure 1, left.
+
+    `attention` is passed to the MultiHeadAttention.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,10 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, cross-attention to the encoder, then the feed-forward network: figure 1, right."""
+    """Self-attention, cross-attention to the encoder, then the feed-forward network: figure 1, right.
+
+    `attention` is passed to both MultiHeadAttentions.
+    """
 
     def __init__(
         self,

@@ -46,6 +46,7 @@ class Transformer(nn.Module):
     """An encoder that reads the source and a decoder that writes the target one token at a time.
 
     With `norm_first`, each stack ends with one more normalisation, because its last sum is not normalised.
+    Every layer gets the attention function of the config. Matrices are initialised by Xavier uniform.
     """
 
     def __init__(self, source_vocab: int, target_vocab: int, config: TransformerConfig) -> None:
@@ -102,7 +103,8 @@ class Transformer(nn.Module):
 def tie_embeddings(model: Transformer) -> Transformer:
     """Make both embedding tables and the generator share one matrix, in place, and return the model.
 
-    Section 3.4. This needs one joint vocabulary: raises ValueError if the two sizes differ.
+    Section 3.4. This needs one joint vocabulary: raises ValueError, whose message contains both sizes, if
+    they differ.
     """
     source, target = model.source_embedding.table, model.target_embedding.table
     if source.num_embeddings != target.num_embeddings:

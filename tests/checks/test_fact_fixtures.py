@@ -1,13 +1,12 @@
 """Fixtures that tell facts: what they leave out is free, what they tell is not."""
 
-import pytest
 import torch
 from torch import nn
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned
-from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of, refusal_of
+from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
 
 
 def candidate(found: object) -> Candidate:
@@ -38,19 +37,6 @@ def test_an_error_class_of_the_students_own_counts_as_its_parent() -> None:
 
     student = candidate(refuse)
     assert told(student.make(error_of()).call(student)) == "ValueError"
-
-
-@pytest.mark.parametrize(
-    ("message", "is_named"),
-    [("10 and 4", True), ("(2, 3, 10) into 4", True), ("{d} and 4", False), ("104", False)],
-)
-def test_a_refusal_is_told_with_the_numbers_in_its_message(message: str, is_named: bool) -> None:
-    def refuse():
-        raise ValueError(message)
-
-    student = candidate(refuse)
-    said = told(student.make(refusal_of(10, 4)).call(student))
-    assert said == {"the error that is raised": "ValueError", "«its message contains 10 and 4»": is_named}
 
 
 def test_equal_weights_are_told_in_pairs() -> None:

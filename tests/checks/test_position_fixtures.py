@@ -7,7 +7,7 @@ from torch import nn
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned
-from course_lib.checks.exercises.fixtures.devices import left_behind
+from course_lib.checks.exercises.fixtures.devices import left_behind, stays_together
 from course_lib.checks.exercises.fixtures.positions import fits, past_max_length, saves, start_of
 from course_lib.transformer import PositionalEncoding, sinusoids
 
@@ -149,3 +149,17 @@ def test_what_stays_behind_is_told(bring, behind) -> None:
 def test_buffers_and_parameters_go_along() -> None:
     student = candidate(Buffered)
     assert told(student.make(left_behind()).call(student.build(), torch.zeros(2, 3))) is False
+
+
+@pytest.mark.parametrize(
+    ("found", "together"),
+    [
+        (lambda tokens: tokens != 0, True),
+        (lambda tokens: torch.ones(4, device=tokens.device) * tokens, True),
+        (lambda tokens: torch.ones(4) * tokens, False),
+        (lambda tokens: torch.tensor(tokens.tolist()), False),
+    ],
+)
+def test_what_stays_on_the_device_of_its_arguments(found, together) -> None:
+    student = candidate(found)
+    assert told(student.make(stays_together()).call(student, torch.arange(4))) is together

@@ -9,7 +9,7 @@ import torch
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, value_of
-from course_lib.checks.exercises.fixtures.refusals import NOT_REFUSED, REFUSED, refusal
+from course_lib.checks.exercises.fixtures.refusals import BY_CHANCE, NOT_REFUSED, REFUSED, refusal
 
 
 def told(found: Callable[[Any], Any], argument: Any = 12) -> Any:
@@ -65,3 +65,9 @@ def test_an_accident_is_no_refusal(found: Callable[[Any], Any]) -> None:
 
 def test_a_returned_exception_passes_through() -> None:
     assert told(lambda argument: ValueError("12 layer.bias")) != REFUSED
+
+
+def test_an_error_by_chance_can_be_told_as_such() -> None:
+    for found, expected in ((lambda x: [][x], BY_CHANCE), (refuses(ValueError, "12"), REFUSED)):
+        candidate = Candidate(LocalBackend(found))
+        assert value_of(candidate.make(refusal(candidate, 12, passes=False)).call(12)) == expected

@@ -19,13 +19,16 @@ from course_lib.transformer import (
     Transformer,
     causal_mask,
     evaluating,
+    scaled_dot_product_attention,
 )
 
 
 class EncoderOfNamedFunctions(nn.Module):
-    """Attributes in another order, an explicit list, inner functions, no `attention` argument."""
+    """Attributes in another order, an explicit list, inner functions."""
 
-    def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False):
+    def __init__(
+        self, d_model, heads, d_ff, dropout=0.1, norm_first=False, attention=scaled_dot_product_attention
+    ):
         super().__init__()
         self.sublayers = nn.ModuleList(
             [
@@ -34,7 +37,9 @@ class EncoderOfNamedFunctions(nn.Module):
             ]
         )
         self.feed_forward = FeedForward(d_model, d_ff, dropout)
-        self.self_attention = MultiHeadAttention(d_model, heads, dropout)
+        self.self_attention = MultiHeadAttention(
+            d_model, heads, dropout, attention or scaled_dot_product_attention
+        )
 
     def forward(self, x, source_mask):
         def look_around(words):
@@ -98,7 +103,9 @@ class EncoderOfPartials(nn.Module):
 
     def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False, attention=None):
         super().__init__()
-        self.self_attention = MultiHeadAttention(d_model, heads, dropout)
+        self.self_attention = MultiHeadAttention(
+            d_model, heads, dropout, attention or scaled_dot_product_attention
+        )
         self.feed_forward = FeedForward(d_model, d_ff, dropout)
         one = SublayerConnection(d_model, dropout, norm_first)
         self.sublayers = nn.ModuleList([one, copy.deepcopy(one)])
@@ -114,13 +121,19 @@ class EncoderOfPartials(nn.Module):
 
 
 class DecoderOfNamedFunctions(nn.Module):
-    def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False):
+    def __init__(
+        self, d_model, heads, d_ff, dropout=0.1, norm_first=False, attention=scaled_dot_product_attention
+    ):
         super().__init__()
         self.sublayers = nn.ModuleList(
             [SublayerConnection(d_model, dropout, norm_first) for _ in ("self", "cross", "feed")]
         )
-        self.cross_attention = MultiHeadAttention(d_model, heads, dropout)
-        self.self_attention = MultiHeadAttention(d_model, heads, dropout)
+        self.cross_attention = MultiHeadAttention(
+            d_model, heads, dropout, attention or scaled_dot_product_attention
+        )
+        self.self_attention = MultiHeadAttention(
+            d_model, heads, dropout, attention or scaled_dot_product_attention
+        )
         self.feed_forward = FeedForward(d_model, d_ff, dropout)
 
     def forward(self, x, memory, source_mask, target_mask):
@@ -140,8 +153,12 @@ class DecoderOfNamedFunctions(nn.Module):
 class DecoderWithOpenConnections(nn.Module):
     def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False, attention=None):
         super().__init__()
-        self.self_attention = MultiHeadAttention(d_model, heads, dropout)
-        self.cross_attention = MultiHeadAttention(d_model, heads, dropout)
+        self.self_attention = MultiHeadAttention(
+            d_model, heads, dropout, attention or scaled_dot_product_attention
+        )
+        self.cross_attention = MultiHeadAttention(
+            d_model, heads, dropout, attention or scaled_dot_product_attention
+        )
         self.feed_forward = FeedForward(d_model, d_ff, dropout)
         self.sublayers = nn.ModuleList(SublayerConnection(d_model, dropout, norm_first) for _ in range(3))
         self.norm_first = norm_first
@@ -187,8 +204,12 @@ class TransformerOfLists(nn.Module):
     def __init__(self, source_vocab, target_vocab, config):
         super().__init__()
         d, h, f, p, first = config.d_model, config.heads, config.d_ff, config.dropout, config.norm_first
-        self.encoder_layers = nn.ModuleList([EncoderLayer(d, h, f, p, first) for _ in range(config.layers)])
-        self.decoder_layers = nn.ModuleList([DecoderLayer(d, h, f, p, first) for _ in range(config.layers)])
+        self.encoder_layers = nn.ModuleList(
+            [EncoderLayer(d, h, f, p, first, config.attention) for _ in range(config.layers)]
+        )
+        self.decoder_layers = nn.ModuleList(
+            [DecoderLayer(d, h, f, p, first, config.attention) for _ in range(config.layers)]
+        )
         self.source_embedding = TokenEmbedding(source_vocab, d)
         self.target_embedding = TokenEmbedding(target_vocab, d)
         self.positions = PositionalEncoding(d, p)
@@ -197,7 +218,7 @@ class TransformerOfLists(nn.Module):
         self.generator = nn.Linear(d, target_vocab)
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1 and "embedding" not in name:
-                nn.init.xavier_normal_(parameter)
+                nn.init.xavier_uniform_(parameter)
 
     def encode(self, source, source_mask):
         x = self.positions(self.source_embedding(source))
@@ -226,10 +247,20 @@ class TransformerOfLoops(nn.Module):
         for _ in range(config.layers):
             settings = (config.d_model, config.heads, config.d_ff)
             self.encoder_layers.append(
-                EncoderLayer(*settings, norm_first=config.norm_first, dropout=config.dropout)
+                EncoderLayer(
+                    *settings,
+                    attention=config.attention,
+                    norm_first=config.norm_first,
+                    dropout=config.dropout,
+                )
             )
             self.decoder_layers.append(
-                DecoderLayer(*settings, norm_first=config.norm_first, dropout=config.dropout)
+                DecoderLayer(
+                    *settings,
+                    attention=config.attention,
+                    norm_first=config.norm_first,
+                    dropout=config.dropout,
+                )
             )
         self.encoder_norm = self.decoder_norm = None
         if config.norm_first:
@@ -310,7 +341,7 @@ class VocabularyError(ValueError):
 def tie_with_an_error_of_its_own(model):
     source, target = model.source_embedding.table, model.target_embedding.table
     if source.num_embeddings != target.num_embeddings:
-        raise VocabularyError("one vocabulary is needed")
+        raise VocabularyError(source.num_embeddings, target.num_embeddings)
     target.weight = source.weight
     model.generator.weight = source.weight
     model.shared = source.weight
@@ -319,7 +350,7 @@ def tie_with_an_error_of_its_own(model):
 
 def tie_to_generator(model):
     if model.source_embedding.table.weight.shape != model.target_embedding.table.weight.shape:
-        raise ValueError("two vocabularies")
+        raise ValueError(f"{model.source_embedding.table} and {model.target_embedding.table}")
     model.source_embedding.table.weight = model.generator.weight
     model.target_embedding.table.weight = model.generator.weight
     return model
@@ -337,7 +368,7 @@ def tie_to_a_new_matrix(model):
 
 def tie_whole_tables(model):
     if model.source_embedding.table.num_embeddings - model.target_embedding.table.num_embeddings:
-        raise ValueError("sizes")
+        raise ValueError(model.source_embedding.table, model.target_embedding.table)
     model.target_embedding.table = model.source_embedding.table
     model.generator.weight = model.target_embedding.table.weight
     return model
@@ -345,7 +376,7 @@ def tie_whole_tables(model):
 
 def tie_whole_embeddings(model):
     if len(model.source_embedding.table.weight) != len(model.target_embedding.table.weight):
-        raise ValueError("sizes")
+        raise ValueError(model.source_embedding.table, model.target_embedding.table)
     model.source_embedding = model.target_embedding
     model.generator.weight = model.source_embedding.table.weight
     return model
@@ -353,7 +384,7 @@ def tie_whole_embeddings(model):
 
 def tie_without_bias(model):
     if model.source_embedding.table.num_embeddings != model.generator.out_features:
-        raise ValueError("sizes")
+        raise ValueError(model.source_embedding.table, model.target_embedding.table)
     model.generator.bias = None
     return tie_to_generator(model)
 
@@ -363,10 +394,10 @@ def greedy_with_a_for_loop(model, source, source_mask, max_length, start_id, end
     model.eval()
     with torch.no_grad():
         memory = model.encode(source, source_mask)
-        written = torch.full((len(source), 1), start_id)
-        done = torch.zeros(len(source), 1, dtype=torch.bool)
+        written = torch.full((len(source), 1), start_id, device=source.device)
+        done = torch.zeros(len(source), 1, dtype=torch.bool, device=source.device)
         for _ in range(max_length - 1):
-            mask = causal_mask(written.shape[1])
+            mask = causal_mask(written.shape[1]).to(source.device)
             logits = model.generator(model.decode(memory, source_mask, written, mask))
             word = torch.where(done, end_id, logits[:, -1:].argmax(-1))
             written = torch.cat((written, word), dim=1)
@@ -377,33 +408,17 @@ def greedy_with_a_for_loop(model, source, source_mask, max_length, start_id, end
     return written
 
 
-@torch.no_grad()
-def greedy_row_by_row(model, source, source_mask, max_length, start_id, end_id):
-    training = model.training
-    model.train(False)
-    rows = []
-    for one, mask in zip(source.split(1), source_mask.split(1), strict=True):
-        memory = model.encode(one, mask)
-        words = [start_id]
-        while len(words) < max_length and (len(words) == 1 or words[-1] != end_id):
-            square = torch.ones(len(words), len(words)).tril().bool()
-            hidden = model.decode(memory, mask, torch.tensor([words]), square)
-            words.append(int(model.generator(hidden[0, -1]).argmax()))
-        rows.append(words)
-    model.train(training)
-    longest = max(map(len, rows))
-    return torch.tensor([words + [end_id] * (longest - len(words)) for words in rows])
-
-
 def greedy_into_a_full_tensor(model, source, source_mask, max_length, start_id, end_id):
     with evaluating(model), torch.inference_mode():
         memory = model.encode(source, source_mask)
         written = source.new_full((source.size(0), max_length), end_id)
         written[:, 0] = start_id
-        open_rows = torch.ones(source.size(0), dtype=torch.bool)
+        open_rows = torch.ones_like(source[:, 0], dtype=torch.bool)
         length = 1
         while length < max_length and open_rows.any():
-            hidden = model.decode(memory, source_mask, written[:, :length], causal_mask(length))
+            hidden = model.decode(
+                memory, source_mask, written[:, :length], causal_mask(length).to(written.device)
+            )
             best = model.generator(hidden)[:, -1].log_softmax(-1).topk(1).indices.squeeze(-1)
             written[open_rows, length] = best[open_rows]
             open_rows = open_rows & (best != end_id)
@@ -416,11 +431,12 @@ def greedy_with_open_rows_only(model, source, source_mask, max_length, start_id,
         memory = model.encode(source, source_mask)
         result = source.new_full((source.shape[0], max_length), end_id)
         result[:, 0] = start_id
-        rows = torch.arange(source.shape[0])
+        rows = torch.arange(source.shape[0], device=source.device)
         length = 1
         while length < max_length and len(rows):
             prefix = result[rows, :length]
-            hidden = model.decode(memory[rows], source_mask[rows], prefix, causal_mask(length))
+            mask = causal_mask(length).to(source.device)
+            hidden = model.decode(memory[rows], source_mask[rows], prefix, mask)
             token = model.generator(hidden[:, -1, :]).max(dim=-1).indices
             result[rows, length] = token
             rows = rows[token != end_id]
@@ -428,17 +444,20 @@ def greedy_with_open_rows_only(model, source, source_mask, max_length, start_id,
         return result[:, :length]
 
 
-def greedy_through_forward(model, source, source_mask, max_length, start_id, end_id):
-    with evaluating(model):
-        target = source[:, :1] * 0 + start_id
-        ended = torch.zeros_like(target, dtype=torch.bool)
-        while target.shape[1] != max_length and not bool(ended.all()):
-            mask = causal_mask(target.shape[1])
-            token = model(source, source_mask, target, mask)[:, -1:].argmax(dim=-1)
-            token = token * ~ended + end_id * ended
-            target = torch.cat([target, token], dim=1)
-            ended = ended | token.eq(end_id)
-        return target
+@torch.no_grad()
+def greedy_in_lists(model, source, source_mask, max_length, start_id, end_id):
+    training = model.training
+    model.train(False)
+    memory = model.encode(source, source_mask)
+    rows = [[start_id] for _ in source]
+    while len(rows[0]) < max_length and not all(end_id in row[1:] for row in rows):
+        target = torch.tensor(rows, device=source.device)
+        square = torch.ones(target.shape[1], target.shape[1], device=source.device).tril().bool()
+        best = model.generator(model.decode(memory, source_mask, target, square)[:, -1]).argmax(-1)
+        for row, token in zip(rows, best.tolist(), strict=True):
+            row.append(end_id if end_id in row[1:] else token)
+    model.train(training)
+    return torch.tensor(rows, device=source.device)
 
 
 VARIANTS = {
@@ -472,9 +491,8 @@ VARIANTS = {
     ),
     "greedy_decode": (
         greedy_with_a_for_loop,
-        greedy_row_by_row,
+        greedy_in_lists,
         greedy_into_a_full_tensor,
         greedy_with_open_rows_only,
-        greedy_through_forward,
     ),
 }

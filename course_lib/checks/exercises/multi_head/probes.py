@@ -12,7 +12,8 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Probe, probe
 from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import mean_attention, to_itself
-from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of, refusal_of
+from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
+from course_lib.checks.exercises.fixtures.refusals import refusal
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
 
 MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
@@ -53,12 +54,14 @@ def _split_one_word(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("d_model that is not divisible by heads raises a ValueError whose message contains both numbers")
 def _split_refuses(candidate: Candidate, draw: Draw) -> Any:
-    return candidate.make(refusal_of(10, 4)).call(candidate, draw.normal(2, 3, 10), 4)
+    response = candidate.make(refusal(candidate, 10, 4, passes=False)).call(draw.normal(2, 3, 10), 4)
+    return {"the response": response}
 
 
 @probe("more heads than features raise a ValueError whose message contains both numbers")
 def _split_refuses_too_many(candidate: Candidate, draw: Draw) -> Any:
-    return candidate.make(refusal_of(4, 8)).call(candidate, draw.normal(2, 3, 4), 8)
+    response = candidate.make(refusal(candidate, 4, 8, passes=False)).call(draw.normal(2, 3, 4), 8)
+    return {"the response": response}
 
 
 @probe("float32 in, float32 out")

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import cache
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,14 @@ from torch import Tensor, nn
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, probe
-from course_lib.checks.engine.reply import Raised, Reply, Returned, after, value_of
-from course_lib.checks.exercises.fixtures.facts import error_of
+from course_lib.checks.engine.reply import Reply, Returned, after, value_of
+from course_lib.checks.exercises.fixtures.callables import mean_attention
+from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.models import config
 from course_lib.checks.exercises.fixtures.reader import reader
+from course_lib.checks.exercises.fixtures.refusals import refusal
 from course_lib.checks.exercises.fixtures.scripted_model import phrasebook
+from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
 from course_lib.transformer import (
     DecoderLayer,
     EncoderLayer,
@@ -143,11 +145,16 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 
 
 def _strengths(
-    layer: Candidate, shapes: Mapping[str, torch.Size], *arguments: Any, said: str, part: str
+    layer: Candidate,
+    shapes: Mapping[str, torch.Size],
+    *arguments: Any,
+    said: str,
+    part: str,
+    rate: float = 0.5,
 ) -> Any:
     """Measure how dropout scales the contribution of one part of a pre-norm layer in training mode.
 
-    Kept numbers are doubled twice: inside the part, and in the connection around it.
+    Kept numbers are divided by 1 - rate twice: inside the part, and in the connection around it.
     """
     weights = {name: torch.full(shape, float(name.endswith("scale"))) for name, shape in shapes.items()}
     if part == "feed_forward":
@@ -158,12 +165,12 @@ def _strengths(
     else:
         weights |= {f"{part}.{which}_projection.weight": torch.eye(2) for which in ("value", "output")}
     loaded = layer.load(weights)
-    reply = layer.call(*arguments)
-    if isinstance(loaded, Raised) or not isinstance(reply, Returned) or not isinstance(reply.value, Tensor):
-        return after(loaded, lambda: reply)
+    reply = after(loaded, lambda: layer.call(*arguments))
+    if not isinstance(reply, Returned) or not isinstance(reply.value, Tensor):
+        return reply
     steps = (reply.value.double() - arguments[0]).abs() if reply.value.shape == arguments[0].shape else None
     found = None if steps is None else tuple(sorted({round(step, 2) for step in steps.flatten().tolist()}))
-    return {f"what {said} adds to an input of 1, with a dropout of 0.5,": found}
+    return {f"what {said} adds to an input of 1, with a dropout of {rate:g},": found}
 
 
 def _loud(rows: int = 64) -> Tensor:
@@ -181,13 +188,27 @@ def _encoder_dropout(candidate: Candidate, draw: Draw) -> Any:
     )
 
 
+@probe("the default dropout rate is 0.1")
+def _encoder_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
+    layer = candidate.build(2, 1, 1, norm_first=True)
+    layer.call(method="double")
+    given, shapes = (_loud(), torch.ones(64, 1, 1, dtype=torch.bool)), _encoder_shapes(2, 1, 1)
+    return _strengths(layer, shapes, *given, said="the attention", part="self_attention", rate=0.1)
+
+
+@probe("the attention function that is passed in is the one that is used")
+def _encoder_other_attention(candidate: Candidate, draw: Draw) -> Any:
+    layer, loaded = _encoder(candidate, draw, dropout=0.0, attention=mean_attention())
+    return after(loaded, lambda: layer.call(draw.normal(2, 5, 6), _source_mask()))
+
+
 @probe("gradients reach the input and every weight")
 def _encoder_gradient(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw)
     layer.train(False)
     x, toward = draw.normal(2, 5, 6), draw.normal(2, 5, 6)
-    reply = layer.gradients(x, _source_mask(), toward=toward)
-    return after(loaded, lambda: _weights_named(reply, _encoder_shapes(6, 2, 9)))
+    reply = after(loaded, lambda: layer.gradients(x, _source_mask(), toward=toward))
+    return _weights_named(reply, _encoder_shapes(6, 2, 9))
 
 
 @probe("a deep copy has its own weights, and a state dict can be loaded into it")
@@ -210,7 +231,9 @@ ENCODER_LAYER = Exercise(
         _encoder_full_mask,
         _encoder_of_one,
         _encoder_modes,
+        _encoder_other_attention,
         _encoder_dropout,
+        _encoder_usual_dropout,
         _encoder_gradient,
         _encoder_copy,
     ),
@@ -292,13 +315,30 @@ def _decoder_dropout(candidate: Candidate, draw: Draw) -> Any:
     )
 
 
+@probe("the default dropout rate is 0.1")
+def _decoder_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
+    layer = candidate.build(2, 1, 1, norm_first=True)
+    layer.call(method="double")
+    mask, shapes = torch.ones(64, 1, 1, dtype=torch.bool), _decoder_shapes(2, 1, 1)
+    given = (_loud(), _loud(), mask, mask)
+    return _strengths(layer, shapes, *given, said="the self-attention", part="self_attention", rate=0.1)
+
+
+@probe("both attentions use the attention function that is passed in")
+def _decoder_other_attention(candidate: Candidate, draw: Draw) -> Any:
+    layer, loaded = _decoder(candidate, draw, dropout=0.0, attention=mean_attention())
+    x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
+    return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
+
+
 @probe("gradients reach the input, the memory and every weight")
 def _decoder_gradient(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw)
     layer.train(False)
     x, memory, toward = draw.normal(2, 4, 6), draw.normal(2, 5, 6), draw.normal(2, 4, 6)
-    reply = layer.gradients(x, memory, _source_mask(), _target_mask(4), toward=toward)
-    return after(loaded, lambda: _weights_named(reply, _decoder_shapes(6, 2, 9)))
+    masks = _source_mask(), _target_mask(4)
+    reply = after(loaded, lambda: layer.gradients(x, memory, *masks, toward=toward))
+    return _weights_named(reply, _decoder_shapes(6, 2, 9))
 
 
 @probe("a deep copy has its own weights, and a state dict can be loaded into it")
@@ -319,7 +359,9 @@ DECODER_LAYER = Exercise(
         _decoder_norm_first,
         _decoder_of_one,
         _decoder_modes,
+        _decoder_other_attention,
         _decoder_dropout,
+        _decoder_usual_dropout,
         _decoder_gradient,
         _decoder_copy,
     ),
@@ -401,15 +443,19 @@ def _model_norm_first(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: model.call(*_sentences(draw)))
 
 
+@probe("every layer uses the attention function of the config")
+def _model_other_attention(candidate: Candidate, draw: Draw) -> Any:
+    sizes = _DEEP | {"dropout": 0.0}
+    model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**sizes, attention=mean_attention()))
+    model.call(method="double")
+    loaded = _model_loaded(model, draw, sizes)
+    return after(loaded, lambda: model.call(*_sentences(draw)))
+
+
 @probe("without norm_first, there is no final normalisation")
 def _model_norms(candidate: Candidate, draw: Draw) -> Any:
-    reply = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**_SMALL)).weights()
-    if not isinstance(reply, Returned):
-        return reply
-    return {
-        f"the number of weights of {norm}": sum(name.startswith(norm) for name in reply.value)
-        for norm in ("encoder_norm", "decoder_norm")
-    }
+    model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**_SMALL))
+    return candidate.make(count_of("encoder_norm", "decoder_norm")).call(model)
 
 
 @probe("dropout acts in training mode and not in evaluation mode")
@@ -433,53 +479,8 @@ def _model_position_dropout(candidate: Candidate, draw: Draw) -> Any:
 def _model_start(candidate: Candidate, draw: Draw) -> Any:
     d_model, vocab = 24, 400
     model = candidate.build(vocab, vocab, config(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
-    reply = model.weights()
-    if not isinstance(reply, Returned):
-        return reply
     names = _model_shapes(TransformerConfig(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
-    # A student may add other entries, such as a buffer or a second name.
-    named = {name: weight for name, weight in reply.value.items() if name in names}
-    return _facts_of_start(named, d_model)
-
-
-def _facts_of_start(weights: Mapping[str, Tensor], d_model: int) -> dict[str, str]:
-    """Reduce random weights to the properties that all correct answers share."""
-    matrices = {
-        name: weight
-        for name, weight in weights.items()
-        if name.endswith("weight") and weight.dim() == 2 and "table" not in name
-    }
-    ratios = [
-        float(weight.double().std()) / math.sqrt(2 / (weight.shape[0] + weight.shape[1]))
-        for weight in matrices.values()
-    ]
-    tables = [weight for name, weight in weights.items() if name.endswith("embedding.table.weight")]
-    alike = any(
-        _alike_at_start(weights, stack, one, other)
-        for stack in ("encoder_layers", "decoder_layers")
-        for one, other in combinations(range(3), 2)
-    )
-    glorot = bool(ratios) and all(0.85 < ratio < 1.15 for ratio in ratios)
-    own = all(0.93 < float(table.double().std()) * math.sqrt(d_model) < 1.07 for table in tables)
-    return {
-        "the initial weights of two layers of a stack": "the same" if alike else "different",
-        "the standard deviation of the matrices": "Xavier's" if glorot else "a different one",
-        "the standard deviation of the tables": "d_model**-0.5" if own else "a different one",
-    }
-
-
-def _alike_at_start(weights: Mapping[str, Tensor], stack: str, one: int, other: int) -> bool:
-    """Return whether two layers share random numbers. Constants such as zero do not count."""
-    for name, weight in weights.items():
-        if name.startswith(f"{stack}.{one}."):
-            twin = weights.get(name.replace(f"{stack}.{one}.", f"{stack}.{other}.", 1))
-            if twin is not None and not _is_constant(weight) and weight.equal(twin):
-                return True
-    return False
-
-
-def _is_constant(weight: Tensor) -> bool:
-    return weight.numel() == 0 or bool((weight == weight.flatten()[0]).all())
+    return candidate.make(facts_of_start(tuple(names), d_model, layers=3)).call(model)
 
 
 @probe("gradients reach every weight")
@@ -487,8 +488,9 @@ def _model_gradient(candidate: Candidate, draw: Draw) -> Any:
     settings = _SMALL | {"norm_first": True}
     model, loaded = _model(candidate, draw, **settings)
     model.train(False)
-    reply = model.gradients(*_sentences(draw), toward=draw.normal(2, 4, _TARGET_VOCAB))
-    return after(loaded, lambda: _weights_named(reply, _model_shapes(TransformerConfig(**settings))))
+    sentences, toward = _sentences(draw), draw.normal(2, 4, _TARGET_VOCAB)
+    reply = after(loaded, lambda: model.gradients(*sentences, toward=toward))
+    return _weights_named(reply, _model_shapes(TransformerConfig(**settings)))
 
 
 @probe("a deep copy has its own weights, and a state dict can be loaded into it")
@@ -508,6 +510,7 @@ TRANSFORMER = Exercise(
         _model_halves,
         _model_same_length,
         _model_norm_first,
+        _model_other_attention,
         _model_norms,
         _model_modes,
         _model_position_dropout,
@@ -587,13 +590,12 @@ def _tied_gradient(candidate: Candidate, draw: Draw) -> Any:
     return after(reply, lambda: gradients)
 
 
-@probe("vocabularies of different sizes raise a ValueError")
+@probe("vocabularies of different sizes raise a ValueError whose message contains both sizes")
 def _tied_unequal(candidate: Candidate, draw: Draw) -> Any:
-    error = candidate.make(error_of())
     return {
-        f"the error for {source} words and {target}": error.call(
-            candidate, candidate.make(reader(source, target_vocab=target))
-        )
+        f"the response to {source} words and {target}": candidate.make(
+            refusal(candidate, source, target, passes=False)
+        ).call(candidate.make(reader(source, target_vocab=target)))
         for source, target in ((6, 8), (8, 6))
     }
 
@@ -671,6 +673,20 @@ def _mode(model: Candidate) -> dict[str, str]:
     return {"the mode afterwards": known[modes.pop()] if len(modes) == 1 else "mixed"}
 
 
+@probe("the source is encoded once for the whole batch")
+def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Any:
+    model = candidate.make(_book())
+    reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
+    return after(reply, lambda: {"the number of calls of `encode`": value_of(model.call(method="encoded"))})
+
+
+@probe("everything is on the device of the source")
+def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Any:
+    model, settings = candidate.make(_reader()), (8, _START, _END)
+    together = candidate.make(stays_together()).call(candidate, model, *_padded(draw), *settings)
+    return {"«no tensors on two devices meet»": together}
+
+
 @probe("a model that is in evaluation mode stays in it")
 def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_book())
@@ -713,6 +729,8 @@ GREEDY_DECODE = Exercise(
         _greedy_keeps_evaluation,
         _greedy_reader,
         _greedy_reader_longer,
+        _greedy_encodes_once,
+        _greedy_elsewhere,
     ),
     misconceptions_file=MISCONCEPTIONS,
 )

@@ -1,0 +1,46 @@
+"""The fixture that describes the initial weights of a model."""
+
+import torch
+from torch import nn
+
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.reply import value_of
+from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
+from course_lib.transformer import Transformer, TransformerConfig
+
+CONFIG = TransformerConfig(layers=2, d_model=24, heads=2, d_ff=96)
+
+
+def _described(change) -> list[str]:
+    def build():
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            model = Transformer(400, 400, CONFIG)
+        change(model)
+        return model
+
+    student = Candidate(LocalBackend(build))
+    names = tuple(build().state_dict())
+    return list(value_of(student.make(facts_of_start(names, 24, 2)).call(student.build())).values())
+
+
+def test_the_reference_is_described_as_required() -> None:
+    bounds = "within the bounds of Xavier uniform"
+    assert _described(lambda model: None) == ["different", "Xavier's", bounds, "d_model**-0.5"]
+
+
+def test_a_normal_distribution_and_equal_layers_are_seen() -> None:
+    def change(model):
+        for module in model.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_normal_(module.weight)
+        model.encoder_layers[1].load_state_dict(model.encoder_layers[0].state_dict())
+
+    assert _described(change)[:3] == ["the same", "Xavier's", "outside the bounds of Xavier uniform"]
+
+
+def test_entries_are_counted_by_prefix() -> None:
+    student = Candidate(LocalBackend(lambda: nn.ModuleDict({"norm": nn.LayerNorm(2)})))
+    counted = value_of(student.make(count_of("norm", "other")).call(student.build()))
+    assert counted == {"the number of weights of norm": 2, "the number of weights of other": 0}
