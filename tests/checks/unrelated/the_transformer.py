@@ -20,17 +20,6 @@ class _Identity(nn.Module):
         return x
 
 
-class _RenamedEncoder(EncoderLayer):
-    def __init__(self, *sizes, **settings):
-        super().__init__(*sizes, **settings)
-        self.attention = self.self_attention
-        del self.self_attention
-
-    def forward(self, x, source_mask):
-        x = self.sublayers[0](x, lambda y: self.attention(y, y, y, source_mask))
-        return self.sublayers[1](x, self.feed_forward)
-
-
 class _TwiceEncoder(EncoderLayer):
     def forward(self, x, source_mask):
         return super().forward(super().forward(x, source_mask), source_mask)
@@ -70,13 +59,6 @@ class _ShiftedDecoder(DecoderLayer):
 class _ThreeArguments(DecoderLayer):
     def forward(self, x, memory, source_mask):
         return super().forward(x, memory, source_mask, None)
-
-
-class _RenamedDecoder(DecoderLayer):
-    def __init__(self, *sizes, **settings):
-        super().__init__(*sizes, **settings)
-        self.source_attention = self.cross_attention
-        del self.cross_attention
 
 
 class _HalfModel(Transformer):
@@ -132,7 +114,6 @@ def _decode(change):
 UNRELATED = {
     "EncoderLayer": (
         _Identity,
-        _RenamedEncoder,
         _TwiceEncoder,
         _TupleEncoder,
         _FlippedEncoder,
@@ -146,7 +127,7 @@ UNRELATED = {
         _TwiceDecoder,
         _ShiftedDecoder,
         _ThreeArguments,
-        _RenamedDecoder,
+        nn.Linear,
         "DecoderLayer",
     ),
     "Transformer": (
