@@ -119,7 +119,6 @@ UNRELATED = {
         _FlippedEncoder,
         _DetachedEncoder,
         _LoudEncoder,
-        nn.Linear,
         None,
     ),
     "DecoderLayer": (
@@ -127,7 +126,7 @@ UNRELATED = {
         _TwiceDecoder,
         _ShiftedDecoder,
         _ThreeArguments,
-        nn.Linear,
+        None,
         "DecoderLayer",
     ),
     "Transformer": (
