@@ -45,7 +45,9 @@ _OWN_IN_COURSE = (
     "autograder/gradebook.db",
     "autograder/feedback",
     "autograder/not_graded.json",
+    "autograder/releases",
     "autograder/reports",
+    "autograder/result_store",
     "autograder/__pycache__",
 )
 
