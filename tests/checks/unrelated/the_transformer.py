@@ -113,7 +113,6 @@ def _decode(change):
 
 UNRELATED = {
     "EncoderLayer": (
-        _Identity,
         _TwiceEncoder,
         _TupleEncoder,
         _FlippedEncoder,
@@ -122,7 +121,7 @@ UNRELATED = {
         None,
     ),
     "DecoderLayer": (
-        _Identity,
+        3.0,
         _TwiceDecoder,
         _ShiftedDecoder,
         _ThreeArguments,
