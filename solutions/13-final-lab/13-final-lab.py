@@ -357,7 +357,91 @@ for german, written, right in worst[:10]:
     print(f"reads:     {german}\nwrites:    {written}\nreference: {right}\n")
 
 # %% [markdown]
-# ## 4. Hand it in
+# ## 4. An experiment
+#
+# Papers say that one setting is better than another. Is it, on your data? Find out as a researcher would: write down a
+# **hypothesis** first, change **one** thing, and repeat each run with several seeds, because two runs that differ only in
+# their seed also differ in their score. Choose one of these eight experiments:
+#
+# | experiment | setting A | setting B |
+# |---|---|---|
+# | `norm` | `model.norm_first=false` | `model.norm_first=true` |
+# | `warmup` | `training.warmup_steps=10` | `training.warmup_steps=200` |
+# | `smoothing` | `training.label_smoothing=0.0` | `training.label_smoothing=0.1` |
+# | `heads` | `model.heads=1` | `model.heads=4` |
+# | `tied` | `model.tie_embeddings=false` | `model.tie_embeddings=true` |
+# | `dropout` | `model.dropout=0.0` | `model.dropout=0.2` |
+# | `batch` | `training.batches_per_update=1` | `training.batches_per_update=4` |
+# | `vocabulary` | `data.vocab_size=500` | `data.vocab_size=2000` |
+#
+# (The number of heads changes nothing about the number of parameters.) For each setting, start three runs or more, with the
+# seeds 1, 2 and 3. On two idle cores a run takes about a minute:
+#
+# ```bash
+# course train captions run_folder=../runs/experiment/A-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=false
+# course train captions run_folder=../runs/experiment/B-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=true
+# ```
+#
+# The cell below reads all runs in `../runs/experiment`. A folder is called like its setting and its seed: `A-1`, `B-3`. The
+# validation loss is in nats a token, without smoothing, and BLEU is that of the validation split.
+
+# %% tags=["see"]
+EXPERIMENT = Path("../runs/experiment")
+found = []
+for folder in sorted(EXPERIMENT.glob("*-*")):
+    setting, _, seed = folder.name.rpartition("-")
+    rows = rows_so_far(folder)
+    losses = [row["validation_loss"] for row in rows if "validation_loss" in row]
+    bleus = [row["bleu"] for row in rows if "bleu" in row]
+    if losses and bleus:
+        found.append(
+            {"setting": setting, "seed": seed, "validation loss": losses[-1], "validation BLEU": bleus[-1]}
+        )
+runs = pd.DataFrame(found, columns=["setting", "seed", "validation loss", "validation BLEU"])
+print(runs.to_string(index=False) if found else f"there are no finished epochs in {EXPERIMENT} yet")
+runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["count", "mean", "min", "max"]).round(3)
+
+# %% [markdown]
+# And the spread as a picture: a dot for each run.
+
+# %% tags=["see"]
+import altair as alt
+
+spread = alt.Chart(runs, description="The validation loss of each run, by setting").mark_circle(size=90)
+spread.encode(
+    x=alt.X("validation loss:Q", scale=alt.Scale(zero=False)),
+    y="setting:N",
+    tooltip=["seed:N", "validation BLEU:Q"],
+).properties(width=480, height=120, title="How far apart are the settings, and how far the seeds?")
+
+# %% [markdown]
+# ### Explain it
+#
+# Write a report of about fifteen lines. Your **hypothesis**, with its reason, as you had it before the first run. **What you
+# did**: the two settings, everything that was equal, the number of seeds. A **table** of the results and what the picture
+# shows, with the spread over the seeds. And a **conclusion**: is the difference larger than the spread? What can you claim,
+# and what not?
+
+# %% [markdown] explain="explain_experiment"
+# (An example of the form; the numbers are those of your own runs.) Hypothesis: pre-norm has the lower validation loss
+# after three epochs, because its gradients reach the lower layers undamped while the warm-up is short. I trained `captions`
+# with one layer and three epochs, `model.norm_first` false (A) and true (B), all else equal, with the seeds 1, 2 and 3.
+# Table: the loss and the BLEU of the six runs, with mean, least and largest of each setting. The picture shows two groups of
+# three dots. Conclusion: if the groups don't overlap, B is better *for this model, these data and three epochs*; if they
+# overlap, three seeds can't tell, and I would run more of them before I claim anything. One layer says little about deep
+# models, for which the difference is reported to be large.
+#
+# ### BEGIN MARK SCHEME
+# - 1 point: a hypothesis with a reason, which could turn out wrong.
+# - 1 point: two settings that differ in one thing, the rest stated, and at least three seeds of each.
+# - 2 points: a table with all runs (1) and the spread over the seeds, read from the picture (1).
+# - 2 points: a conclusion that compares the difference with the spread (1), and says what it doesn't show (1). A hypothesis
+#   that was refuted earns as much as one that was confirmed.
+# - No points if no run was made, or if the numbers can't be those of runs.
+# ### END MARK SCHEME
+
+# %% [markdown]
+# ## 5. Hand it in
 #
 # Three files of your run belong next to this notebook, and are handed in with it: `config.yaml`, its configuration;
 # `metrics.jsonl`, its metrics; and `translations.txt`, its translations of the **test split**, one per line. The cell below
