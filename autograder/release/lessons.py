@@ -52,6 +52,7 @@ def released(course: Path) -> Iterator[Path]:
 
 def copy_course_files(course: Path, curriculum: Curriculum, folder: Path) -> None:
     """Copy the files for the whole course. Each lesson has them too: students fetch lessons one at a time."""
+    folder.mkdir(parents=True, exist_ok=True)
     for file in curriculum.files:
         shutil.copyfile(course / SOURCES / file, folder / file)
 
