@@ -164,7 +164,9 @@ def _explanation(
         differs.structural and not isinstance(found[number].observed, Raised)
         for number, differs in differences.items()
     )
-    general = common_misconceptions() if structural else ()
+    # A class without `forward` has no one result that these could replace.
+    replaceable = not isinstance(exercise.reference, type) or hasattr(exercise.reference, "forward")
+    general = common_misconceptions() if structural and replaceable else ()
     return Search(exercise, versions, found, differences.keys(), general).explanation()
 
 
