@@ -4,17 +4,19 @@
 # In this course you build a Transformer, the architecture behind translators and chatbots, from its smallest part to a
 # translator that you train yourself. You write every part of it.
 #
-# This first lesson is short. It shows what is ahead and how a lesson works: what a check tells you, where the hints are,
-# how to submit. And it practises the one tool that you need everywhere: **tensors, their shapes, and broadcasting**.
+# This first lesson is short. It shows what is ahead and how a lesson works: what a check tells you, where the hints
+# are, how to submit. You also practise the one tool that you need everywhere: **tensors, their shapes, and
+# broadcasting**.
 #
-# At the end of this lesson you have written your first function and made your first mistake, on purpose, and you can say
+# By the end of this lesson you will have written your first function and made your first mistake, on purpose. You will
+# also be able to explain
 #
 # - what a **check** does, and how to read its message,
 # - which **shape** two tensors produce together, and when they don't fit,
 # - how a wrong shape gives a **wrong answer without any error**, and how to prevent that.
 #
-# **Time:** about 40 minutes. **In the paper:** nothing yet. But open it, Vaswani et al. 2017,
-# [Attention Is All You Need](https://arxiv.org/abs/1706.03762), and look at its figure 1.
+# **Time:** about 40 minutes. **In the paper:** nothing yet. But open it now (Vaswani et al. 2017,
+# [Attention Is All You Need](https://arxiv.org/abs/1706.03762)), and look at figure 1.
 #
 # A notebook consists of **cells**. Click into the next one and press **Shift + Enter**: it runs, and the next cell is
 # selected. The first cell of a notebook takes a few moments.
@@ -30,17 +32,17 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # ## 1. What you will build
 #
 # On the left is the Transformer, as in the paper's figure 1: first the **encoder**, which reads a sentence, then the
-# **decoder**, which writes its translation. On the right, two of the boxes are opened. Below is what you need to train
-# it. **Hover over a box** to read what it does and in which lesson you build it.
+# **decoder**, which writes its translation. On the right, two of the boxes are shown in detail. Below is what you need
+# to train it. **Hover over a box** to read what it does and in which lesson you build it.
 #
-# Each lesson begins and ends with this map. It is filled in with the exercises whose checks pass in your own saved
+# Each lesson begins and ends with this map. A box is filled in when the checks of its exercises pass in your saved
 # notebooks.
 #
 # | lessons | you build |
 # |---|---|
 # | 01 to 03 | attention, and what is around it in a layer |
-# | 04 and 05 | masks and positions: who may attend to whom, and in which order the words are |
-# | 06 | the whole Transformer, from your own parts; at the end it writes |
+# | 04 and 05 | masks and positions: which other words each word may use, and where in the sentence it is |
+# | 06 | the whole Transformer, from your own parts; at the end it writes text |
 # | 07 to 09 | how it is trained |
 # | 10 and 11 | how text becomes numbers, and numbers become a translation |
 # | 12 | how several processes train one model |
@@ -48,11 +50,11 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 #
 # ## 2. How a lesson works
 #
-# There are four kinds of tasks:
+# There are four kinds of task:
 #
 # | | what you do | what happens |
 # |---|---|---|
-# | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct. A wrong guess of your own is the best preparation for the answer |
+# | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct. You remember an answer best if you have guessed it first, even if you guessed wrong |
 # | **Build** | write a function or a class in place of the line `raise NotImplementedError(...)` | a check tests it in many ways |
 # | **See** | run a cell and look at a picture | then *change something* in that cell, and run it again. You can't break anything |
 # | **Explain** | answer a question in your own words | a person reads it |
@@ -62,15 +64,15 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # - **Worked examples** show each calculation with numbers that you can follow by eye, and **scratch cells** let you try
 #   your own.
 # - **Checks** tell you which mistake you made, if they recognise it. Run them as often as you like; nobody counts.
-# - **Hints** are above the check of each exercise. There are three, from gentle to plain. Try for ten minutes, then open
-#   one.
+# - **Hints** are above the check of each exercise. There are three, each more explicit than the one before. Try for ten
+#   minutes before you open one.
 # - **Common questions** are at the end of each lesson.
 # - The **start page** shows your progress and updates itself while you work. `make lab` opens it; in a terminal,
 #   `course progress` shows the same.
 #
-# One rule: **no AI writes the cells that are yours.** Not because that would be hard to find out, but because it takes
-# away what you came for. An assistant may explain, ask you questions, or help with Python and JupyterLab. The file
-# `AGENTS.md` next to the lessons tells assistants so.
+# One rule: **no AI writes the cells that are yours.** You came to learn how to write them, and you learn nothing from
+# code that was written for you. An assistant may explain, ask you questions, or help with Python and JupyterLab. The
+# file `AGENTS.md` next to the lessons tells assistants the same.
 #
 # Some cells can't be edited: the imports and the checks. They are **locked**, because the grader uses its own copies.
 #
@@ -139,7 +141,7 @@ for name, tensor in {
 #
 # 1. The lengths are equal: good.
 # 2. One of them is 1: it is **stretched**, that is, repeated as often as needed.
-# 3. A tensor has no such axis: it is treated as an axis of length 1, and stretched.
+# 3. One tensor has no axis left: it is treated as if it had one of length 1, which is stretched.
 # 4. Anything else: an error.
 #
 # These four rules are called **broadcasting**, and much of this course relies on them.
@@ -152,11 +154,11 @@ for name, tensor in {
 # %% [markdown]
 # ### See it: the rules at work
 #
-# Attention scores and a mask, as you will meet them in lesson 02: a batch of 2 sentences, 8 heads, 5 queries and 5 keys,
-# and a mask with one row for each sentence.
+# Attention scores and a mask, as you will meet them in lesson 02: a batch of 2 sentences, 8 heads, 5 queries and 5
+# keys, and a mask with one row for each sentence. (Only the shapes matter here. The lessons explain the words.)
 #
-# **Change something:** remove the two ones from the mask's shape, `(2, 5)`. What does torch align the 2 with? Then your
-# own prediction, `(3, 1)` and `(4,)`.
+# **Change something:** remove the two ones from the mask's shape, which leaves `(2, 5)`. What does torch align the 2
+# with? Then try the shapes of your prediction, `(3, 1)` and `(4,)`.
 
 # %% tags=["see"]
 aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)})
@@ -166,8 +168,8 @@ aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)})
 #
 # The same with numbers: a column times a row makes a multiplication table. Numbers in brackets are copies.
 #
-# **Change something:** use `down` without its `.unsqueeze(-1)`, and read torch's message. Then make both of length 4,
-# without `.unsqueeze(-1)`: there is no error, but is it still a table?
+# **Change something:** use `down` without its `.unsqueeze(-1)`, and read torch's message. Then give both tensors the
+# length 4, still without `.unsqueeze(-1)`: there is no error, but is it still a table?
 
 # %% tags=["see"]
 down = torch.arange(1, 4).unsqueeze(-1)
@@ -202,8 +204,8 @@ print("mean squared error:", (difference**2).mean().item())
 broadcast_tables(predicted, target, difference, names=("predicted", "− target", "= difference"))
 
 # %% [markdown]
-# Each prediction has met *each* target. Only the diagonal is what we wanted. There was no error, and a network trained
-# with this would learn something: to predict the mean of all targets, everywhere.
+# Each prediction was compared with *every* target. Only the diagonal is what we wanted. There was no error, and a
+# network trained with this would learn something: to predict the mean of all targets, everywhere.
 #
 # Three habits protect you:
 #
@@ -213,7 +215,8 @@ broadcast_tables(predicted, target, difference, names=("predicted", "− target"
 #
 # ## 6. Your first exercise
 #
-# Take a row of numbers and subtract each from each: `L` numbers make a table of `L` by `L`. Row $i$ and column $j$ hold
+# Take a row of numbers and compute the difference of every pair: `L` numbers make a table of `L` by `L`. The entry in
+# row $i$ and column $j$ is
 #
 # $$\mathrm{result}_{ij} = x_i - x_j$$
 #
@@ -245,8 +248,9 @@ for left in three:
 ### BEGIN SOLUTION course_lib.transformer.broadcasting:pairwise_differences
 
 # %% [markdown]
-# This is a scratch cell. It runs your function, so that you can compare with the worked example. Change it as you like;
-# nothing in it is graded. With the wrong line, what happens for two rows of two numbers, `[[5, 7], [1, 4]]`?
+# This is a scratch cell. It runs your function, so that you can compare its result with the worked example. Change it
+# as you like; nothing in it is graded. With the wrong line, what happens for two rows of two numbers,
+# `[[5, 7], [1, 4]]`?
 
 # %% tags=["see"]
 print(pairwise_differences(torch.tensor([5, 7, 10])))
@@ -274,19 +278,21 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # one existing function would be the whole solution; then the check notices if you call it.)
 #
 # Which test failed, and which must have *passed* before it? A single row of four numbers is fine: there, (4, 1) meets
-# (4,). Only with three rows of three numbers, (3, 3, 1) and (3, 3), the wrong things meet, silently, because all sizes
-# are equal. This is section 5 again, and now it has happened to you.
+# (4,). But with three rows of three numbers, (3, 3, 1) meets (3, 3): the wrong axes are aligned, and there is no error,
+# because all sizes are equal. This is section 5 again, and now it has happened to you.
 #
 # ### Now correct it
 #
-# Go back to your cell. Which shape does the second `x` need, so that with any leading axes each row meets *itself*?
-# Write the two shapes below each other. Change the line, run the cell, and run the check again, until it shows a ✓.
+# Go back to your cell. Which shape does the second `x` need, so that each row meets *itself*, whatever the leading axes
+# are? Write the two shapes below each other. Change the line, run the cell, and run the check again, until it shows a
+# ✓.
 #
 # (If it shows ○ instead of ✗, the cell isn't written yet, or you haven't run it.)
 #
 # ### See it: each with each
 #
-# Your function on the positions of four words: how far is word i behind word j? A negative number means before.
+# Your function on the positions of four words: how far is word i behind word j? A negative number means that word i
+# comes before word j.
 #
 # **Change something:** other numbers, such as `[1, 10, 100]`. Which pattern do you see across the diagonal, and why?
 
@@ -304,8 +310,8 @@ broadcast_tables(
 # %% [markdown]
 # ### Explain it
 #
-# In your own words: how does a check decide whether your function is correct? Say what it calls, what it compares in the
-# results, and why you may write your function in a different way than the course does.
+# In your own words: how does a check decide whether your function is correct? Say what it calls, what it compares in
+# the results, and why you may write your function differently from the course.
 
 # %% [markdown] explain="explain_check"
 # A check calls my function with its own inputs, of several shapes and dtypes, and calls the course's function, the
@@ -396,6 +402,6 @@ broadcast_tables(
 #
 # ## Where you are
 #
-# You know what is ahead, and your tools. Press **Validate**.
+# You know what is ahead, and you know your tools. Press **Validate**.
 #
 # Next: **lesson 01, scaled dot-product attention**. One line of mathematics, and everything else is built around it.

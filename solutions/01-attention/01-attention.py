@@ -4,7 +4,7 @@
 # A Transformer reads a sentence by letting every word take information from every other word. The operation that does
 # this is **attention**. It is one line of mathematics, and the rest of the course is built around it.
 #
-# At the end of this lesson you have written it yourself, as three small functions, and you can say
+# By the end of this lesson you will have written it yourself, as three small functions, and you will be able to explain
 #
 # - how a word chooses which other words to attend to,
 # - why the formula contains a square root, and what goes wrong without it,
@@ -62,9 +62,9 @@ from course_lib.checks import check
 # - **It can't be parallelised.** Step 20 needs the result of step 19, so a GPU with thousands of cores mostly waits.
 #
 # Bahdanau, Cho and Bengio ([2014](https://arxiv.org/abs/1409.0473)) solved the first problem. They kept the state of
-# *every* source word. For each word to be written, a small network scored all source words, and a mean of their states,
-# weighted by these scores, became the **context vector** for that word. This was attention, on top of a recurrent
-# network.
+# *every* word of the source, which is the sentence to be translated. For each word to be written, a small network
+# scored all source words, and a mean of their states, weighted by these scores, became the **context vector** for that
+# word. This was attention, on top of a recurrent network.
 #
 # **Convolutions** solved the second problem. ByteNet and ConvS2S compute all positions at once, but each layer only
 # connects neighbours. Words that are far apart meet after many layers.
@@ -96,8 +96,8 @@ for n in (25, 512, 5_000):
 #
 # ### A soft dictionary
 #
-# Think of a Python dictionary. You come with a *query*. It is compared with every *key*, and if one is equal, you get
-# its *value*. It is all or nothing.
+# Think of a Python dictionary. You look something up with a *query*. It is compared with every *key*, and if one is
+# equal, you get its *value*. A key matches completely or not at all.
 #
 # Attention is a soft version of this. Query and keys are vectors, and each key matches the query to some degree. The
 # result is a **mean of all values, weighted by how well their keys match the query**.
@@ -167,8 +167,8 @@ for word, (animal, red) in features.items():
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_scores
 
 # %% [markdown]
-# This is a scratch cell. It runs your function on the worked example, so you can compare with the numbers above.
-# Change the vectors as you like. Nothing here is graded.
+# This is a scratch cell. It runs your function on the worked example, so you can compare its result with the numbers
+# above. Change the vectors as you like. Nothing here is graded.
 
 # %% tags=["see"]
 x = torch.tensor(list(features.values()))
@@ -268,9 +268,10 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 #
 # The softmax turns each row of scores into weights that sum to one.
 #
-# Often a query must not attend to every key. In a batch, short sentences are filled up with padding, which has no
-# meaning. And a decoder must not see words that it has yet to write. A **mask** says which keys each query may attend
-# to. In this course masks are boolean, and **`True` means "may attend"**. (You build the masks in lesson 04.)
+# Often a query must not attend to every key. In a batch, short sentences are filled up to the length of the longest one
+# with **padding**, which has no meaning. And a decoder must not see words that it has yet to write. A **mask** says
+# which keys each query may attend to. In this course masks are boolean, and **`True` means "may attend"**. (You build
+# the masks in lesson 04.)
 #
 # There are two rules:
 #
@@ -351,9 +352,9 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # %% [markdown]
 # ### Explain it
 #
-# One student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another one writes
+# One student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another writes
 # `weights = (scores * mask).softmax(dim=-1)`. What is wrong with each? Say what happens to the weights of the allowed
-# keys and of the masked keys, and what one should do instead.
+# keys and of the masked keys, and what they should do instead.
 
 # %% [markdown] explain="explain_mask"
 # The first one takes the softmax over all keys, so masked keys get a share, and then throws that share away: the
@@ -380,10 +381,10 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # ### Worked example: all the steps
 #
 # This picture shows the whole calculation for our three words. Here the values are the same vectors as the keys. Use
-# the slider to show one step after the other, and choose another query from the list.
+# the slider to go through the steps, and choose another query from the list.
 #
-# **Change something:** multiply `x` by 3. What happens to the weights, and why? Give the values another number of
-# features than the keys have.
+# **Change something:** multiply `x` by 3. What happens to the weights, and why? Give the values a different number of
+# features from the keys.
 
 # %% tags=["see"]
 words = list(features)
@@ -425,11 +426,12 @@ print("output:", output, "weights:", weights, sep="\n")
 # with this course, by a method that is older than the Transformer:
 #
 # 1. Count which words occur within two positions of each other.
-# 2. Keep the pairs that occur together more often than chance would have it, as the logarithm of that ratio.
+# 2. For each pair, divide this count by the count that chance alone would give, and take the logarithm. Keep only the
+#    positive results: the pairs that occur together more often than by chance.
 # 3. Compress the table to 32 numbers for each word. (The method is a singular value decomposition. You don't need to know it here.)
 #
-# Words that are used in similar ways get similar vectors. All are scaled to length 5, which makes clear differences
-# between the scores.
+# Words that are used in similar ways get similar vectors. All vectors are scaled to length 5, so that the scores differ
+# clearly.
 
 # %% tags=["see"]
 from collections import Counter
@@ -459,7 +461,8 @@ vectors = 5 * torch.nn.functional.normalize(vectors - vectors.mean(dim=0), dim=-
 print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1]} numbers for each word")
 
 # %% [markdown]
-# Now every word of a sentence attends to every word of it. Queries, keys and values are all the same vectors.
+# Now every word of a sentence attends to all of its words, including itself. Queries, keys and values are all the same
+# vectors.
 #
 # Let's read the picture together. "boy" is selected in the upper row. A thick line leads to "boy" below: it gives more
 # than half of its weight to itself. The other thick line leads to "girl". Nearly nothing goes to "a" or "with". Now
@@ -484,9 +487,9 @@ attention_heatmap(weights, sentence, sentence)
 # **Words attend to similar words.** The boy attends to the girl, "blue" to "red", the hat to the dress. Nobody told the
 # function about people, colours or clothes. That knowledge is in the vectors, and attention uses it.
 #
-# **Most of all they attend to themselves**: see the dark diagonal. Query and key are the same vector here, and nothing
-# of the same length matches a vector better than itself. To find something *else*, a word must be able to ask with a
-# different vector from the one it is found by. Lesson 02 adds this.
+# **Most of all they attend to themselves**: see the dark diagonal. Query and key are the same vector here, and among
+# vectors of the same length, none matches a vector better than the vector itself. To find something *else*, a word must
+# be able to ask with a different vector from the one it is found by. Lesson 02 adds this.
 #
 # ### See it: attention ignores the order of words
 #
@@ -535,8 +538,8 @@ print("largest change of the output:", (same - output).abs().max().item())
 #
 # <details><summary>PyTorch has this built in. Why write it?</summary>
 #
-# `torch.nn.functional.scaled_dot_product_attention` computes the same, faster, and the final lab uses it. But it doesn't
-# return the weights, and you would not see how it works.
+# `torch.nn.functional.scaled_dot_product_attention` computes the same result faster, and the final lab uses it. But it
+# doesn't return the weights, and you would not see how it works.
 #
 # </details>
 #

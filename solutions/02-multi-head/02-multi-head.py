@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Lesson 02: multi-head attention
 #
-# Lesson 01 left two problems. A word attended mostly to itself, because it asked with the same vector by which it is
-# found. And it got back a single mean. The paper solves both at once. **Projections** let a word ask with one vector
-# and be found by another, and several **heads** do so side by side, each in its own way.
+# Lesson 01 left two problems. A word attended mostly to itself, because the vector that it asked with was also the
+# vector that it was found by. And it got back only a single mean. The paper solves both at once. **Projections** let a
+# word ask with one vector and be found by another, and several **heads** do so side by side, each in its own way.
 #
-# At the end of this lesson you have built the paper's `MultiHeadAttention`, and you can say
+# By the end of this lesson you will have built the paper's `MultiHeadAttention`, and you will be able to explain
 #
 # - how a projection determines what a word looks for,
 # - how a tensor is split into heads and merged again, and why a reshape alone gets it wrong,
@@ -57,8 +57,8 @@ from course_lib.transformer.attention import AttentionFunction, scaled_dot_produ
 # provides ($v$) can be three different things.
 #
 # What can such a matrix express? Let's write some by hand. We describe each word by 16 features that we can read: the
-# first five say what kind of word it is, and the other eleven at which position it is. (A real network learns the kinds
-# of words by itself, and lesson 05 adds the positions.)
+# first five say what kind of word it is, and the other eleven say which position it is at. (A real network learns the
+# kinds of words by itself, and lesson 05 adds the positions.)
 
 # %% tags=["see"]
 sentence = "a small dog plays with a red ball on the beach".split()
@@ -81,9 +81,9 @@ for position, word in enumerate(sentence):
 print("dog:", x[2].int().tolist())
 
 # %% [markdown]
-# For the keys we use $W^K = I$, the identity: each word is found by the features that it has. All the work is in
-# $W^Q$. Its entry in row `have` and column `want` means: *a word with this feature looks for words with that feature,
-# this strongly*.
+# For the keys we use $W^K = I$, the identity: each word is found by the features that it has. All the work is in $W^Q$.
+# Its rows belong to the features that a word has, and its columns to the features that it looks for. The entry in row 2
+# and column 1 says how strongly *a word with feature 2 looks for words with feature 1*.
 #
 # ### See it: what a projection lets a word look for
 #
@@ -122,17 +122,17 @@ attention_heatmap(
 # **The diagonal is gone** in the second and third panel. A word can attend to others.
 #
 # **Attention need not be mutual.** In the second panel "dog" attends to "small", but "small" doesn't attend to "dog".
-# If queries and keys were equal, both *scores* would be the same.
+# If queries and keys were equal, the *scores* in the two directions would be the same.
 #
 # **A word with no match attends to everything equally.** The first word has no previous one, and in the third panel
 # "plays" looks for nothing. All its scores are 0, so its weights are equal. A softmax always spends its whole weight.
 #
 # ## 2. Heads: several attentions at once
 #
-# "Ball" may need its adjective, the word before it, and also the one who plays. Each of these needs a matrix $W^Q$
+# "Ball" may need its adjective, its article, and also the dog that plays with it. Each of these needs a matrix $W^Q$
 # like those above. Could one matrix do it all, as their sum? Then "ball" would attend to all these words. But it would
-# get **one mean** of them, and nobody could tell which word contributed what. So the paper uses several heads, each with
-# its own projections, and concatenates their results:
+# get **one mean** of them, and nobody could tell which word contributed what. So the paper uses several heads, each
+# with its own projections, and concatenates their results:
 #
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\, W^O$$
 #
@@ -148,8 +148,8 @@ attention_heatmap(
 # | $W^O$ | `output_projection` | mixes the results of the heads, of shape ($d_{model}$, $d_{model}$) |
 #
 # Written like this, 8 heads need 24 small matrices and a loop. In practice the eight matrices $W_1^Q, \dots, W_8^Q$ are
-# the columns of **one** matrix of shape ($d_{model}$, $d_{model}$). One product makes the queries of all heads: the first
-# 64 features belong to head 0, the next 64 to head 1, and so on. (Code counts heads from 0.)
+# placed side by side in **one** matrix of shape ($d_{model}$, $d_{model}$). One product makes the queries of all heads:
+# the first 64 features belong to head 0, the next 64 to head 1, and so on. (Code counts heads from 0.)
 #
 # So the features only have to be *split* into heads, and later merged again. Your first two functions do this. They
 # compute nothing and only move numbers, but there are many ways to get the right *shape* with the wrong numbers in it.
@@ -268,8 +268,8 @@ for head in range(2):
 print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=True)])
 
 # %% [markdown]
-# In head 0, word 0 attends to itself, because they agree in feature 0. In head 1 its feature is 0, so all its scores
-# are 0 and its weights are equal.
+# In head 0, word 0 attends to itself, because its feature 0 is the largest of the three, and so its highest score is
+# the one with itself. In head 1 its feature is 0, so all its scores are 0 and its weights are equal.
 #
 # ### What the module holds
 #
@@ -286,7 +286,8 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # layers, not one layer and three copies. You may store other things on the module as well.
 
 # %% predict="predict_parameters"
-# How many parameters (numbers that are learned) has MultiHeadAttention(512, 8)? Count the biases too.
+# How many parameters (numbers that are learned) does MultiHeadAttention(512, 8) have? Count the biases
+# too.
 
 # %% check="predict_parameters"
 
@@ -297,11 +298,13 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # `attention`, which is `scaled_dot_product_attention` by default. There are two reasons:
 #
 # - **To look inside.** `forward` returns the output only. When we want to see the weights, we pass a function that
-#   records them. Nothing has to be stored on the module, where it would use memory and prevent copying.
-# - **To be fast.** The final lab passes PyTorch's fused kernel, which never stores the table of weights. Your module
-#   doesn't change.
+#   records them. Nothing has to be stored on the module, where it would use memory and prevent the module from being
+#   copied.
+# - **To be fast.** The final lab passes PyTorch's *fused kernel*, a single program for all steps of attention, which
+#   never stores the table of weights. Your module doesn't change.
 #
-# The contract is: it takes `(query, key, value, mask, dropout)`, all split into heads, and returns `(output, weights)`.
+# The contract is: it takes `(query, key, value, mask, dropout)`, the first three split into heads, and returns
+# `(output, weights)`.
 #
 # ### Three details that often go wrong
 #
@@ -310,16 +313,16 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # the right position, and the mask applies to every head. A mask with two axes (Q, K), or with all four, is used as it is.
 #
 # **Dropout.** Create one `nn.Dropout(dropout)` and pass it to the attention function. Here it is applied to the weights
-# and to nothing else. In one widely copied implementation the rate never arrives, so `dropout=0` still drops a tenth of
-# the weights.
+# and to nothing else. In one widely copied implementation the rate is never passed on, so `dropout=0` still drops a
+# tenth of the weights.
 #
-# **Sizes.** Take the sizes of each tensor from that tensor. It is tempting to read the batch size from the query and use
-# -1 for the rest of a reshape. Then four sentences of three keys silently become two sentences of six. A key batch that
-# doesn't match the query batch must cause an error.
+# **Sizes.** Take the sizes of each tensor from that tensor. It is tempting to read the batch size from the query and
+# use -1 for the rest of a reshape. If the query has two sentences, four sentences of three keys then silently become
+# two sentences of six. A key batch that doesn't match the query batch must cause an error.
 #
 # ### Build it
 #
-# You write both methods. In `__init__`, the call of `super().__init__()` comes first, as in every PyTorch module.
+# You write both methods. In `__init__`, the call to `super().__init__()` comes first, as in every PyTorch module.
 
 # %% build="MultiHeadAttention"
 ### BEGIN SOLUTION course_lib.transformer.multi_head:MultiHeadAttention
@@ -354,8 +357,8 @@ with torch.no_grad():
 # One thing to know: `nn.Linear` stores its matrix transposed, as (features out, features in). So rows 0 to 15 of
 # `query_projection.weight` make the queries of head 0.
 #
-# **Change something:** add a fourth head with a matrix of your own (`d_model` becomes 64). What does a head show if you
-# leave its random numbers?
+# **Change something:** add a fourth head with a matrix of your own (`d_model` becomes 64). What does a head show if its
+# matrix contains only zeros?
 
 # %% tags=["see"]
 recorded = []
@@ -413,8 +416,8 @@ attention_heatmap(
 # ### See it: the price of 1, 2, 4 and 8 heads
 #
 # These numbers are measured, not taken from a formula: the parameters are counted in your module, the multiplications
-# while it runs (PyTorch counts a multiplication and an addition as two operations, hence the half), and the weights from
-# what the recording function got.
+# while it runs (PyTorch counts a multiplication and an addition as two operations, hence the half), and the weights in
+# what the recording function recorded.
 #
 # **Change something:** the length of the sentence. At 1,000 words, how do the multiplications compare?
 
@@ -458,8 +461,8 @@ cost_of_heads(pd.DataFrame(rows))
 # previous word, then those of the next one.
 #
 # A single head may attend to both neighbours equally and return their mean. But from $(a + b) / 2$ nobody can recover
-# $a$ and $b$. Or it attends to one of them, and knows nothing about the other. In both cases the mean squared error stays
-# at **one half** of its initial value, which is 1 here.
+# $a$ and $b$. Or it attends to one of them, and knows nothing about the other. In both cases the mean squared error
+# can't fall below **one half** of what it is if the result is always zero, which is 1 here.
 #
 # ### See it: one head against several
 #
@@ -595,7 +598,7 @@ attention_heatmap(
 # %% [markdown]
 # ## Common questions
 #
-# <details><summary>What is the output projection good for?</summary>
+# <details><summary>What does the output projection do?</summary>
 #
 # After the concatenation, features 0 to 63 come from head 0, the next ones from head 1, and so on. $W^O$ mixes them, so
 # that any feature of the output can depend on any head. It also determines in which features of the word the result is
@@ -620,8 +623,8 @@ attention_heatmap(
 #
 # <details><summary>Why did view fail where reshape worked?</summary>
 #
-# Swapping axes moves no numbers; it only changes how they are counted. `view` never moves any either, so it fails if
-# numbers that should be neighbours aren't neighbours in memory. `reshape` and `flatten` copy if they have to.
+# Swapping axes moves no numbers in memory; it only changes how they are indexed. `view` never moves any either, so it
+# fails if numbers that should be neighbours aren't neighbours in memory. `reshape` and `flatten` copy if they have to.
 #
 # </details>
 #
@@ -636,9 +639,9 @@ attention_heatmap(
 #
 # <details><summary>PyTorch has nn.MultiheadAttention. Is it the same?</summary>
 #
-# It computes the same. But it stores the three input projections in one matrix, expects the length before the batch by
-# default, and in its boolean masks **True means "must not attend"**, the opposite of ours. The course's own tests compare
-# the reference with it.
+# It computes the same function. But it stores the three input projections in one matrix, expects the length before the
+# batch by default, and in its boolean masks **True means "must not attend"**, the opposite of ours. The course's own
+# tests compare the reference with it.
 #
 # </details>
 #
@@ -649,8 +652,8 @@ attention_heatmap(
 #
 # - Shazeer 2019, [Fast Transformer Decoding](https://arxiv.org/abs/1911.02150): *multi-query attention*, in which all
 #   heads share one set of keys and values.
-# - Ainslie et al. 2023, [GQA](https://arxiv.org/abs/2305.13245): *grouped queries*, in which groups of heads do. Many
-#   current language models use it.
+# - Ainslie et al. 2023, [GQA](https://arxiv.org/abs/2305.13245): *grouped-query attention*, in which the heads of a
+#   group share one set. Many current language models use it.
 #
 # ## Where you are
 #
@@ -662,5 +665,5 @@ architecture_map(built=finished_exercises())
 # %% [markdown]
 # Before you hand in the lesson, press **Validate** in the toolbar.
 #
-# Next: **lesson 03, what is around a sublayer**. Six layers of attention alone don't learn. Normalisation and residual
-# connections make it possible.
+# Next: **lesson 03, what is around a sublayer**. Six layers of attention alone hardly learn anything. Normalisation and
+# residual connections make learning possible.

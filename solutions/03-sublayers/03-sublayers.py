@@ -5,7 +5,7 @@
 # *process* what it has gathered, and a stack that is dozens of steps deep must remain trainable. Three small parts do
 # this. None of their methods is longer than four lines.
 #
-# At the end of this lesson you have written all three, and you can say
+# By the end of this lesson you will have written all three, and you will be able to explain
 #
 # - what **layer normalisation** computes, including the details that people get wrong,
 # - what the **feed-forward network** is for, and what it costs,
@@ -31,8 +31,9 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["LayerNorm", "FeedForward", "SublayerConnection"])
 
 # %% [markdown]
-# The picture has five boxes called "Add & norm", one after each attention and each feed-forward network. The paper builds
-# its layers from such pairs. What is inside the pair is called a **sublayer**.
+# The picture has five boxes called "Add & norm", one after each attention and each feed-forward network. Each attention
+# and each feed-forward network is called a **sublayer**. The paper builds its layers from pairs: a sublayer, and the
+# "Add & norm" around it.
 #
 # Run the next cell. It imports what your code may use, and the multi-head attention of lesson 02.
 
@@ -112,7 +113,7 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 #
 # ### Build it
 #
-# A class that derives from `nn.Module` has two methods to write.
+# Your class derives from `nn.Module`, and you write two of its methods.
 #
 # - `__init__` creates what the layer stores. Its first line is `super().__init__()`. After that, a tensor wrapped in
 #   **`nn.Parameter`** and assigned to an attribute is *learned*: the optimizer updates it, and a checkpoint contains it.
@@ -158,9 +159,9 @@ normalisation_effect(x, norm(x), words)
 # %% [markdown]
 # ### Explain it
 #
-# Networks for images usually have another normalisation: **batch normalisation**. It takes the mean and variance of each
-# *feature* over all examples of a batch, and when the network is used, it takes averages that it collected during
-# training.
+# Networks for images usually have another normalisation: **batch normalisation**. It takes the mean and variance of
+# each *feature* over all examples of a batch, and when the network is used, it uses averages that were collected during
+# training instead.
 #
 # Why doesn't that suit a translator? Think of sentences of different lengths in one batch, and of a user who has a
 # single sentence translated, word by word. And why is none of this a problem for layer normalisation? Answer in three
@@ -168,11 +169,11 @@ normalisation_effect(x, norm(x), words)
 
 # %% [markdown] explain="explain_over_features"
 # Sentences have different lengths, so a batch contains padding, and the statistics of a batch would depend on how much
-# padding it contains and on which other sentences are in it: the same sentence would give different results in different
-# batches. In use there may be only one sentence, and while it is written there is only one new word at a time, so there
-# is no batch to take a mean over; stored averages would have to replace it, and training and use would no longer compute
-# the same. Layer normalisation needs only the word's own features, so it computes the same in training and in use, in
-# any batch and at any length.
+# padding it contains and on which other sentences are in it: the same sentence would give different results in
+# different batches. In use there may be only one sentence, and while it is written there is only one new word at a
+# time, so there is no batch to take a mean over; stored averages would have to replace it, and training and use would
+# no longer compute the same. Layer normalisation needs only the word's own features, so it computes the same during
+# training and in use, in any batch and at any length.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: with batch statistics, a sentence's result depends on the other sentences, their lengths or their padding.
@@ -238,10 +239,10 @@ for word in ([-3.0, 1.0], [2.0, 1.0]):
 #
 # ### Build it
 #
-# Two `nn.Linear`, called `inner` and `outer`, and between them a ReLU and then **dropout**: during training, some hidden
-# features are set to 0 at random and the others are increased to compensate. (The paper's section 5.4 doesn't list this
-# place, but nearly all code has it.) `nn.Dropout(p)` is a module that does this. It follows the training mode if you
-# create it in `__init__`.
+# You need two `nn.Linear` layers, called `inner` and `outer`, and between them a ReLU and then **dropout**: during
+# training, some hidden features are set to 0 at random and the others are increased to compensate. (The paper's section
+# 5.4 doesn't list this use of dropout, but nearly all code has it.) `nn.Dropout(p)` is a module that does this. It
+# follows the training mode if you create it in `__init__`.
 
 # %% build="FeedForward"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:FeedForward
@@ -373,7 +374,7 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # %% [markdown]
 # ### Post-norm and pre-norm
 #
-# So the sums need normalising. There are two places for it, and this is where the code and the text of many
+# So the sums need normalising. There are two places for the norm, and this is where the code and the text of many
 # implementations contradict each other:
 #
 # | | formula | used by |
@@ -497,13 +498,14 @@ named_lines(
 # ### See it: the gradient on its way down
 #
 # Now the way back. The stack has 24 new feed-forward networks with the initial weights that lesson 06 will use
-# (Xavier), and on top a random classification task with 50 classes. For each of the 24: how large is the gradient of its
-# outer matrix? The left end is the bottom of the stack, **far from the loss**. (The mean of five draws.)
+# (Xavier), and on top a random classification task with 50 classes. For each of the 24: how large is the gradient of
+# its outer matrix? The left end is the bottom of the stack, **far from the loss**. (Each value is the mean of five runs
+# with different random numbers.)
 #
 # There are six ways to connect them: post-norm and pre-norm, each with and without the residual; the residual without
 # a norm; and neither.
 #
-# **Change something:** remove the last two ways, and see the others in more detail. Make the stack 48 deep.
+# **Change something:** remove the last two ways to see the others in more detail. Make the stack 48 deep.
 
 # %% tags=["see"]
 d_model, depth = 32, 24
@@ -545,12 +547,12 @@ named_lines(
 
 # %% [markdown]
 # - **Neither:** the further down, the smaller the gradient, by a factor of thousands. The lower networks hardly learn
-#   what is wanted. This is how deep networks used to fail.
+#   anything. This is how deep networks used to fail.
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
 # - **With a norm**, it reaches the bottom in all four ways. Compare the two solid lines on the right, near the loss:
-#   post-norm's gradients are as large there as anywhere, pre-norm's get smaller, because each network adds to a
-#   larger and larger sum. Xiong et al. argue that large gradients near the output make the first steps of training
-#   unstable, so post-norm needs a *warm-up*. Lesson 07 tests this.
+#   post-norm's gradients are as large there as anywhere, pre-norm's get smaller, because each network adds to a larger
+#   and larger sum. Xiong et al. argue that large gradients near the output make the first steps of training unstable,
+#   so post-norm needs a *warm-up*: a learning rate that starts near zero and grows. Lesson 07 tests this.
 #
 # But the two dashed lines with a norm and without a residual don't fade either! Is the residual superfluous, then?
 #
@@ -610,10 +612,10 @@ named_lines(
 )
 
 # %% [markdown]
-# Guessing costs $\ln 50 \approx 3.9$, and after sixty steps the stacks without the residual have barely improved on
-# that. Look at the printed lines: before the first step, 24 random networks have made **all words alike** (the mean
-# cosine of two words' vectors is nearly 1). A gradient arrives, and its size is good, but it is nearly the same for
-# every word.
+# Guessing gives a loss of $\ln 50 \approx 3.9$, and after sixty steps the stacks without the residual have barely
+# improved on that. Look at the printed lines: before the first step, 24 random networks have made **all words alike**
+# (the mean cosine of two words' vectors is nearly 1). A gradient arrives, and its size is good, but it is nearly the
+# same for every word.
 #
 # With the residual, each word is still present at the top. And to learn "do nothing", a sublayer only has to learn to add
 # nothing.
@@ -658,11 +660,11 @@ named_lines(
 #
 # In what they average over: batch normalisation over the examples, for each feature, and layer normalisation over the
 # features, for each position. Both then have a learned scale and shift for each feature. Batch normalisation is usually
-# placed before the non-linearity and behaves differently in training and in use; layer normalisation is placed
-# around sublayers and always computes the same. Batch normalisation was proposed against *internal covariate shift*,
-# the change of a layer's inputs while the layers below it learn ([Ioffe and Szegedy
-# 2015](https://arxiv.org/abs/1502.03167)). Later experiments suggest that it helps for another reason, because it
-# makes the loss smoother ([Santurkar et al. 2018](https://arxiv.org/abs/1805.11604)).
+# placed before the non-linearity and behaves differently during training and in use; layer normalisation is placed
+# before or after a sublayer and always computes the same. Batch normalisation was proposed against *internal covariate
+# shift*, the change of a layer's inputs while the layers below it learn
+# ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)). Later experiments suggest that it helps for another
+# reason, because it makes the loss smoother ([Santurkar et al. 2018](https://arxiv.org/abs/1805.11604)).
 #
 # </details>
 #

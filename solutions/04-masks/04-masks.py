@@ -6,9 +6,9 @@
 # The first is **padding**: filler at the end of short sentences, which makes a batch a rectangle. It means nothing, and
 # attending to it adds noise. The second is **the future**: a model that learns to predict the next word must not see
 # it. Forgetting the first costs quality. Forgetting the second costs everything: the model learns to copy, looks
-# brilliant in training, and can't write a single sentence.
+# brilliant during training, and can't write a single sentence.
 #
-# At the end of this lesson you have written all masks of the Transformer, and you can say
+# By the end of this lesson you will have written all the masks of the Transformer, and you will be able to explain
 #
 # - what a **padding mask** hides, and why it hides columns and not rows,
 # - what a **causal mask** is for, and why it makes training fast,
@@ -35,8 +35,8 @@ architecture_map(
 )
 
 # %% [markdown]
-# All three attentions of the model use masks: the encoder's, the decoder's own, and the one by which the decoder reads
-# the source sentence.
+# All three attentions of the model use masks: the encoder's, the decoder's own, and the one through which the decoder
+# reads the source sentence.
 #
 # Run the next cell. It imports what your code may use, and the parts of lessons 01 to 03.
 
@@ -58,7 +58,7 @@ from course_lib.transformer import (
 # ## 1. The padding mask: filler means nothing
 #
 # Until now you have worked with vectors. Now you work with **tokens**: integers that represent words. A vocabulary says
-# which number is which word. Three numbers are not words:
+# which number stands for which word. Three numbers don't stand for words:
 #
 # | symbol | here | what it is |
 # |---|---|---|
@@ -82,7 +82,7 @@ print(tokens)
 #
 # Here is the second sentence. Its words, and padding too, get random vectors, and attention does what you taught it in
 # lesson 01: on the left without a mask, on the right with the mask that you are about to build. Orange cells with a "!"
-# are weight that goes to padding.
+# mark weight that goes to padding.
 #
 # **Change something:** another sentence (`words[0]`); more padding. How much of its weight does a word lose to padding?
 
@@ -104,15 +104,15 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# Without a mask, a sentence gives one result alone and another one in a batch with a longer sentence, because there it
-# has more padding. With the mask, the columns of padding are empty, and the words share the whole weight.
+# Without a mask, a sentence gives one result on its own and a different one in a batch with a longer sentence, because
+# there it has more padding. With the mask, the columns of padding are empty, and the words share the whole weight.
 #
-# The *rows* of padding are still there in both panels: padding attends to words. Readers ask about this more than about
-# anything else. It is correct, for three reasons:
+# The *rows* of padding are still there in both panels: padding attends to words. That may look like a mistake, but it
+# is correct, for three reasons:
 #
 # 1. **Nobody uses the outputs of padding.** No word attends to it, and the loss ignores it (lesson 08).
 # 2. **A row with nothing allowed is trouble.** A softmax over nothing is 0 / 0. Your attention of lesson 01 can handle
-#    that, but others give NaN.
+#    that, but other implementations give NaN.
 # 3. **The mask is smaller.** It is the same for every query, so one row is enough: (B, 1, L).
 #
 # ### Worked example: two sentences, three positions
@@ -153,8 +153,8 @@ print(padding_mask(torch.tensor(batch_of_two), pad_id=0))
 # Give it the short sentence alone, without any padding. Then give it the whole batch, without and with your mask, and
 # compare the results for the five tokens of the sentence.
 #
-# **Change something:** `tokens[1, :3]` and `[:, :3]` in place of 5. Why is the difference no longer (nearly) zero, even
-# with the mask? (What is hidden, and what was cut off?)
+# **Change something:** cut the sentence to three tokens, with 3 in place of both 5s. Why is the difference no longer
+# (nearly) zero, even with the mask? (What is hidden, and what was cut off?)
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -192,13 +192,13 @@ with torch.no_grad():
 # %% [markdown]
 # ## 2. The causal mask: no access to the future
 #
-# A decoder writes one word after the other: it has a prefix and predicts the next word. To *learn* this, it could write
-# each training sentence word by word as well: ten words, ten runs of the model.
+# A decoder writes one word after the other: it has a prefix and predicts the next word. It could *learn* this in the
+# same way, by writing each training sentence word by word: ten words would need ten runs of the model.
 #
-# The Transformer does it in **one run**. In training the whole target is known. So give it to the decoder all at once,
-# and let *every* position predict its next word at the same time: position 0 predicts word 1, position 1 predicts word
-# 2, and so on. (This is called *teacher forcing*: each position continues from the correct words, whatever the model
-# would have written.) One run trains as many predictions as there are words.
+# The Transformer does it in **one run**. During training the whole target is known. So give it to the decoder all at
+# once, and let *every* position predict its next word at the same time: position 0 predicts word 1, position 1 predicts
+# word 2, and so on. (This is called *teacher forcing*: each position continues from the correct words, whatever the
+# model would have written.) One run trains as many predictions as there are words.
 #
 # There is one problem. Position 1 has to predict word 2, and word 2 is in the same tensor, at position 2. So no
 # position may attend to later positions:
@@ -231,7 +231,7 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 # ### Build it
 #
 # The causal mask depends only on the length and is the same for all sentences: (1, L, L), where the axis of length one
-# covers the batch. (A plain table, (L, L), broadcasts in the same way. The check accepts it too.)
+# broadcasts over the batch. (A plain table, (L, L), broadcasts in the same way. The check accepts it too.)
 
 # %% build="causal_mask"
 ### BEGIN SOLUTION course_lib.transformer.masks:causal_mask
@@ -272,7 +272,7 @@ for query in range(3):
 ### BEGIN SOLUTION course_lib.transformer.masks:decoder_mask
 
 # %% [markdown]
-# A scratch cell: your two masks for the worked examples. Which row would change with `|`, "or", in place of "and"?
+# A scratch cell: your two masks for the worked examples. Which rows would change with `|`, "or", in place of "and"?
 
 # %% tags=["see"]
 print("causal:", causal_mask(3), "decoder:", decoder_mask(torch.tensor([[7, 2, 0]]), pad_id=0), sep="\n")
@@ -286,8 +286,8 @@ print("causal:", causal_mask(3), "decoder:", decoder_mask(torch.tensor([[7, 2, 0
 #
 # Your three masks for the short sentence.
 #
-# **Change something:** `which = 0`, the sentence without padding. What is the third mask now? And for the short one:
-# `words[1][::-1]`, which moves the padding to the beginning. Which rows have nothing left to attend to?
+# **Change something:** `which = 0`, the sentence without padding. What is the third mask now? Then reverse the short
+# one, `spoken = words[1][::-1]`, which moves the padding to the beginning. Which rows have nothing left to attend to?
 
 # %% tags=["see"]
 which = 1
@@ -364,10 +364,10 @@ print(shift_target(torch.tensor([[1, 5, 7, 2], [1, 5, 2, 0]])))
 # %% [markdown]
 # ### See it: one row for each position
 #
-# What each position reads, what it may attend to (by your mask), and what it predicts.
+# The table shows what each position reads, what your mask lets it attend to, and what it predicts.
 #
-# **Change something:** the longer sentence, `which = 0`. Then make a common mistake: let the labels be what is read
-# (`labels = reads`). What would the model have to learn, and could it fail?
+# **Change something:** the longer sentence, `which = 0`. Then make a common mistake: use as labels what the decoder
+# reads (`labels = reads`). What would the model have to learn, and could it fail?
 
 # %% tags=["see"]
 import pandas as pd
@@ -403,8 +403,9 @@ pd.DataFrame(rows, columns=["reads", "may attend to", "predicts"])
 # If an output *before* the changed token changes, it has seen the future. This needs neither training nor data. Random
 # weights will do, because the connections don't depend on what is learned.
 #
-# Here are two layers of your parts, with random weights. (There is no source sentence, so the middle attention is
-# missing. Each position has a learned vector, so that positions can be told apart; lesson 05 does this properly.)
+# Here is a model of two layers with random weights, made of the parts that you have built. (There is no source
+# sentence, so there is no attention over one. Each position has a learned vector, so that positions can be told apart;
+# lesson 05 does this properly.)
 
 # %% tags=["see"]
 
@@ -439,8 +440,8 @@ class SmallDecoder(nn.Module):
 # Before you run it: at how many positions *before* the change will the second mask leak? It allows only one position
 # ahead.
 #
-# **Change something:** change the token at another position (`changed = 2`), or the last word. Make the model
-# `layers=1` deep, then `layers=4`: how does the second row change? Add a mask of your own.
+# **Change something:** change the token at another position (`changed = 2`), or the last word. Use `layers=1`, then
+# `layers=4`: how does the second row change? Add a mask of your own.
 
 # %% tags=["see"]
 changed, exchanged_for = 5, "red"
@@ -558,13 +559,13 @@ named_lines(
 # did the validation set give no warning? And what do you run to find out for sure?
 
 # %% [markdown] explain="explain_leak"
-# The decoder sees the words that it should predict: the causal mask is missing or reaches too far, or the labels are not
-# shifted. In validation the decoder gets the whole correct target, with the same mask as in training, so it can read
-# the answers there as well; it makes no difference that the sentences are new. When it translates, the next words don't
-# exist, and it has never learned to predict anything. To find out about the mask: the leak probe. Change one token of
-# the target and compare the outputs at all positions before it; each that changes has seen the future. The probe doesn't
-# notice labels that are not shifted: for these, compare what the decoder reads with its labels. Training on random
-# targets finds both: an honest model can't get below the loss of guessing.
+# The decoder sees the words that it should predict: the causal mask is missing or reaches too far, or the labels are
+# not shifted. In validation the decoder gets the whole correct target, with the same mask as during training, so it can
+# read the answers there as well; it makes no difference that the sentences are new. When it translates, the next words
+# don't exist, and it has never learned to predict anything. To find out about the mask: the leak probe. Change one
+# token of the target and compare the outputs at all positions before it; each that changes has seen the future. The
+# probe doesn't notice labels that are not shifted: for these, compare what the decoder reads with its labels. Training
+# on random targets finds both: an honest model can't get below the loss of guessing.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the decoder sees what it should predict (mask missing or off by one, or labels not shifted).
@@ -588,8 +589,8 @@ named_lines(
 #
 # <details><summary>When the model writes, the future doesn't exist. Is the causal mask needed then?</summary>
 #
-# For the newest word it makes no difference. But the earlier words must be computed as they were in training, without
-# the later ones, so the mask stays.
+# For the newest word it makes no difference. But the earlier words must be computed as they were during training,
+# without the later ones, so the mask stays.
 #
 # </details>
 #
@@ -615,15 +616,16 @@ named_lines(
 #
 # <details><summary>Isn't teacher forcing cheating?</summary>
 #
-# The model continues from correct words in training and from its own words in use, where one mistake may lead to the
-# next. This is called exposure bias. One remedy is to mix in the model's own words during training ([Bengio et al.
-# 2015](https://arxiv.org/abs/1506.03099)), but then the positions can no longer be computed in parallel.
+# During training the model continues from correct words. In use it continues from its own words, where one mistake may
+# lead to the next. This is called exposure bias. One remedy is to mix in the model's own words during training
+# ([Bengio et al. 2015](https://arxiv.org/abs/1506.03099)), but then the positions can no longer be computed in
+# parallel.
 #
 # </details>
 #
 # ## Further reading
 #
-# **Since 2017**, masks have become a way to say what kind of model one wants:
+# **Since 2017**, masks have become a way to choose the kind of model:
 #
 # - [BERT](https://arxiv.org/abs/1810.04805) has no causal mask: it learns to fill in hidden words from both sides.
 # - [T5](https://arxiv.org/abs/1910.10683) compares causal masks with masks that leave a prefix fully visible.
@@ -640,4 +642,5 @@ architecture_map(built=finished_exercises())
 # %% [markdown]
 # Before you hand in the lesson, press **Validate** in the toolbar.
 #
-# Next: **lesson 05, positional encoding**. Attention ignores the order of words. You will tell it.
+# Next: **lesson 05, positional encoding**. Attention ignores the order of words, so you will tell the model where each
+# word is.

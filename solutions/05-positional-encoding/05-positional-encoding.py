@@ -5,9 +5,9 @@
 # depends on the order of words either. So the model must be *told* where each word is.
 #
 # The paper does this in a surprising way. It makes a vector for each position, out of sines and cosines, and simply
-# **adds** it to the vector of the word. In this lesson you make both vectors, and the sum.
+# **adds** it to the vector of the word. In this lesson you build both vectors and add them.
 #
-# At the end of it you can say
+# By the end of this lesson you will be able to explain
 #
 # - why a Transformer without positions ignores the order of words,
 # - what the sinusoids are, and how to read them like the hands of a clock,
@@ -66,7 +66,7 @@ from course_lib.transformer import MultiHeadAttention, scaled_dot_product_attent
 # %% [markdown]
 # ### See it: six orders of three words
 #
-# **Change something:** use the output for another word. Use more words: does it get better?
+# **Change something:** use the output for another word. Then use more words: are there more different outputs now?
 
 # %% tags=["see"]
 from collections.abc import Callable
@@ -101,7 +101,7 @@ print("largest distance between two outputs:", distances_in(outputs).max().item(
 print("different outputs:", how_many_differ(outputs))
 
 # %% [markdown]
-# There is only one, apart from rounding. The dog doesn't know whether it bites or is bitten.
+# There is only one output vector, apart from rounding. The dog doesn't know whether it bites or is bitten.
 #
 # The rest of the model doesn't help: normalisation and the feed-forward network work on each word alone. (In the decoder,
 # the causal mask distinguishes words by how many others they see. The encoder has nothing like it.)
@@ -119,9 +119,9 @@ print("different outputs:", how_many_differ(outputs))
 # with several hands, each slower than the one before, every moment has its own picture. No hand ever leaves its circle.
 # And ten minutes are the same rotation of each hand, at any time of the day.
 #
-# A hand on a circle is two numbers: how far right its tip is, and how far up. For an angle (clockwise from twelve) these
-# are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers give half as many hands, and that is the paper's
-# encoding (section 3.5):
+# A hand on a circle is two numbers: how far right its tip is, and how far up. For an angle (clockwise from twelve)
+# these are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers describe $d_\mathrm{model}/2$ hands, and this
+# is the paper's encoding (section 3.5):
 #
 # $$PE_{(pos,\,2i)} = \sin\!\left(\frac{pos}{10000^{2i/d_\mathrm{model}}}\right) \qquad
 # PE_{(pos,\,2i+1)} = \cos\!\left(\frac{pos}{10000^{2i/d_\mathrm{model}}}\right)$$
@@ -138,8 +138,8 @@ print("different outputs:", how_many_differ(outputs))
 # by about a ten-thousandth of that.
 
 # %% predict="predict_wave"
-# d_model is 8. Column 4 is a wave along the positions. How many positions long is one full wave?
-# (You may calculate in the cell: math.pi is there.)
+# d_model is 8. Column 4 is a wave along the positions. How many positions long is one full wave? (You may
+# calculate in the cell: math.pi is available.)
 
 # %% check="predict_wave"
 
@@ -209,8 +209,8 @@ position_waves(table, pairs=[0, 2, 4, 8, 16])
 #
 # The same table with all its columns. Each row is the pattern that is added to the word at that position.
 #
-# **Change something:** 2,000 positions, every fortieth of which you show: `sinusoids(2000, 64)[::40]`. Where is
-# the border now between what changes and what doesn't?
+# **Change something:** use 2,000 positions and show every fortieth: `sinusoids(2000, 64)[::40]`. Where is the border
+# now between what changes and what doesn't?
 
 # %% tags=["see"]
 number_field(table, rows="position", columns="column", title="Each row is the pattern of one position")
@@ -280,7 +280,8 @@ print("largest error, over all 97 pairs of positions:", (predicted - table[offse
 #
 # ### See it: the dot product of two positions
 #
-# Every position with every other. If only the distance counts, each diagonal must have a single colour.
+# Here every position is compared with every other. If only the distance counts, each diagonal must have a single
+# colour.
 #
 # **Change something:** fewer features, `sinusoids(64, 16)`. Can you still see which positions are near each other?
 
@@ -295,7 +296,8 @@ number_field(
 )
 
 # %% [markdown]
-# The same as lines: the dot product against the distance, for three widths, as a share of what it is at distance 0.
+# Here is the same as lines: the dot product against the distance, for three values of `d_model`, as a fraction of its
+# value at distance 0.
 #
 # **Change something:** distances up to 1,000. Does a distant position ever look like a near one?
 
@@ -362,10 +364,10 @@ named_lines(
 # are normal with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that
 # $\sqrt{d_\mathrm{model}}$.
 #
-# Wouldn't it be simpler to start with larger numbers and no factor? Lesson 06 uses the **same table** again, at the other
-# end of the model: the score of each word is the dot product of its row with the model's output. There, rows of length 1
-# are right: with rows of length 22 the scores would be so large that the softmax is sure of itself before it has
-# learned anything.
+# Wouldn't it be simpler to start with larger numbers and no factor? Lesson 06 uses the **same table** again, at the
+# other end of the model: the score of each word is the dot product of its row with the model's output. There, rows of
+# length 1 are right: with rows of length 22 the scores would be so large that the softmax would be almost certain of
+# one word before the model has learned anything.
 #
 # ### Worked example: a table of three words
 #
@@ -384,9 +386,9 @@ for token in [1, 2, 1]:  # dog bites dog
 # numbers, in place. Three details:
 #
 # - PyTorch initialises it with standard deviation 1, so initialise it again.
-# - The usual initialisation of matrices (Xavier, also called Glorot) is wrong here: it gets smaller with the size of the
-#   vocabulary, as if all words came in at once.
-# - Multiply what was looked up. A call doesn't change the table itself.
+# - The usual initialisation of matrices (Xavier, also called Glorot) is wrong here: it draws smaller numbers for a
+#   larger vocabulary, as if the model read all words of the vocabulary at once.
+# - Multiply the vectors that were looked up. A call must not change the table itself.
 
 # %% build="TokenEmbedding"
 ### BEGIN SOLUTION course_lib.transformer.positions:TokenEmbedding
@@ -446,14 +448,15 @@ for name, words in [("with the root", embedding(tokens)), ("without it", embeddi
     print(f"{name}: {found:.0%} of the words are recovered from the sum")
 
 # %% [markdown]
-# This also answers another question: how can one **add** two things and still know both? In 512 dimensions there is
-# room. Two unrelated vectors are nearly at right angles, so a projection can read one and hardly see the other, as
-# long as neither is much longer.
+# This also answers another question: how can you **add** two things and still know both? In 512 dimensions there is
+# room. Two unrelated vectors are nearly at right angles, so a projection can read one and hardly see the other, as long
+# as neither is much longer.
 #
 # ## 5. The sum
 #
-# The last part combines them. $x$ is the word vectors. The first $L$ rows of the table are added, the same for every
-# sentence of the batch, and dropout is applied to the sum (section 5.4).
+# The last part combines words and positions. Its input $x$ holds the word vectors of a batch. The first $L$ rows of the
+# table of sinusoids are added, where $L$ is the number of words, the same rows for every sentence, and dropout is
+# applied to the sum (section 5.4).
 #
 # ### Worked example: two words at two positions
 
@@ -480,8 +483,8 @@ for pos, (word, vector) in enumerate(zip(["dog", "bites"], dog_bites.tolist(), s
 # Two more rules:
 #
 # - **The result has the dtype of `x`.** A sum of float16 and float32 is float32, so convert the rows to `x.dtype` first.
-# - **More than `max_length` words** raise a ValueError that contains both numbers. Otherwise torch complains about "the
-#   size of tensor a", which helps nobody. (And a table of a single row would silently broadcast.)
+# - **Refuse more than `max_length` words** with a `ValueError` that contains both numbers. Otherwise torch complains
+#   about "the size of tensor a", which helps nobody. (And a table of a single row would silently broadcast.)
 #
 # (The line `table: Tensor` in the class only tells type checkers what `self.table` is.)
 
@@ -571,7 +574,7 @@ named_lines(
 
 # %% [markdown]
 # Without positions the head only knows which letters occur in the sentence, and guesses among them: that is the level
-# below a third. With them it is right every time. This is what it attends to:
+# below a third. With positions it is right every time. This is what it attends to:
 
 # %% tags=["see"]
 torch.manual_seed(1)
@@ -589,7 +592,7 @@ attention_heatmap(weights[0], spelled, spelled, title="The head has learned to a
 # The authors hoped that sinusoids would also help a model with sentences longer than those that it was trained on (end
 # of section 3.5). Ours has seen ten letters at a time. Let's try more.
 #
-# **Change something:** train it with `length = 20` in the cell that trains. How far does it get then?
+# **Change something:** set `length = 20` in the training cell, and run it again. How far does the head get then?
 
 # %% tags=["see"]
 rows = []
@@ -615,9 +618,9 @@ named_lines(
 #
 # ### Explain it
 #
-# A friend looks at your `PositionalEncoding` and says: "You add the position to the word. If I add 3 and 4, I get 7, and
-# nobody knows what I had. So the model can't know word and position." Answer, using what you have seen. And what has the
-# root of $d_\mathrm{model}$ to do with it?
+# A friend looks at your `PositionalEncoding` and says: "You add the position to the word. If I add 3 and 4, I get 7,
+# and nobody knows what I had. So the model can't know both the word and the position." Answer, using what you have
+# seen. And what does the root of $d_\mathrm{model}$ have to do with it?
 
 # %% [markdown] explain="explain_sum"
 # A word and a position are not single numbers but vectors of hundreds of numbers. In so many dimensions the vectors of
@@ -656,15 +659,15 @@ named_lines(
 # <details><summary>Wouldn't it be cleaner to append the position as additional features?</summary>
 #
 # That works too. A linear layer on $[word, position]$ computes $word \cdot A + position \cdot B$, and on the sum it
-# computes $(word + position) \cdot A$. With enough dimensions the model can learn the same with the second, and
-# the sum makes no layer above any wider.
+# computes $(word + position) \cdot A$. With enough dimensions the model can learn the same from the sum, and the sum
+# doesn't make the layers above it wider.
 #
 # </details>
 #
 # <details><summary>Could the positions be learned, like the words?</summary>
 #
 # Yes. The paper tried that, with nearly identical results (table 3, row E). BERT and GPT-2 learn them. But a learned
-# table has no row for a position that never occurred in training.
+# table has no row for a position that never occurred during training.
 #
 # </details>
 #

@@ -5,12 +5,13 @@
 # masks, and words with positions. In this lesson you put them together: first one **layer** of each kind, then the whole
 # **model**, and then you let it write. At the end you train a small language model from your own parts.
 #
-# At the end of this lesson you have built the model of the paper, in about a hundred lines, and you can say
+# By the end of this lesson you will have built the model of the paper, in about a hundred lines, and you will be able
+# to explain
 #
 # - what a layer of the encoder and a layer of the decoder consist of, and in which order,
 # - how the source gets into the decoder, and which side asks,
 # - where a Transformer keeps its parameters, and how one matrix can be used in three places,
-# - why training runs the decoder once for each sentence, and translating once for each word.
+# - why the decoder runs once for each sentence during training, and once for each word when translating.
 #
 # **Time:** about five hours. It is the longest lesson, and section 4 is a good place for a break.
 # **In the paper:** sections 3, 3.1, 3.2.3, 3.4, 5.1, 5.2 and 6.1, and figure 1, of Vaswani et al. 2017,
@@ -34,7 +35,8 @@ lesson = ["EncoderLayer", "DecoderLayer", "Transformer", "tie_embeddings", "gree
 architecture_map(built=finished_exercises(), current=lesson)
 
 # %% [markdown]
-# What is highlighted holds everything else together: the two kinds of layer, the model around them, and greedy decoding.
+# The highlighted boxes hold everything else together: the two kinds of layer, the model around them, and greedy
+# decoding.
 #
 # The next cell imports the parts of lessons 01 to 05 from the reference, so that an old mistake doesn't follow you
 # here. In section 6 you build the model again from your own parts.
@@ -165,8 +167,8 @@ difference = (first_then_shuffled - shuffled_first).abs().max().item()
 print(f"shuffled before or after the layer: the largest difference is {difference:.1e}")
 
 # %% [markdown]
-# The same numbers in another order. Only the positions that are added before the first layer (lesson 05) tell "dog
-# bites man" from "man bites dog".
+# The numbers are the same, in another order. Only the positions that are added before the first layer (lesson 05) tell
+# "dog bites man" from "man bites dog".
 #
 # ## 2. A layer of the decoder
 #
@@ -186,7 +188,7 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # | decoder, cross-attention | target | memory | `source_mask`: no padding |
 #
 # A mask always belongs to the **keys**, because it says what may be attended to. So cross-attention takes the
-# *source's* mask. And there is one row of output for each query. So every sublayer of the decoder returns
+# *source's* mask. Each query gives one row of output, so every sublayer of the decoder returns
 # $B \times T \times d_{\text{model}}$, where $T$ is the number of target positions, however long the source is.
 #
 # ### Worked example: two target words read three source words
@@ -302,8 +304,8 @@ attention_heatmap(
 # How much larger does the third sublayer make a layer?
 
 # %% predict="predict_decoder_layer"
-# A layer of the base model's encoder (d_model 512, heads 8, d_ff 2048) has 3.15 million parameters. How many has a
-# layer of its decoder, in MILLIONS?
+# A layer of the base model's encoder (d_model 512, heads 8, d_ff 2048) has 3.15 million parameters. How
+# many does a layer of its decoder have, in MILLIONS?
 
 # %% check="predict_decoder_layer"
 
@@ -323,7 +325,7 @@ attention_heatmap(
 # is one linear layer from d_model to the target vocabulary: each position gets a number for every word that may come
 # next. These numbers are **logits**. The softmax that turns them into probabilities belongs to the loss (lesson 08).
 #
-# Why two methods, and not `forward` alone? Because translating needs one `encode` and many `decode`.
+# Why two methods, and not `forward` alone? Because translating calls `encode` once and `decode` many times.
 #
 # ### Worked example: from a hidden vector to the next word
 #
@@ -340,7 +342,7 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
     )
 
 # %% [markdown]
-# "cat" wins, because its row points in the direction of the hidden vector.
+# "cat" wins, because its row points most nearly in the direction of the hidden vector.
 #
 # ### Three things to get right
 #
@@ -461,8 +463,8 @@ shape_flow(
 # tables and the generator.
 
 # %% predict="predict_base_model"
-# How many parameters has this model in all, in MILLIONS? An error of five per cent is fine. You may calculate:
-# an encoder layer has 3.15 million, and the matrix of the words counts once.
+# How many parameters does this model have in all, in MILLIONS? An error of five per cent is fine. You may
+# calculate: an encoder layer has 3.15 million, and the shared matrix of the words counts once.
 
 # %% check="predict_base_model"
 
@@ -523,7 +525,7 @@ parameters_by_part(pd.DataFrame(parameters_of("base", base) + parameters_of("big
 #
 # ### Worked example: shared or copied?
 #
-# One number $w$ is used twice: the loss is $3w + 2w$. Once both uses share one parameter, and once each has a copy.
+# One number $w$ is used twice: the loss is $3w + 2w$. First both uses share one parameter; then each has its own copy.
 
 # %% tags=["see"]
 shared = torch.tensor(1.0, requires_grad=True)
@@ -543,8 +545,8 @@ print(
 # So tying means one parameter under three names, with one gradient that sums all uses. Copies differ after the first
 # update.
 #
-# It needs a **joint vocabulary**: word 7 must be the same word on both sides. If the two sizes differ, it can't be, and
-# your function must raise a `ValueError` that contains both sizes.
+# Tying needs a **joint vocabulary**: word 7 must be the same word on both sides. If the two vocabularies differ in
+# size, they can't be the same, and your function must raise a `ValueError` that contains both sizes.
 #
 # ### Build it
 #
@@ -633,7 +635,7 @@ while not all("<end>" in row for row in rows):
 # And one more rule, which is easy to forget: **no dropout and no gradients** while decoding, and afterwards the model
 # must be in its previous mode, because it may be in the middle of training. For this you are given `evaluating`, to be
 # used in a `with` statement: inside, the model is in evaluation mode and no gradients are computed; afterwards every
-# part has its old mode again.
+# part is back in its previous mode.
 
 # %% build="greedy_decode"
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
@@ -658,7 +660,7 @@ print(greedy_decode(tiny, torch.tensor([[3, 4], [4, 3]]), both_words, max_length
 # Does it hesitate, because it knows nothing? Does it repeat itself? Does it end?
 #
 # **Change something:** the seed. `norm_first=True`. Six layers. Or multiply all weights by two
-# (`for weight in toy.parameters(): weight.data.mul_(2)`): how sure can a model be that knows nothing?
+# (`for weight in toy.parameters(): weight.data.mul_(2)`): how sure can a model that knows nothing be?
 
 # %% tags=["see"]
 words = "<pad> <start> <end> a the dog man ball beach plays runs with on red".split()
@@ -689,12 +691,12 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # ### Explain it
 #
 # Training runs the decoder once for a sentence of 20 words. Translating runs it 20 times for the same sentence. Why is
-# one run not enough when translating? And why is one run enough in training: why does position $t$ compute in this run
-# exactly what it computes in step $t$ of decoding?
+# one run not enough when translating? And why is one run enough during training: why does position $t$ compute in this
+# run exactly what it computes in step $t$ of decoding?
 
 # %% [markdown] explain="explain_runs"
 # When translating, the word at position t is part of the input from which the next one is computed, and it is unknown
-# until the decoder has run. So the steps must come one after the other. In training the target is known, so all
+# until the decoder has run. So the steps must come one after the other. During training the target is known, so all
 # prefixes are available at once. The causal mask lets position t attend to positions 0 to t only, in every layer, so
 # its vector depends on the prefix alone and not on what follows: it is the same as if the sentence ended there.
 # Everything else (feed-forward, normalisation, cross-attention) works on each target position separately. So one run
@@ -710,12 +712,12 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # %% [markdown]
 # ## 6. Your own Transformer
 #
-# So far the lower parts of this model were the reference's. Now build it from **your own** code of lessons 01 to 06.
-# **Save this notebook first**, because the code is read from the saved notebooks.
+# So far, the parts from lessons 01 to 05 in this model have been the reference's. Now build it from **your own** code
+# of lessons 01 to 06. **Save this notebook first**, because the code is read from the saved notebooks.
 #
 # Wherever a lesson imports a part from the reference, your own part replaces it: your multi-head attention runs on your
-# attention, your layers on your multi-head attention. The table names what is missing, unfinished or broken; there the
-# reference's part is used. Nothing in this section and the next one is graded.
+# attention, your layers on your multi-head attention. The table lists the parts that are missing, unfinished or broken;
+# the reference's parts are used in their place. Nothing in this section and the next one is graded.
 
 # %% tags=["see"]
 from course_lib.student.parts import build_transformer, load_parts, unequal_parts
@@ -839,8 +841,8 @@ named_lines(
 )
 
 # %% [markdown]
-# Let it write. At each step it draws the next word by its probability. (Always taking the most probable one would write
-# the same sentence again and again.)
+# Let it write. At each step it draws the next word at random, according to the probabilities. (Always taking the most
+# probable one would write the same sentence again and again.)
 #
 # **Change something:** begin with words of your own: `write(writer, "In the evening , a dog".split())`. Divide the
 # logits by 0.5, or by 2, before the softmax: what is better, and what is worse?
@@ -911,8 +913,8 @@ assert len(seen) == len(writer.layers), "Your layers must use the function that 
 heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 
 # %% [markdown]
-# Don't conclude too much from one picture. A head's weights say where it takes information from, but not what it
-# takes. What is not visible here either: every square's upper right half is empty, because your causal mask hides it.
+# Don't conclude too much from one picture. A head's weights say where it takes information from, but not what it takes.
+# The upper right half of every square is empty, because your causal mask hides it.
 #
 # In lesson 09 your whole Transformer learns its first task. In the final lab you can train it on a cluster to translate
 # German, with `--parts lessons/`.
@@ -970,7 +972,7 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 #
 # <details><summary>Is the greedy translation the most probable one?</summary>
 #
-# Not always. The best first word may lead to bad sentences only. Beam search (lesson 11) keeps several prefixes.
+# Not always. The best first word may lead only to bad sentences. Beam search (lesson 11) keeps several prefixes.
 #
 # </details>
 #
@@ -988,7 +990,8 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 #
 # ## Further reading
 #
-# Since 2017, nearly every box of figure 1 has been replaced in large language models, and the figure is still the same:
+# Since 2017, nearly every box of figure 1 has been replaced in large language models, but the overall design is still
+# the same:
 #
 # - **The stack:** decoder only (GPT, [Radford et al. 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)),
 #   encoder only ([BERT](https://arxiv.org/abs/1810.04805)), both ([T5](https://arxiv.org/abs/1910.10683)).
@@ -998,7 +1001,7 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 # - **The heads:** keys and values shared by groups of heads ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)).
 #   See lesson 02.
 # - **The computation:** [FlashAttention](https://arxiv.org/abs/2205.14135). See lesson 01.
-# - [Llama 2](https://arxiv.org/abs/2307.09288) combines all of these (groups of heads in its larger sizes).
+# - [Llama 2](https://arxiv.org/abs/2307.09288) combines the first four (with groups of heads only in its larger sizes).
 #
 # Other implementations of the paper's model to compare with yours: the authors' own
 # [Tensor2Tensor](https://github.com/tensorflow/tensor2tensor), [OpenNMT-py](https://github.com/OpenNMT/OpenNMT-py), and
