@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Lesson 07: the schedule
 #
-# The model is built. Now it learns: in thousands of **updates**, each of which moves the weights a little. How little is
-# set by the **learning rate**. If it is too large, the model never settles; if it is too small, it never arrives.
+# The model is built. Now it has to learn, in thousands of **updates**, each of which moves the weights a little. The
+# **learning rate** sets how far. If it is too large, the model never settles; if it is too small, it never arrives.
 #
-# The paper gives an unusual answer: begin with almost nothing, rise in a straight line for 4,000 updates, then fall
+# The paper gives an unusual answer: begin with a rate of almost zero, rise in a straight line for 4,000 updates, then fall
 # slowly for ever. It is one line of mathematics. In the last section you leave its first half out, and see what happens.
 #
-# At the end of this lesson you can
+# By the end of this lesson you will be able to
 #
 # - write one update of Adam, the optimiser of the paper, and explain its first moves,
 # - read and write equation 3 of the paper, and work out its peak in your head,
@@ -25,10 +25,10 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["learning_rate", "make_scheduler"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, and in orange those of this lesson: the first parts of
+# The map shows the exercises that pass in your saved notebooks, with those of this lesson in orange: the first parts of
 # what trains the model. (`adam_update` is not in it: the course uses the Adam of PyTorch.)
 #
-# Run the next cell once. It imports the parts of lessons 01 to 06, as the course's own versions.
+# Run the next cell once. It imports the course's own versions of the parts from lessons 01 to 06.
 
 # %% given="setup"
 import math
@@ -92,8 +92,8 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 #
 # ### Build it: Adam
 #
-# `torch.optim.Adam` does all of this for you, and the rest of the course uses it. But Adam needs two more numbers for
-# every weight, and it is what the schedule is for, so write its update once yourself.
+# `torch.optim.Adam` does all of this for you, and the rest of the course uses it. But the way in which Adam behaves
+# at the start is the reason for the schedule, so write its update once yourself.
 #
 # Here is a worked example: **one update on two weights**, at a learning rate of 0.1. Both running means are zero before it.
 #
@@ -108,7 +108,7 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # | $\hat m_1 / (\sqrt{\hat v_1} + \epsilon)$ | 1 | -1 |
 # | new weight | 0.9 | -1.9 |
 #
-# The gradients differ by a factor of 15, and the moves are equally large. The next update needs the new weights and the
+# The gradients differ by a factor of 15, but the moves are equally large. The next update needs the new weights and the
 # **plain** $m_1$ and $v_1$. The corrected ones are used once and dropped.
 
 # %% tags=["see"]
@@ -178,7 +178,7 @@ named_lines(
 
 # %% [markdown]
 # Gradient descent throws the steep weight from side to side, and after 60 updates the flat one has covered only three fifths
-# of its distance. With Adam, the line of the flat weight is exactly on that of the steep one: a gradient a hundred times
+# of its distance. With Adam, the line of the flat weight coincides with that of the steep one: a gradient a hundred times
 # larger makes the same move. Adam overshoots, because its mean remembers about ten gradients, and then comes back.
 # The **warm-up**, which you build in the next section, only delays the start here. The next picture shows what it is for.
 #
@@ -217,9 +217,9 @@ named_lines(
 # three move by the full rate. Adam has seen one batch, and takes everything for signal.
 #
 # A new Transformer is most fragile at exactly that time. In the paper's model the normalisation comes after each sum
-# (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020,
-# [arXiv 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it to a place from which the gradients
-# hardly lead back. So: **small steps while the optimiser is still learning what to trust.** That is a **warm-up**.
+# (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
+# 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it into a region from which the gradients
+# hardly lead it back. So: **small steps while the optimiser is still learning what to trust.** That is a **warm-up**.
 #
 # The idea wasn't new in 2017. He et al. ([2016](https://arxiv.org/abs/1512.03385)) needed a few hundred gentle updates to
 # get a network of 110 layers going, and Goyal et al. ([2017](https://arxiv.org/abs/1706.02677)) warmed up to train on very large batches.
@@ -241,7 +241,7 @@ named_lines(
 #
 # Read it from the inside. The second term of the minimum, $\mathit{step} \cdot \mathit{warmup}^{-1.5}$, is a rising straight
 # line. The first, $\mathit{step}^{-0.5}$, falls with the root of the step: four times as many updates, half the rate.
-# **The smaller of the two counts.** At first that is the line, later the falling curve.
+# **The rate follows the smaller of the two.** At first that is the line, later the falling curve.
 #
 # Where do they meet? Where $\mathit{step}^{-0.5} = \mathit{step} \cdot \mathit{warmup}^{-1.5}$, so
 # $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is the purpose of the odd
@@ -312,8 +312,8 @@ named_lines(
 # %% [markdown]
 # ### See it: the paper's schedules, and others
 #
-# The paper's base model has 512 features and its big one 1,024, both with a warm-up of 4,000 updates. There are also three
-# other settings.
+# The paper's base model has 512 features and its big one 1,024, both with a warm-up of 4,000 updates. The chart also
+# shows three other settings.
 #
 # **Change something:** add a small model that you could train on a laptop: 128 features, a warm-up of 400. Then find a
 # `factor` for it (the third number in the brackets) that gives the same peak as the base model's.
@@ -380,15 +380,15 @@ for update in [1, 2, 3]:
     looking_up.step()
 
 # %% [markdown]
-# Look closely at *what it is called with*, because a mistake here has been copied many times. The first call comes when the
-# scheduler is made, before any update, with 0. PyTorch counts the updates that are **done**, from 0. Equation 3 counts the
-# **next** update, from 1.
+# Look closely at *what it is called with*, because a mistake here has been copied many times. The first call is made
+# when the scheduler is created, before any update, with 0. PyTorch counts the updates that are **done**, from 0.
+# Equation 3 counts the **next** update, from 1.
 #
 # Play: create `tiny` with `lr=0.1`, and look at the rates again.
 #
 # ### Build it
 #
-# Your function creates the scheduler and returns it. It must not step it.
+# Your function creates the scheduler and returns it. It must not call the scheduler's `step()`.
 
 # %% build="make_scheduler"
 ### BEGIN SOLUTION course_lib.transformer.schedule:make_scheduler
@@ -421,9 +421,9 @@ for update in range(1, 6):
 # %% [markdown]
 # ## 4. What is a step?
 #
-# The paper's batches hold about 25,000 tokens on each side. If your processor can't hold that many at once, you split a
-# batch into **micro-batches**: you compute the gradient of one after another, let them add up, and then make **one** update
-# with the sum. (You will build this in lesson 09.)
+# The paper's batches hold about 25,000 tokens on each side. If so many don't fit into your machine's memory, you
+# split a batch into **micro-batches**: you compute their gradients one after another, let these add up, and then make
+# **one** update with the sum. (You will build this in lesson 09.)
 #
 # What should the scheduler count? The paper's step is an update of the weights. But the loop runs over micro-batches, and it
 # is easy to put `scheduler.step()` one level too deep.
@@ -437,7 +437,7 @@ for update in range(1, 6):
 # %% [markdown]
 # ### See it: the schedule that you wanted, and the one that you get
 #
-# **Change something:** the number of micro-batches. From which number on is there hardly any warm-up left?
+# **Change something:** the number of micro-batches. How many does it take until hardly any warm-up is left?
 
 # %% tags=["see"]
 micro_batches = 8
@@ -468,8 +468,9 @@ schedule_curves(
 #   that the schedule is the same,
 # - **pre-norm, without:** the other kind of model, which normalises before each sublayer.
 #
-# A line shows the mean loss of the last ten updates. Guessing among the ten symbols has a loss of $\ln 10 \approx 2.3$. It
-# takes several seconds to run. Write down your guess first: which of the three learns, and which doesn't?
+# Each line shows the mean loss over the last ten updates. Guessing among the ten symbols has a loss of $\ln 10
+# \approx 2.3$. It takes several seconds to run. Write down your guess first: which of the three learns, and which
+# doesn't?
 #
 # **Change something:** a `factor` of 0.1 instead of 0.5. Is the warm-up still needed? And how large may the factor be
 # before the model with warm-up fails, too?
@@ -529,9 +530,10 @@ named_lines(
 )
 
 # %% [markdown]
-# The post-norm model that begins at the peak is thrown off by its first few updates, and a hundred updates later it hasn't
-# recovered, although its rate has long been the same as that of the other. The difference was made **in the first forty
-# updates**, and it lasts. The pre-norm model is more forgiving: that is one reason why most later models are built that way.
+# The post-norm model that begins at the peak is thrown off by its first few updates, and a hundred updates later it
+# hasn't recovered, although its rate has long been the same as that of the model with warm-up. The difference was
+# made **in the first forty updates**, and it lasts. The pre-norm model is more forgiving: that is one reason why most
+# later models are built that way.
 #
 # A word of caution: this is one tiny model and one seed, and how much is lost depends on the rate. Why exactly a warm-up helps
 # is still being studied. You have seen two of the reasons that are given: Adam trusts its first gradients blindly, and a fresh
@@ -586,16 +588,16 @@ named_lines(
 # <details><summary>How long should the warm-up be?</summary>
 #
 # The paper takes 4,000 of 100,000 updates; small models on small corpora get by with a few hundred. Too long a warm-up costs
-# time and, in equation 3, lowers the peak. Too short a warm-up can cost the whole run. If the loss of a run jumps up early
+# time and, in equation 3, lowers the peak. Too short a warm-up can ruin the whole run. If the loss of a run jumps up early
 # and stays there, first try twice the warm-up or half the factor.
 #
 # </details>
 #
 # <details><summary>Why does the rate fall with the root of the step, and not in some other way?</summary>
 #
-# Later steps should be smaller, so that the weights settle. The root falls slowly enough to keep learning for as long as you
-# like, and you needn't decide in advance when to stop. Many newer programs fall along a cosine or a straight line to zero.
-# That often ends a little better, but then the end has to be fixed at the start.
+# Later steps should be smaller, so that the weights settle. The root falls slowly enough to keep learning for as long
+# as you like, and you needn't decide in advance when to stop. In many newer programs the rate falls to zero along a
+# cosine or a straight line. That often ends a little better, but then the end has to be fixed at the start.
 #
 # </details>
 #
@@ -625,7 +627,7 @@ named_lines(
 # <details><summary>If I double the batch, what should the rate do?</summary>
 #
 # A larger batch has less noise in its gradient, so it tolerates a larger rate; with Adam, the root of two is a common first
-# try. There is no law. Use `factor` for it.
+# try. There is no fixed rule. Use `factor` to change the rate.
 #
 # </details>
 #
@@ -635,9 +637,9 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. You can now say how large
-# every single update of a training run is, and why. Before you hand the lesson in, press **Validate** in the toolbar: it
-# runs the notebook from top to bottom, as the grader will.
+# The map shows what was saved last: save the notebook and run the cell again to see today's work. You can now say
+# which learning rate each update of a training run has, and why. Before you hand the lesson in, press **Validate** in
+# the toolbar: it runs the notebook from top to bottom, as the grader will.
 #
 # Next: **lesson 08, label smoothing**. What should the model be told is correct?
 #
@@ -651,4 +653,4 @@ architecture_map(built=finished_exercises())
 # - Loshchilov and Hutter 2019, *Decoupled Weight Decay Regularization*
 #   ([arXiv 1711.05101](https://arxiv.org/abs/1711.05101)): AdamW, the usual optimiser of Transformers today, and 2017,
 #   *SGDR* ([arXiv 1608.03983](https://arxiv.org/abs/1608.03983)): the cosine schedule.
-# - What people do today: pre-norm models, AdamW, a short linear warm-up, then a fall along a cosine or a straight line.
+# - What people do today: pre-norm models, AdamW, a short linear warm-up, then a cosine or linear decay.

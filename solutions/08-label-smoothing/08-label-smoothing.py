@@ -8,7 +8,7 @@
 # The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole vocabulary.
 # The model's own measure of surprise gets *worse* as a result, and its translations get better.
 #
-# At the end of this lesson you can
+# By the end of this lesson you will be able to
 #
 # - compute smoothed targets, and say exactly which probability each word gets (three versions are in circulation),
 # - write the loss that goes with them: correct with padding, and stable for very large and very small numbers,
@@ -33,9 +33,9 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["smooth_targets", "LabelSmoothingLoss"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, and in orange those of this lesson.
+# The map shows the exercises that pass in your saved notebooks, with those of this lesson in orange.
 #
-# Run the next cell once. It imports the parts of lessons 01 to 07, as the course's own versions.
+# Run the next cell once. It imports the course's own versions of the parts from lessons 01 to 07.
 
 # %% given="setup"
 import math
@@ -58,12 +58,12 @@ from course_lib.transformer import (
 # ## 1. What a hard target asks for
 #
 # At each position the model produces one **logit** $z_k$ for each word $k$ of the vocabulary: an unbounded score. The
-# softmax turns the logits into probabilities $p_k$. The usual loss looks only at the word $y$ that really came, the
-# **label**:
+# softmax turns the logits into probabilities $p_k$. The usual loss looks only at the word $y$ that actually comes
+# next in the corpus, the **label**:
 #
 # $$-\ln p_y$$
 #
-# The surer the model is of the label, the lower the loss, without end: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 = 0.0001$
+# The surer the model is of the label, the lower the loss, without limit: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 = 0.0001$
 # is lower still. It is zero only if $p_y = 1$, and a softmax of finite logits never gives 1. So training keeps pushing
 # the label's logit up and the others down, even when the model is already right. Two things follow:
 #
@@ -91,7 +91,7 @@ from course_lib.transformer import (
 # | $\varepsilon$ | `smoothing` | how much is spread; 0.1 in the paper |
 # | $V$ | `vocab_size` | the number of words in the vocabulary |
 # | $q_k$ | `targets[..., k]` | the target probability of word $k$ |
-# | $y$ | `labels` | the id of the word that really came |
+# | $y$ | `labels` | the id of the word that actually comes next |
 #
 # Look at the first line again: "all words" includes the label itself, so it gets its own share back.
 #
@@ -119,7 +119,7 @@ row[0] += 1 - smoothing
 print(row, sum(row))
 
 # %% predict="predict_target"
-# A vocabulary of 10 words, and a smoothing of 0.1. Which probability does the target give the label?
+# A vocabulary of 10 words, and a smoothing of 0.1. What probability does the target give the label?
 
 # %% check="predict_target"
 
@@ -161,8 +161,8 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 # %% [markdown]
 # ## 3. The loss against a distribution
 #
-# How far is the model's distribution $p$ from the targets $q$? The **cross-entropy** weighs the cost $-\ln p_k$ of each
-# word by its target probability, and adds them up:
+# How far is the model's distribution $p$ from the targets $q$? The **cross-entropy** weights the cost $-\ln p_k$ of
+# each word by the word's target probability, and adds up the results:
 #
 # $$H(q, p) = -\sum_{k=1}^{V} q_k \ln p_k$$
 #
@@ -202,8 +202,8 @@ print("and its logarithm:", far_apart.softmax(dim=0).log())
 print("log_softmax:      ", far_apart.log_softmax(dim=0))
 
 # %% [markdown]
-# The probability $e^{-1000}$ is rounded to 0, and the logarithm of 0 is minus infinity. `log_softmax` subtracts the
-# logarithm of the sum instead, and never leaves the logarithms.
+# The probability $e^{-1000}$ is rounded to 0, and the logarithm of 0 is minus infinity. `log_softmax` computes the
+# logarithm directly: it subtracts the logarithm of the sum of the exponentials from each logit.
 #
 # **How low can the loss get?** With hard targets, as close to zero as you like. With smoothed ones, the best that a
 # model can do is to give exactly the targets: $p = q$.
@@ -248,7 +248,7 @@ for words in [1_000, 8_000, 37_000]:
 # %% check="LabelSmoothingLoss"
 
 # %% [markdown]
-# Now compare with PyTorch's own, on the same numbers.
+# Now compare it with PyTorch's own loss, on the same numbers.
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -313,12 +313,12 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # is better. Something must be broken." What do you answer?
 
 # %% [markdown] explain="explain_floor"
-# Nothing needs to be broken. The lowest value of the smoothed loss isn't zero but the entropy of the targets, which is
-# about 1.2 for 8,000 words and 0.1: even a perfect model pays that. The rest is real uncertainty, because often several
-# words could come next, so 2.4 is no bad sign. The perplexity is worse because the model was taught to keep some
-# probability for other words, so it gives the correct word less than it could. BLEU doesn't look at probabilities, only
-# at the words that are chosen. Those choices may well be better, because the model isn't overconfident about its
-# training sentences.
+# Nothing needs to be broken. The lowest value of the smoothed loss isn't zero but the entropy of the targets, which
+# is about 1.2 for 8,000 words and a smoothing of 0.1: even a perfect model pays that. The rest is real uncertainty,
+# because often several words could come next, so 2.4 isn't a bad sign. The perplexity is worse because the model was
+# taught to keep some probability for other words, so it gives the correct word less than it could. BLEU doesn't look
+# at probabilities, only at the words that are chosen. Those choices may well be better, because the model isn't
+# overconfident about its training sentences.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the smoothed loss has a floor above zero, the entropy of the targets (about 1.2 here; the number isn't required).
@@ -341,7 +341,7 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 #
 # To make it harder, there are only 200 sentences for training. A model may **memorise** their errors. Three small
 # Transformers are trained on the same sentences, with a smoothing of 0, 0.1 and 0.3. Then all of them predict the
-# symbols of 500 new sentences. It takes a few seconds.
+# symbols of 500 new sentences. The cell takes a few seconds.
 #
 # **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No errors at all (`errors = 0.0`): is the
 # smoothed model still calibrated?
@@ -449,16 +449,16 @@ calibration_curves(pd.concat(tables))
 #
 # <details><summary>Should I use the smoothed loss for validation, too?</summary>
 #
-# You can do either, but know which one you are looking at. The final lab reports the validation loss *without* smoothing,
-# because its exponential is the perplexity, which compares across settings. The training loss next to it is smoothed. So
-# the two curves differ by about the floor, even if the model does equally well on both. To see overfitting, watch whether
-# the validation loss rises, not the gap between the two.
+# You can do either, but know which one you are looking at. The final lab reports the validation loss *without*
+# smoothing, because its exponential is the perplexity, which can be compared across settings. The training loss next
+# to it is smoothed. So the two curves differ by about the floor, even if the model does equally well on both. To see
+# overfitting, watch whether the validation loss rises, not the gap between the two.
 #
 # </details>
 #
 # <details><summary>The model now gives padding some probability. Will it write padding?</summary>
 #
-# It learns to give it about $\varepsilon / V$, the least that it gives to any word. Padding is never the most probable
+# It learns to give padding about $\varepsilon / V$, the least that it gives to any word. Padding is never the most probable
 # word, so it is never chosen.
 #
 # </details>

@@ -5,13 +5,13 @@
 # function that combines them: it takes a batch and makes **one update**. Call it a few hundred times, and a network of
 # random numbers has learned something.
 #
-# The function has about ten lines. Nearly every one of them can be misplaced, by a line or by one level of indentation,
-# without any error. The model then trains worse, or learns something unintended. This lesson is about these mistakes. At
-# its end you watch a model learn, from the first guess to the last mistake.
+# The function has about ten lines. Nearly every one of them can be misplaced, by a line or by one level of
+# indentation, without any error. The model then trains worse, or learns something unintended. This lesson is about
+# these mistakes. At the end you watch a model learn, from the first guess to the last mistake.
 #
-# At the end of this lesson you can
+# By the end of this lesson you will be able to
 #
-# - implement one update, and say what goes wrong if its steps come in another order,
+# - implement one update, and say what goes wrong if its steps are in a different order,
 # - split a batch into pieces that fit into memory without changing the update (**gradient accumulation**),
 # - judge a training curve: where it should begin, and how low it can get,
 # - explain teacher forcing, and how decoding differs from it.
@@ -35,10 +35,10 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["train_step"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, and in orange the one of this lesson.
+# The map shows the exercises that pass in your saved notebooks, with the one of this lesson in orange.
 #
-# Run the next cell once. It imports the parts of lessons 01 to 08, as the course's own versions. (Your own come at the
-# end.)
+# Run the next cell once. It imports the course's own versions of the parts from lessons 01 to 08. (Your own parts are
+# used at the end.)
 
 # %% given="setup"
 import math
@@ -78,7 +78,7 @@ from course_lib.transformer import (
 #
 # The vocabulary has 13 words: padding, start, end, and ten letters. Sequences have 5 to 9 letters, drawn at random. A
 # batch looks just like a batch of sentences (in lesson 10 you write `collate`, which builds them): each side is a matrix
-# of ids, every row begins with the start and ends with the end symbol, and shorter rows are filled up with padding.
+# of ids, every row begins with the start and ends with the end symbol, and shorter rows are padded.
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
@@ -178,7 +178,7 @@ print(f"after one step of the optimiser the weight is {weight.item():.1f}")
 #
 # ### A worked example
 #
-# A model with a single weight $w = 2$, whose token $i$ costs $w \cdot x_i$. The first piece has three tokens, the second
+# A model has a single weight $w = 2$, and token $i$ costs $w \cdot x_i$. The first piece has three tokens, the second
 # has one. The gradient of a piece's mean is the mean of its $x_i$.
 
 # %% tags=["see"]
@@ -246,7 +246,7 @@ print(w.grad)
 # have different numbers of tokens. Each time a fresh, identical model makes one update, and we compare all its weights
 # with those after the update in one piece.
 #
-# The columns on the right show what a **mean of means** would do, in which each piece counts the same. (With plain
+# The columns on the right show what a **mean of means** would do, in which each piece counts equally. (With plain
 # gradient descent that is easy to compute: let each piece make the update alone, and average the resulting weights.)
 #
 # **Change something:** shuffle the sequences instead of sorting them. Is the mean of means closer now? Use pieces of one
@@ -290,7 +290,7 @@ pd.DataFrame(rows).set_index("pieces")
 
 # %% [markdown]
 # With shares, 1, 2 and 4 pieces give the same loss and the same weights, except for rounding. With the mean of means,
-# each split gives another loss and another model, and no run can be repeated on a machine with less memory.
+# each split gives a different loss and a different model, and no run can be repeated on a machine with less memory.
 #
 # ### See it: how much does a token count?
 #
@@ -325,11 +325,12 @@ token_counts(
 # %% [markdown] explain="explain_mean"
 # The mean of a piece divides by the number of tokens of that piece. If each piece then counts the same, a token in a
 # piece with few tokens has more weight than one in a piece with many: with 10 and 30 tokens, three times as much.
-# Pieces are often sorted by length to save padding (or limited by memory), so the tokens of short sentences count more
-# throughout training, and long sentences are learned less well than the loss suggests: what is minimised isn't the mean
-# loss of a token. Shuffling makes the error smaller on average, but it is still there in each update. And the result
-# depends on how the batch was split: the same batch on a machine with less memory, or on more processors, gives another
-# gradient, so runs can't be compared or repeated. Weighting by the share of real tokens costs one division.
+# Pieces are often sorted by length to save padding (or limited by memory), so the tokens of short sentences count
+# more throughout training, and long sentences are learned less well than the loss suggests: what is minimised isn't
+# the mean loss per token. Shuffling makes the error smaller on average, but it is still there in each update. And the
+# result depends on how the batch was split: the same batch on a machine with less memory, or on more processors,
+# gives another gradient, so runs can't be compared or repeated. Weighting by the share of real tokens costs one
+# division.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: tokens in pieces with few real tokens count more (with a reason or an example).
@@ -364,7 +365,7 @@ token_counts(
 # After 140 updates a copy of the weights is stored. We will need a half-trained model later.
 #
 # **Change something:** `dropout=0.0`: how low does the curve get? A `factor` of 3. Then put a mistake into your
-# `train_step` (remove the clearing, or the causal mask), and watch how a model trains that is wrong *without an error*.
+# `train_step` (remove the clearing, or the causal mask), and watch a faulty model train *without raising an error*.
 
 # %% tags=["see"]
 SIZES = TransformerConfig(layers=2, d_model=32, heads=2, d_ff=64, dropout=0.05)
@@ -599,7 +600,7 @@ print(parts.table())
 # Parts that don't compute what the reference computes are named here and left out, so that the training below succeeds.
 #
 # **Change something:** is one of yours named? Replace `sound` by `parts` in the second cell, and see whether the model still
-# learns. Many mistakes cost a model some of its quality, and nothing else.
+# learns. Many mistakes make a model somewhat worse, and show in no other way.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)
@@ -656,16 +657,16 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 # <details><summary>Is one large batch as good as many small ones?</summary>
 #
 # It is one update, with less noise in its gradient, for the same work that could have made several updates. Early in
-# training many noisy updates get further; late, and with many processors in parallel, large batches pay. The paper's
+# training many noisy updates get further; late, and with many processors in parallel, large batches pay off. The paper's
 # 25,000 tokens are a compromise, and a schedule that fits one size doesn't fit another.
 #
 # </details>
 #
 # <details><summary>Why doesn't PyTorch clear gradients by itself?</summary>
 #
-# Because adding up is useful, as you have seen. So PyTorch lets you decide when a new sum begins. Many programs clear right
-# after the update. That works as long as nobody else touches the gradients in between; if you clear first, you needn't
-# trust anybody.
+# Because adding up is useful, as you have seen. So PyTorch lets you decide when a new sum begins. Many programs clear
+# right after the update. That works as long as nobody else touches the gradients in between; if you clear first, you
+# don't depend on that.
 #
 # </details>
 #
@@ -703,14 +704,15 @@ architecture_map(built=finished_exercises())
 # schedule, a loss and the step that drives them: a complete Transformer in training. Before you hand the lesson in, press
 # **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
 #
-# Next: **lesson 10, from text to batches**. Random letters were a good teacher. Sentences are a better one.
+# Next: **lesson 10, from text to batches**. So far the model has copied random letters; next it
+# needs real sentences.
 #
 # **Read on**
 #
 # - Section 5 of the paper. Popel and Bojar 2018, *Training Tips for the Transformer Model*
 #   ([arXiv 1804.00247](https://arxiv.org/abs/1804.00247)): batch size, learning rate and warm-up, tried out one by one.
 # - Ott et al. 2018, *Scaling Neural Machine Translation* ([arXiv 1806.00187](https://arxiv.org/abs/1806.00187)): the same
-#   model, in hours instead of days, by large batches and half precision.
+#   model, trained in hours instead of days with large batches and half precision.
 # - Micikevicius et al. 2018, *Mixed Precision Training* ([arXiv 1710.03740](https://arxiv.org/abs/1710.03740)).
 # - Chen et al. 2016, *Training Deep Nets with Sublinear Memory Cost*
 #   ([arXiv 1604.06174](https://arxiv.org/abs/1604.06174)).

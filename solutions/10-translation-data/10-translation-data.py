@@ -7,10 +7,10 @@
 # >
 # > Because it is snowing, the man is wearing a new coat.
 #
-# This lesson builds the way from one to the other. It may look like housekeeping, but it decides which words the model
-# can write at all, and how much of your GPU's work is wasted.
+# In this lesson you build the steps that turn one into the other. It may look like housekeeping, but it decides which
+# words the model can write at all, and how much of your GPU's work is wasted.
 #
-# At the end of this lesson you can
+# By the end of this lesson you will be able to
 #
 # - build a vocabulary, and say what happens to a word that isn't in it,
 # - learn subwords by byte-pair encoding, and compare them with words and with characters,
@@ -39,9 +39,9 @@ architecture_map(
 )
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, and in orange those of this lesson.
+# The map shows the exercises that pass in your saved notebooks, with those of this lesson in orange.
 #
-# Run the next cell once. It imports `shift_target` of lesson 04, as the course's own version.
+# Run the next cell once. It imports the course's own version of `shift_target` from lesson 04.
 
 # %% given="setup"
 import os
@@ -100,7 +100,7 @@ for number in [4, 5, 7]:
 # %% [markdown]
 # ### Where does a word end?
 #
-# At the next space? Then `Mantel.` with its full stop is another word than `Mantel`, and `it's` is one word. A
+# At the next space? Then `Mantel.` with its full stop is a different word from `Mantel`, and `it's` is one word. A
 # **tokenizer** has better rules: it splits off punctuation, but not that of `z. B.`; it splits `isn't` into `is` and
 # `n't`; and so on, differently for each language. The library [spaCy](https://spacy.io) has such rules for German and
 # English. `spacy.blank("de")` is the tokenizer alone: nothing is downloaded, no model is loaded.
@@ -144,8 +144,8 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # A word that occurs only once gives its row of the table hardly anything to learn from. So there is a `min_count`: words
 # that occur less often get no id, and become `<unknown>`.
 #
-# **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. Nothing may be known about
-# the validation and test sentences, not even their words.
+# **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. The model must know
+# nothing about the validation and test sentences, not even their words.
 #
 # ### A worked example
 #
@@ -222,10 +222,11 @@ named_lines(
 )
 
 # %% [markdown]
-# With the captions of the course the lines end at zero, but only because they come from a small dictionary. People write
-# differently. The first 6,000 German captions of Multi30k contain 6,927 different words, and 4,197 of them occur once.
-# Even with all of them in the vocabulary, **7.3%** of the words of its validation sentences are unknown: almost one in
-# each sentence. In English it is 3.6%. A translator that writes `<unknown>` once a sentence is of little use.
+# With the captions of the course the lines end at zero, but only because they come from a small dictionary. Text
+# written by people is different. The first 6,000 German captions of Multi30k contain 6,927 different words, and 4,197
+# of them occur once. Even with all of them in the vocabulary, **7.3%** of the words of its validation sentences are
+# unknown: almost one in each sentence. In English it is 3.6%. A translator that writes `<unknown>` once a sentence is
+# of little use.
 #
 # Why is German harder?
 #
@@ -239,7 +240,7 @@ named_lines(
 # %% [markdown]
 # ## 3. Subwords
 #
-# Could we give up words, and number **characters**? Then nothing is unknown. But look at the cost:
+# Could we give up words, and give each **character** an id instead? Then nothing is unknown. But look at the cost:
 
 # %% tags=["see"]
 sentence = "Weil es schneit, trägt der Mann einen neuen Mantel."
@@ -311,8 +312,8 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # were found. If a word contains the pair twice, it counts twice, and both are merged, from left to right: merging
 # *a* + *a* turns `a a a` into `aa a`.
 #
-# Counting all pairs again for each merge is correct, and fast enough here. (The solution does less work: it only counts
-# again in the words that a merge has changed.)
+# Counting all pairs again for each merge is correct, and fast enough here. (The solution does less work: it recounts
+# only the words that a merge has changed.)
 
 # %% build="learn_merges"
 ### BEGIN SOLUTION course_lib.transformer.byte_pairs:learn_merges
@@ -377,7 +378,7 @@ merge_steps(list(counts), steps, merges, start=6)
 # then the same symbol on both sides, and the tables of encoder and decoder can be one (`tie_embeddings`, lesson 06).
 #
 # Here are 1,000 merges, learned from both sides of the captions together. (If your function counts all pairs each time,
-# this takes some seconds.)
+# this takes a few seconds.)
 
 # %% tags=["see"]
 word_counts = Counter(word for sentence in german_words + english_words for word in sentence)
@@ -468,12 +469,12 @@ length_histograms(
 # %% [markdown]
 # ## 4. Batches
 #
-# A GPU is fast only if it gets a lot of work at a time, so sentences are put into **batches**. A batch is a matrix with
-# one row for each sentence, and all rows of a matrix have the same length. Short sentences are filled up with `<pad>`. The
+# A GPU is fast only if it gets a lot of work at once, so sentences are put into **batches**. A batch is a matrix with
+# one row for each sentence, and all rows of a matrix have the same length. Short sentences are padded with `<pad>`. The
 # masks make sure that padding changes no result (lesson 04), but the model computes with it all the same.
 
 # %% predict="predict_padding"
-# Four sentences of 10, 12, 14 and 60 tokens are put into one batch. Which fraction of the batch's
+# Four sentences of 10, 12, 14 and 60 tokens are put into one batch. What fraction of the batch's
 # positions is padding?
 
 # %% check="predict_padding"
@@ -519,7 +520,7 @@ for longest, index in in_order:
 # `lengths` contains the length of each sentence. Return a list of batches, each a list of **indices** into `lengths`.
 # Each index is in exactly one batch, no batch is empty, and none is over the budget. There should be about as little
 # padding as in the worked example: sentences sorted from short to long, and a batch closed when the next one doesn't fit.
-# The order of the batches doesn't matter, and no sentences give no batches.
+# The order of the batches doesn't matter, and an empty `lengths` gives an empty list.
 #
 # What about a sentence that is over the budget by itself? Either refuse it, with a `ValueError` that contains its index
 # and its length, or put it into a batch of its own. Never drop it silently.
@@ -574,14 +575,14 @@ padded_share(
 )
 
 # %% [markdown]
-# The model learns the same from each plan. But with padding to 72, about three quarters of the computation are wasted, and
+# The model learns the same from each plan. But with padding to 72, about three quarters of the computation is wasted, and
 # with plain batches about a third. Compared with plain batches, sorting a list saves a factor of about 1.6; compared with
 # padding everything to a fixed length, almost 4.
 #
-# **One more thing.** If batches came in order from short to long, each epoch would begin with the shortest sentences and
-# end with the longest, and many updates in a row would all see one kind of sentence. So the *batches* are shuffled before
-# each epoch, and equal lengths are reshuffled among each other. In the lab, `epoch_plan` does that, with batches built by
-# the same rule as yours.
+# **One more thing.** If batches came in order from short to long, each epoch would begin with the shortest sentences
+# and end with the longest, and many updates in a row would all see one kind of sentence. So the *batches* are
+# shuffled before each epoch, and sentences of equal length are reshuffled among themselves. In the lab, `epoch_plan`
+# does that, with batches built by the same rule as yours.
 #
 # ### Explain it
 #
@@ -659,7 +660,7 @@ pad_sequence([torch.tensor([1, 7, 2]), torch.tensor([1, 2])], batch_first=True, 
 # decoder reads, and the labels that it should predict, position by position.
 #
 # **Change something:** a `max_length` of 8: which sentences are truncated, and do they still end with `<end>`? Then take
-# pairs of very different lengths, `[0:6000:1500]`: what happens to the grey?
+# pairs of very different lengths, `[0:6000:1500]`: how does the amount of padding, shown in grey, change?
 
 # %% tags=["see"]
 both_vocabulary = build_vocabulary(german_words + english_words, 1, SPECIALS)
@@ -773,9 +774,9 @@ for number, (source, target) in enumerate(loader):
 #
 # <details><summary>Why does the end of a word not matter here? "hund" in "hundert" is the same symbol.</summary>
 #
-# In Sennrich's version each word gets an end mark, so that *hund* at the end of a word is another symbol than *hund*
-# inside. The lab's library marks the *beginning* instead, by the space. Here we do neither, which is enough to learn how it
-# works; but from these pieces alone you couldn't tell where the spaces were.
+# In Sennrich's version each word gets an end mark, so that *hund* at the end of a word is a different symbol from
+# *hund* inside one. The lab's library marks the *beginning* instead, by the space. Here we do neither, which is
+# enough to learn how it works; but from these pieces alone you couldn't tell where the spaces were.
 #
 # </details>
 #

@@ -9,7 +9,7 @@
 # use the last checkpoint, but the **average of the last few**. In this lesson you train a small translator, look
 # inside it, and then build both.
 #
-# At the end of the lesson you can
+# By the end of this lesson you will be able to
 #
 # - read a translation word by word: what the model considers, and which source words it attends to,
 # - implement beam search for a whole batch of sentences,
@@ -38,7 +38,7 @@ architecture_map(built=finished_exercises(), current=["length_penalty", "beam_se
 # The map shows the exercises that pass in your saved notebooks. The three new parts are in orange, next to
 # `greedy_decode`.
 #
-# Run the next cell once. It imports the parts of lessons 01 to 10, as the course's own versions.
+# Run the next cell once. It imports the course's own versions of the parts from lessons 01 to 10.
 
 # %% given="setup"
 import copy
@@ -265,8 +265,8 @@ layers_and_heads(
 
 # %% [markdown]
 # Greedy decoding starts with **a**, because 0.6 is more than 0.4, and ends with "a dog", which has a probability of
-# $0.6 \cdot 0.4 = 0.24$. That the other word was the better start only shows one step later, and greedy decoding never
-# goes back.
+# $0.6 \cdot 0.4 = 0.24$. Only one step later does it turn out that the other word was the better start, and
+# greedy decoding never goes back.
 #
 # Could we try all sentences? A vocabulary of $V$ words has $V^n$ sentences of length $n$: far too many. **Beam search**
 # is the compromise. It keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix together
@@ -278,8 +278,9 @@ layers_and_heads(
 #
 # ## 3. The length penalty
 #
-# Before we search, we need to say what for. "The most probable translation" has a catch: each further word multiplies
-# the probability by a number below one. A translation that stops too early may be more probable than a complete one.
+# Before we search, we need to say what we are searching for. "The most probable translation" has a catch: each
+# additional word multiplies the probability by a number below one. A translation that stops too early may be more
+# probable than a complete one.
 #
 # So hypotheses of different lengths are compared by a *score*. Wu et al. divide the log-probability by a number that
 # grows with the length:
@@ -324,7 +325,7 @@ print("A:", -3.0 / math.pow(9 / 6, alpha))
 print("B:", -3.6 / math.pow(15 / 6, alpha))
 
 # %% predict="predict_score"
-# A translation has a log-probability of -12 and 49 words, the end symbol counted. Alpha is 0.5.
+# A translation has a log-probability of -12 and 49 words, including the end symbol. Alpha is 0.5.
 # What is its score?
 
 # %% check="predict_score"
@@ -366,7 +367,7 @@ named_lines(
 
 # %% [markdown]
 # With an alpha of 0 the line is flat: a longer sentence must be just as probable, although it has more words to pay for.
-# With an alpha of 1 it is straight, so each further word may cost the same. The paper's 0.6 is in between.
+# With an alpha of 1 it is straight, so each additional word may cost the same. The paper's 0.6 is in between.
 #
 # ## 4. Beam search
 #
@@ -453,8 +454,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # `repeat` doesn't. Sentences never compete with each other.
 #
 # The result has the format of greedy decoding: each row begins with `start_id`, contains only `end_id` after its end,
-# and has at most `max_length` tokens, including the start. There is no dropout and no gradient, and the model gets its
-# mode back: use `evaluating`.
+# and has at most `max_length` tokens, including the start. There is no dropout and no gradient, and afterwards the
+# model is in the same mode as before: use `evaluating`.
 #
 # **When to stop** is up to you. The simplest rule: when all beams have ended, or at `max_length`. Some programs stop
 # earlier, when no unfinished beam is likely to win.
@@ -640,11 +641,11 @@ named_lines(
 # so every word costs more, and stopping early saves more. A larger alpha brings the length back, and with it most of the
 # BLEU that the beam had lost.
 #
-# Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with the
-# right alpha is about as good as greedy decoding, and no better. That is honest, and it has a reason: these captions
-# come from a small grammar, so the model is rarely in doubt about the next word, and there is little for a search to
-# repair. For the half-trained model, which is in doubt at every step, the beam helps. So it does for models of real text,
-# where many words could come next. You only find out by an experiment.
+# Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with
+# the right alpha is about as good as greedy decoding, and no better. There is a reason: these captions come from a
+# small grammar, so the model is rarely in doubt about the next word, and there is little for a search to repair. For
+# the half-trained model, which is in doubt at every step, the beam helps. The same is true of models of real text,
+# where many words could come next. Only an experiment can tell.
 #
 # The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same: choose
 # on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't report
@@ -714,7 +715,7 @@ total += second["weight"]
 print("first['weight'] is now", first["weight"], "although nobody meant to change it")
 
 # %% [markdown]
-# So mind four things:
+# So watch out for four things:
 #
 # - **Not all entries are floats.** Some modules keep counters or booleans. The mean of two counters may be a fraction,
 #   and has another dtype than `load_state_dict` expects. Keep such entries **whole**: take them from the first
@@ -747,7 +748,7 @@ print(torch.tensor(256.0, dtype=torch.bfloat16) + 1)
 # The loss on 150 validation captions, without smoothing: for each checkpoint that we kept, and for the average of it and
 # the four before it.
 #
-# Is the average always better? From when on, and why not earlier?
+# Is the average always better? When does it begin to be better, and why not earlier?
 #
 # **Change something:** average the last 2, or the last 10. A smaller learning rate in the training cell (0.001): does
 # averaging help as much when there is less jitter?
@@ -805,7 +806,7 @@ pd.DataFrame(
 # %% [markdown]
 # Sixty captions are few, so BLEU is a coarse measure here. The loss is the finer one.
 #
-# ### See it: when averaging destroys
+# ### See it: when averaging does harm
 #
 # Here is a second model that computes **exactly** what the translator computes. Only its inner features are numbered
 # backwards: those inside the feed-forward networks (the rows of `inner` and, to match, the columns of `outer`), and those
@@ -860,7 +861,7 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # </details>
 #
-# <details><summary>My search sets finished sentences aside and fills their places. Is that wrong?</summary>
+# <details><summary>My search sets finished sentences aside and refills the beam. Is that wrong?</summary>
 #
 # No, that is the other common way. Here a finished hypothesis keeps its place in the beam; there it goes into a separate
 # list, and the beam stays full of unfinished ones. The second way looks at a few more prefixes. The check accepts both.

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Lesson 13: the final lab
 #
-# All parts are built. In this lesson they learn German. You train a translator on whatever machine you have, from a laptop
-# to a cluster. You watch it while it learns, let it translate your own sentences, look at its attention, and hand in its
-# translations of a test set that it has never seen.
+# You have built all the parts. In this lesson they learn to translate German. You train a translator on whatever
+# machine you have, from a laptop to a cluster. You watch it while it learns, let it translate your own sentences,
+# look at its attention, and hand in its translations of a test set that it has never seen.
 #
-# At the end of this lesson you can
+# By the end of this lesson you will be able to
 #
 # - choose a configuration for your machine, and estimate how long a run will take,
 # - start a run that can be interrupted at any moment, and read the metrics that it writes,
@@ -44,8 +44,8 @@ print(Path("my_run.yaml").read_text())
 # %% [markdown]
 # ### Which configuration for which machine?
 #
-# Two corpora count here: the **captions** that come with the course, and **Multi30k**, 29,000 captions of photographs. The
-# others are for those who have a GPU and time.
+# You can hand in a run on one of two corpora: the **captions** that come with the course, and **Multi30k**, 29,000
+# captions of photographs. The others are for those who have a GPU and time.
 #
 # | you have | start with | it takes about |
 # |---|---|---|
@@ -121,8 +121,8 @@ for lesson, parts in public_curriculum().parts.items():
     print(f"{lesson}: {', '.join(parts)}")
 
 # %% [markdown]
-# What isn't in the list, the program does with code of its own. Its training loop must resume exactly after an interruption,
-# and its data pipeline must handle corpora that don't fit into memory.
+# For everything that isn't in the list, the program uses its own code. Its training loop must resume exactly after an
+# interruption, and its data pipeline must handle corpora that don't fit into memory.
 #
 # ### See it: a small run, live
 #
@@ -138,7 +138,7 @@ for lesson, parts in public_curriculum().parts.items():
 # | `lr` | the learning rate |
 # | `tokens_per_second` | **throughput**: real target tokens, without padding |
 # | `padded` | the share of all positions that is padding |
-# | `mfu` | *model FLOPs utilisation*: the share of the machine's speed in matrix products that the model makes use of |
+# | `mfu` | *model FLOPs utilisation*: the share of the machine's speed in matrix products that the run achieves |
 # | `memory_gib` | the peak memory of any process so far |
 # | `bleu`, `test_bleu` | scores of the validation and the test split, explained below |
 #
@@ -280,7 +280,7 @@ layers_and_heads(
 # **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes which share of
 # their words, pairs of words, triples and groups of four also occur in the reference. Each of them counts at most as often as
 # the reference contains it, so "the the the" scores badly. BLEU is the geometric mean of the four shares, multiplied by a
-# penalty if the translations are too short altogether. It is computed over a whole test set; for a single sentence it says
+# penalty if the translations are too short overall. It is computed over a whole test set; for a single sentence it says
 # little. 100 would be the reference, word for word, and no human translator reaches that.
 #
 # BLEU depends on how the text is split into words and on whether case matters, by several points. So a score without this information
@@ -474,7 +474,7 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # %% check="hand_in_config"
 
 # %% [markdown]
-# Is it the output of a run, with a loss that falls, up to the end?
+# Are the metrics those of a finished run, with a loss that falls?
 
 # %% check="hand_in_metrics"
 
@@ -522,10 +522,10 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 #
 # <details><summary>Are two processes on my laptop faster than one?</summary>
 #
-# For a small model, yes. The threads of one process share every single matrix product, and those of a small model are too
-# short for that to pay; two processes have a batch each, and meet once per update. On two cores, `multi30k-tiny` trained a
-# third faster that way. The larger the model, the smaller the gain. Try both, and compare the throughput. It is also a way to
-# test on a laptop what will run on a cluster.
+# For a small model, yes. The threads of one process share every single matrix product, and those of a small model are
+# too small for that to pay off; two processes have a batch each, and synchronise once per update. On two cores,
+# `multi30k-tiny` trained a third faster that way. The larger the model, the smaller the gain. Try both, and compare
+# the throughput. It is also a way to test on a laptop what will run on a cluster.
 #
 # </details>
 #
@@ -539,10 +539,11 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 #
 # <details><summary>Can several runs translate together?</summary>
 #
-# Yes, as an ensemble: `course translate ../runs/one german.txt --with ../runs/two`. For each next word the probabilities of
-# the models are averaged, and the search continues as usual. Models that started with different random weights are wrong in
-# different places: two runs of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only in their seed, have 42.9 together.
-# It takes the time of both. Their sizes may differ, but not their vocabularies, because an id must mean the same word in all.
+# Yes, as an ensemble: `course translate ../runs/one german.txt --with ../runs/two`. For each next word the
+# probabilities of the models are averaged, and the search continues as usual. Models that started with different
+# random weights are wrong in different places: two runs of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only
+# in their seed, reach 42.9 together. It takes the time of both. Their sizes may differ, but not their vocabularies,
+# because an id must mean the same word in all.
 #
 # </details>
 #
