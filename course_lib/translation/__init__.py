@@ -1,1 +1,1 @@
-"""The translation lab: corpora, subwords, batches, training over processes, checkpoints, decoding, scores."""
+"""The translation lab: data preparation, data-parallel training, checkpoints, decoding and evaluation."""

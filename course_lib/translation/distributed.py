@@ -1,7 +1,7 @@
-"""Data-parallel processes: joining them, agreeing on things, and noticing that one is gone.
+"""Data-parallel processes: the process group, collectives, and the detection of lost peers.
 
-`torchrun` starts the processes and numbers them: `rank` is a process's number, `world_size` how many there
-are. Started without torchrun, a run is one process with rank 0, and every function here works the same.
+`torchrun` starts the processes and numbers them: `rank` is the number of a process, and `world_size` is the
+number of processes. Without torchrun, a run is one process with rank 0, and every function here still works.
 """
 
 import contextlib
@@ -24,23 +24,23 @@ from course_lib.errors import BadInputError
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-#: How long ranks wait for rank 0 to prepare the data: it may download a corpus and tokenise it.
+#: How long ranks wait for rank 0 to prepare the data, which may include downloading and tokenising a corpus.
 _PREPARATION_TIMEOUT = timedelta(days=1)
-#: How long a rank waits for its peers' answer when it asks whether they are still there.
+#: How long a rank waits for its peers to answer when it checks that they are still running.
 _PROBE_TIMEOUT = timedelta(seconds=3)
 
 
 class RankZeroError(BadInputError):
-    """A BadInputError of rank 0, which reports it to the user; raised on the other ranks."""
+    """A BadInputError that the other ranks raise when rank 0 has one. Rank 0 reports it to the user."""
 
 
 class LostPeerError(RuntimeError):
-    """Another process of the run has gone, so that communication with it failed."""
+    """Communication failed because another process of the run has exited."""
 
 
 @dataclass(frozen=True)
 class DistributedInfo:
-    """A process's rank among the processes of a run."""
+    """The rank of a process and the world size of its run."""
 
     rank: int
     world_size: int
@@ -61,14 +61,14 @@ SINGLE_PROCESS = DistributedInfo(rank=0, world_size=1, local_rank=0, local_world
 
 @contextlib.contextmanager
 def process_group(timeout: timedelta = timedelta(minutes=5)) -> Iterator[DistributedInfo]:
-    """Join the processes that torchrun started, and leave the group at the end. A single process joins
-    nothing.
+    """Initialise the process group of the processes that torchrun started, and destroy it after the block.
 
-    Communicate over gloo on CPUs and NCCL on GPUs. If an exception leaves the block, the group is not
-    destroyed: over NCCL, that would wait for the other ranks, which may be waiting for this one.
+    The backend is gloo on CPUs and NCCL on GPUs. A single process without torchrun needs no group. If an
+    exception leaves the block, the group is not destroyed: with NCCL, that would wait for the other ranks,
+    which may be waiting for this one.
 
     Raises:
-        BadInputError: if the processes don't meet within `timeout`, or their port is in use.
+        BadInputError: if the rendezvous doesn't complete within `timeout`, or its port is in use.
         LostPeerError: in place of a RuntimeError in the block that was caused by the loss of another process.
     """
     if "WORLD_SIZE" not in os.environ:
@@ -98,8 +98,8 @@ def _join(timeout: timedelta) -> DistributedInfo:
         # later collectives.
         store, rank, world_size = next(rendezvous("env://", timeout=timeout))
         if os.environ.get("GROUP_WORLD_SIZE") == "1":
-            # torchrun keeps its store when it restarts the processes. They must not find the addresses of the
-            # dead ones. (With several nodes, each counts its own restarts; there, `launch` takes care of it.)
+            # torchrun keeps its store when it restarts the processes. The prefix hides the addresses of the
+            # dead processes. (With several nodes, each node counts its own restarts; `launch` solves that.)
             store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
@@ -131,9 +131,9 @@ def _join(timeout: timedelta) -> DistributedInfo:
 
 
 def is_port_in_use(port: int) -> bool:
-    """Return whether another program on this machine listens on a port."""
+    """Return whether a program on this machine listens on a port."""
     with socket.socket() as probe:
-        # Connections of an earlier run may still be closing; they don't count.
+        # Ignore connections of an earlier run that are still closing.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
@@ -144,11 +144,11 @@ def is_port_in_use(port: int) -> bool:
 
 @contextlib.contextmanager
 def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
-    """Raise LostPeerError in place of a RuntimeError in the block if another process is gone.
+    """Raise LostPeerError in place of a RuntimeError in the block if another process has exited.
 
-    gloo, NCCL and DDP report a lost peer as a RuntimeError among many others, so this asks the peers instead
-    of reading the message: an all-reduce fails at once if one of them has exited, and times out if they are
-    busy.
+    gloo, NCCL and DDP raise a RuntimeError for a lost peer, but also for many other causes. To distinguish
+    them without parsing messages, attempt an all-reduce: it fails at once if a peer has exited, and times out
+    if the peers are busy.
     """
     try:
         yield
@@ -171,10 +171,10 @@ def _control_all_reduce(group: "dist.ProcessGroup", timeout: timedelta) -> None:
 
 
 def rank_zero_first(distributed: DistributedInfo, function: Callable[[], Value]) -> Value:
-    """Call `function` on rank 0, then on all other ranks, which find what rank 0 has prepared.
+    """Call `function` on rank 0, then on all other ranks, which can use the files that rank 0 has prepared.
 
-    A BadInputError on rank 0 is raised on all ranks (as RankZeroError on the others), so that they end
-    together.
+    A BadInputError on rank 0 is raised on all ranks (as RankZeroError on the others), so that all of them
+    exit.
     """
     if distributed.world_size == 1:
         return function()
@@ -207,14 +207,14 @@ def broadcast_from_rank_zero(distributed: DistributedInfo, function: Callable[[]
 
 
 def raise_on_all_ranks(distributed: DistributedInfo, message: str) -> NoReturn:
-    """Raise an error that all ranks have found: BadInputError on rank 0, RankZeroError on the others."""
+    """Raise an error that every rank has detected: BadInputError on rank 0, RankZeroError on the others."""
     raise BadInputError(message) if distributed.is_rank_zero else RankZeroError(message)
 
 
 def require_equal(distributed: DistributedInfo, facts: Mapping[str, str]) -> None:
-    """Raise BadInputError on all ranks if they differ in what they are about to train with.
+    """Raise BadInputError on all ranks if the ranks are set up differently.
 
-    `facts` maps the name of each thing that must be the same everywhere to a short description of it.
+    `facts` holds a name and a short description of everything that must be the same on all ranks.
     """
     on_rank_zero, *elsewhere = all_gather(distributed, [dict(facts)])
     differences = [
@@ -234,7 +234,7 @@ def require_equal(distributed: DistributedInfo, facts: Mapping[str, str]) -> Non
 
 
 def all_gather(distributed: DistributedInfo, items: list[Item]) -> list[Item]:
-    """Return the items of all ranks on every rank, those of rank 0 first."""
+    """Return the items of all ranks on every rank, in the order of the ranks."""
     if distributed.world_size == 1:
         return items
     parts: list[list[Item]] = [[] for _ in range(distributed.world_size)]
@@ -243,7 +243,7 @@ def all_gather(distributed: DistributedInfo, items: list[Item]) -> list[Item]:
 
 
 def global_sum(distributed: DistributedInfo, values: Tensor) -> Tensor:
-    """Return the sum of a tensor over all ranks; the argument stays as it is."""
+    """Return the sum of a tensor over all ranks. The argument is not modified."""
     total = values.detach().clone()
     if distributed.world_size > 1:
         dist.all_reduce(total)
@@ -254,20 +254,20 @@ def global_max(distributed: DistributedInfo, number: int) -> int:
     """Return the largest of the ranks' numbers on every rank."""
     if distributed.world_size == 1:
         return number
-    # On the CPU, so that nothing waits for a GPU to finish.
+    # The tensor is on the CPU, so that the call doesn't wait for pending work on a GPU.
     value = torch.tensor(number)
     dist.all_reduce(value, dist.ReduceOp.MAX)
     return int(value)
 
 
 def wait_for_peers(distributed: DistributedInfo, timeout: timedelta = timedelta(seconds=10)) -> None:
-    """Wait a short time for the other ranks before ending with an error.
+    """Wait a short time for the other ranks before exiting with an error.
 
-    torchrun ends all processes as soon as one has failed, and by then rank 0 should have reported the error.
+    torchrun ends all processes as soon as one has failed. Waiting lets rank 0 report the error before that.
     """
     if distributed.world_size > 1:
         with contextlib.suppress(RuntimeError):
-            # A tensor on the CPU and not a barrier, which would use NCCL if there are GPUs.
+            # All-reduce a CPU tensor, because a barrier would use NCCL if there are GPUs.
             dist.all_reduce(torch.zeros(1), async_op=True).wait(timeout=timeout)
 
 
@@ -275,12 +275,12 @@ def end_process(exit_code: int) -> NoReturn:
     """End this process with the given exit code.
 
     DDP keeps gloo's threads alive after the group has been destroyed. If one of them releases a tensor while
-    Python shuts down, the process aborts (torch 2.13, on a busy machine), and a finished run would count as
-    failed. So a process that torchrun started skips Python's shutdown.
+    Python shuts down, the process aborts (seen with torch 2.13 on a busy machine), and a finished run counts
+    as failed. So a process that torchrun started skips Python's shutdown.
     """
     if "WORLD_SIZE" not in os.environ:
         sys.exit(exit_code)
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # Its reader may be gone.
+        with contextlib.suppress(OSError):  # The reader of the pipe may have exited.
             stream.flush()
     os._exit(exit_code)

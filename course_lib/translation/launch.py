@@ -4,8 +4,8 @@
         -m course_lib.translation.train CONFIG [section.key=value ...]
 
 The arguments are torchrun's. torchrun starts the processes, restarts all of them if one dies, and forwards
-signals, including SIGUSR1; but its own exit code is 1 for any failure. A script that distinguishes "start me
-again" (75) from "the config is wrong" (2) needs the exit codes of the processes.
+signals, including SIGUSR1; but its own exit code is 1 for any failure. A script that distinguishes "should be
+restarted" (75) from "the config is wrong" (2) needs the exit codes of the processes.
 """
 
 import contextlib
@@ -25,22 +25,23 @@ from torch.distributed.elastic.rendezvous import RendezvousError
 from course_lib.translation.distributed import is_port_in_use
 from course_lib.translation.train.interruption import EXIT_KEYBOARD, EXIT_RESTART
 
-#: The exit code if the processes cannot meet: EX_UNAVAILABLE of sysexits.h.
+#: The exit code if the rendezvous fails: EX_UNAVAILABLE of sysexits.h.
 EXIT_CANNOT_MEET = 69
 EXIT_FAILED = 1
-#: SLURM usually warns two minutes before the end of a job; torchrun would kill after 30 seconds.
+#: The time to save a checkpoint after a signal. SLURM usually sends the signal two minutes before the end of a
+#: job, and by default, torchrun kills the processes after 30 seconds.
 _SECONDS_TO_SAVE = 100
-#: How long a listening program may take to answer as torchrun's store.
+#: How long to wait for a listening program to answer as torchrun's store.
 _SECONDS_TO_ANSWER = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run torchrun and return the exit code of the processes.
 
-    0: success. 75: stopped by a signal, to be started again. 130: stopped from the keyboard. 2, or another
-    code: the exit code of all failed processes. 69: the processes could not meet. 1: anything else.
+    0: success. 75: stopped by a signal; should be restarted. 130: interrupted from the keyboard. 69: the
+    rendezvous failed. 2 or another code: every failed process exited with this code. 1: any other failure.
     """
-    # Environment variables, since torch 2.11 has no such options. (It still kills after 30 seconds.)
+    # torch 2.11 has no options for these, so set environment variables. (It still kills after 30 seconds.)
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"])
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SignalException as stopped:
         return EXIT_KEYBOARD if stopped.sigval == signal.SIGINT else EXIT_RESTART
     except ChildFailedError as failed:
-        # If one dies, torchrun stops the others: only a code that all of them have is meaningful.
+        # If a process dies, torchrun stops the others, so a code is only meaningful if all of them share it.
         codes = {failure.exitcode for failure in failed.failures.values()}
         return codes.pop() if len(codes) == 1 and min(codes) > 0 else EXIT_FAILED
     except (dist.DistError, RendezvousError) as error:
@@ -72,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_other_program(endpoint: str) -> bool:
     """Return whether a program other than torchrun listens at the rendezvous endpoint.
 
-    torchrun would wait for its answer forever. If nothing listens, or another node's torchrun, all is well.
+    torchrun would wait for its answer forever. The result is False if nothing listens, or if the torchrun of
+    another node does.
     """
     host, _, port = endpoint.rpartition(":")
     try:
@@ -82,11 +84,11 @@ def _is_other_program(endpoint: str) -> bool:
     answered = threading.Event()
 
     def ask() -> None:
-        with contextlib.suppress(RuntimeError):  # torchrun's own message will be better.
+        with contextlib.suppress(RuntimeError):  # torchrun reports this error better.
             dist.TCPStore(host, int(port), wait_for_workers=False).check(["anything"])  # type: ignore[attr-defined]
         answered.set()
 
-    # Without an answer, the store's timeouts don't end the wait either, hence a thread.
+    # Use a thread, because the store's timeouts don't end the wait if there is no answer.
     threading.Thread(target=ask, daemon=True).start()
     return not answered.wait(_SECONDS_TO_ANSWER)
 

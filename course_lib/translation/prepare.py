@@ -1,4 +1,4 @@
-"""The command that prepares the data of a config ahead of training, so that GPUs don't wait for it.
+"""The command that prepares the data for a config before training, so that GPUs don't wait for it.
 
     python -m course_lib.translation.prepare wmt14-base prepared/wmt14
     sbatch one_node.sbatch wmt14-base data.prepared=prepared/wmt14

@@ -1,8 +1,8 @@
-"""The command that translates text with a trained run, one sentence a line.
+"""The command that translates text with a trained run, one sentence per line.
 
     python -m course_lib.translation.translate RUN_FOLDER [FILE] [--beam 5] [--n-best 3] ...
 
-Without FILE, it reads standard input: it answers line by line at a keyboard, and in batches from a pipe.
+Without FILE, it reads standard input: line by line from a keyboard, and in batches from a pipe.
 """
 
 import argparse
@@ -29,10 +29,10 @@ from course_lib.translation.train.progress_bar import reading_bar
 
 EXIT_BAD_INPUT = 2
 EXIT_KEYBOARD = 130
-#: The direction by its target language, and the source language by direction.
+#: The direction for each target language, and the source language of each direction.
 _DIRECTIONS: dict[str, Direction] = {"english": "de-en", "german": "en-de"}
 _SOURCE = {"de-en": "German", "en-de": "English"}
-#: Attention maps are for a few sentences; those of a corpus would fill the memory.
+#: The most lines that attention maps are written for: the maps of a whole corpus wouldn't fit into memory.
 MAX_ATTENTION_LINES = 200
 
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"translate: {error}", file=sys.stderr, flush=True)
         return EXIT_BAD_INPUT
     except BrokenPipeError:
-        # The reader of the translations has closed the pipe. Python would report that again at its exit.
+        # The reader of the translations has closed the pipe. Python would report that again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -129,7 +129,7 @@ def _run(options: argparse.Namespace) -> None:
         folder = RunFolder(Path(options.run_folder))
         _tune(translator, folder)
         if not options.ensemble_with:
-            # The best length penalty of an ensemble is not that of its first run.
+            # The length penalty tuned for an ensemble isn't the best one for its first run alone.
             _save(folder.search, lambda: save_settings(folder.search, translator.settings))
         if options.file is None:
             return
@@ -162,7 +162,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _settings(default: SearchSettings, options: argparse.Namespace) -> SearchSettings:
-    """Apply the command line's settings. Raises BadInputError if they are impossible."""
+    """Apply the settings of the command line. Raises BadInputError if a value is out of range."""
     beam = options.beam if options.beam is not None else max(default.beam, options.n_best or 1)
     alpha = options.alpha if options.alpha is not None else default.alpha
     try:

@@ -1,4 +1,4 @@
-"""The state of a run on disk, so that it can resume as if it had never stopped."""
+"""The state of a run on disk, from which it resumes with the same result as without an interruption."""
 
 import re
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class DamagedCheckpointError(BadInputError):
 
 @dataclass(frozen=True)
 class StepFiles:
-    """The files `step-N.pt` of a folder, of which a run keeps the newest few.
+    """The files `step-N.pt` in a folder. A run keeps only the newest ones.
 
     The folder may not exist yet.
     """
@@ -41,11 +41,11 @@ class StepFiles:
     folder: Path
 
     def path(self, step: int) -> Path:
-        """Return the path of an update's file. Leading zeros make names sort like numbers."""
+        """Return the path of an update's file. Leading zeros make the names sort numerically."""
         return self.folder / f"step-{step:08d}.pt"
 
     def newest_first(self, up_to: int | None = None) -> list[Path]:
-        """List the files, without those of updates after `up_to`."""
+        """List the files, the newest first, without those of updates after `up_to`."""
         found = [
             (int(name[1]), path)
             for path in (self.folder.iterdir() if self.folder.is_dir() else ())
@@ -54,9 +54,9 @@ class StepFiles:
         return [path for step, path in sorted(found, reverse=True) if up_to is None or step <= up_to]
 
     def keep_newest(self, count: int, up_to: int) -> None:
-        """Remove all but the newest `count` files up to that update.
+        """Remove all files except the newest `count` up to the update `up_to`.
 
-        Files of later updates are removed as well: they were damaged, and the run has resumed before them.
+        Files of later updates are removed as well: they were damaged, so the run resumed from an earlier one.
         """
         kept = self.newest_first(up_to)[:count]
         for path in self.newest_first():
@@ -75,7 +75,7 @@ class LatestCheckpoint:
 
 
 class Checkpoints:
-    """The newest few checkpoints of a run. If one is damaged, the run resumes from the one before it."""
+    """The newest checkpoints of a run. If the latest is damaged, the run resumes from the one before it."""
 
     def __init__(self, folder: Path, keep_last: int) -> None:
         self._files = StepFiles(folder)
@@ -93,7 +93,7 @@ class Checkpoints:
     def find_latest(self) -> LatestCheckpoint:
         """Find the newest intact checkpoint.
 
-        Raises BadInputError if all are damaged, or if one cannot be read, since that one may be intact.
+        Raises BadInputError if all are damaged, or if a file cannot be read, because it may be intact.
         """
         damaged: list[Path] = []
         for path in self._files.newest_first():
@@ -114,8 +114,8 @@ class Checkpoints:
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Load a checkpoint on the CPU. No code in the file is ever run.
 
-    Raises DamagedCheckpointError if the file is damaged or something else, and BadInputError if it cannot be
-    read.
+    Raises DamagedCheckpointError if the file is damaged or not a checkpoint, and BadInputError if it cannot
+    be read.
     """
     try:
         state = load_checksummed(path)

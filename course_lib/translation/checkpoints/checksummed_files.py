@@ -1,7 +1,7 @@
-"""Files of tensors with a checksum, so that damage is always noticed.
+"""Files of tensors with a checksum, so that damage is always detected.
 
-Such a file is what `torch.save` writes, followed by one line with the SHA-256 of everything before it.
-`torch.load` reads it like any other, but would not notice a flipped bit in a tensor.
+Such a file is the output of `torch.save`, followed by one line with the SHA-256 of everything before it.
+`torch.load` can also read it, but would not detect a flipped bit in a tensor.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _CHUNK = 1 << 22
 
 
 class DamagedFileError(Exception):
-    """The file is damaged, or something else wrote it."""
+    """The file is damaged, or was not written by `save_checksummed`."""
 
 
 def save_checksummed(path: Path, state: dict[str, Any]) -> None:
@@ -34,7 +34,7 @@ def save_checksummed(path: Path, state: dict[str, Any]) -> None:
 def load_checksummed(path: Path, mapped: bool = False) -> dict[str, Any]:
     """Load a file that `save_checksummed` wrote, on the CPU. No code in the file is ever run.
 
-    With `mapped`, tensors stay in the file and are read when they are used.
+    With `mapped`, tensors are memory-mapped: they are read from the file when they are used.
 
     Raises:
         DamagedFileError: if the checksum is missing or wrong, or the file holds something else.
@@ -46,7 +46,7 @@ def load_checksummed(path: Path, mapped: bool = False) -> dict[str, Any]:
         try:
             state = torch.load(path if mapped else file, map_location="cpu", weights_only=True, mmap=mapped)
         except pickle.UnpicklingError:
-            # Anything else that goes wrong, such as too little memory, is not the file's fault.
+            # Other exceptions, such as running out of memory, don't mean that the file is damaged.
             raise DamagedFileError from None
     if not isinstance(state, dict):
         raise DamagedFileError
@@ -72,8 +72,8 @@ def _check(file: BinaryIO) -> None:
 class _HashingWriter:
     """A file for `torch.save` that hashes everything written to it and raises errors only at the end.
 
-    An exception must not pass through torch's writer, which is C++: it would turn into another exception, and
-    the writer's attempt to finish the file would raise again.
+    An exception must not pass through torch's writer, which is written in C++: it would turn into a different
+    exception, and the writer would raise again when it tries to finish the file.
     """
 
     def __init__(self, file: BinaryIO) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-#: The models that a run keeps: its latest weights, the best on the validation split, and an average.
+#: The models that a run saves: the latest weights, the best on the validation split, and an average.
 ModelKind = Literal["last", "best", "averaged"]
 MODEL_KINDS: tuple[ModelKind, ...] = ("last", "best", "averaged")
 
@@ -17,12 +17,12 @@ class RunFolder:
 
     @property
     def config(self) -> Path:
-        """The config with every key, overrides included."""
+        """The config file with every key, including overrides."""
         return self.path / "config.yaml"
 
     @property
     def vocabulary(self) -> Path:
-        """The vocabulary, or both of them."""
+        """The file of the vocabulary, or of both vocabularies."""
         return self.path / "vocabulary.json"
 
     @property
@@ -32,7 +32,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """The metrics, one JSON object a line."""
+        """The file of the metrics, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -42,7 +42,7 @@ class RunFolder:
 
     @property
     def snapshots(self) -> Path:
-        """The folder of the weights to average."""
+        """The folder of the snapshots of the weights to be averaged."""
         return self.path / "snapshots"
 
     def model(self, kind: ModelKind) -> Path:
@@ -51,21 +51,21 @@ class RunFolder:
 
     @property
     def parts(self) -> Path:
-        """A copy of the student's code that is trained; only with `--parts`."""
+        """The copy of the student's code, which exists only for a run with `--parts`."""
         return self.path / "parts.json"
 
     @property
     def search(self) -> Path:
-        """The search settings, including the tuned length penalty."""
+        """The file of the search settings, including the tuned length penalty."""
         return self.path / "search.json"
 
     @property
     def translations(self) -> Path:
-        """The translations of the test split, one sentence a line."""
+        """The file of the translations of the test split, one sentence per line."""
         return self.path / "translations.txt"
 
     def remove_temporary_files(self) -> None:
-        """Remove the unfinished files of a killed process, so that they don't fill the disk."""
+        """Remove incomplete files left by a killed process, so that they don't fill the disk."""
         for folder in (self.path, self.data, self.checkpoints, self.snapshots, self.path / "models"):
             for path in folder.glob(".*.tmp"):
                 path.unlink(missing_ok=True)

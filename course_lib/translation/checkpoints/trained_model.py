@@ -1,6 +1,6 @@
-"""Trained models on disk: everything that a later process needs to translate, and nothing more.
+"""Trained models on disk: only what a later process needs to translate.
 
-A run keeps up to three models in its folder, which share one vocabulary; each file holds the vocabulary's
+A run saves up to three models in its folder. They share the vocabulary, and each file holds the vocabulary's
 fingerprint.
 """
 
@@ -29,7 +29,7 @@ from course_lib.translation.data.vocabularies import Vocabularies, load_vocabula
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """The weights of a model and a description of what they belong to."""
+    """The weights of a model and a description of the model."""
 
     config: RunConfig
     vocabulary: str
@@ -52,8 +52,8 @@ def save_model(path: Path, model: TrainedModel) -> None:
 def load_model(path: Path, mapped: bool = False) -> TrainedModel:
     """Load a model on the CPU. No code in the file is ever run.
 
-    With `mapped`, the weights stay in the file. Raises BadInputError if the file is missing, damaged,
-    something else, or of another version.
+    With `mapped`, the weights are memory-mapped. Raises BadInputError if the file is missing or damaged, is
+    not a model, or has another version.
     """
     try:
         state = load_checksummed(path, mapped)
@@ -88,8 +88,8 @@ def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> Traine
     """Load a model of a run, which may still be training, and its vocabularies.
 
     `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that the run's
-    config names, or another if the run hasn't made that one yet. Raises BadInputError if the run or the model
-    is missing, damaged, or has another vocabulary.
+    config names, or another if that one hasn't been saved yet. Raises BadInputError if the run or the model
+    is missing or damaged, or if the model has another vocabulary.
     """
     model = load_model(_model_path(folder, checkpoint))
     vocabularies = load_vocabularies(folder.vocabulary, model.config.data.direction)
@@ -126,9 +126,9 @@ def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:
 class Snapshots:
     """The newest `count` snapshots of a run's weights, to be averaged as in section 6.1 of the paper.
 
-    Snapshots are taken after updates that the config determines. They are not the checkpoints, which are
-    three times as large and also written when a run is interrupted: the average must not depend on
-    interruptions.
+    The config determines the updates after which snapshots are taken. Checkpoints would be unsuitable: they
+    are also written when a run is interrupted, and the average must not depend on interruptions. They are
+    also three times as large.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -137,7 +137,7 @@ class Snapshots:
 
     @property
     def enabled(self) -> bool:
-        """Whether snapshots are taken at all."""
+        """Whether snapshots are taken."""
         return self._count > 0
 
     def clear(self) -> None:
@@ -157,7 +157,7 @@ class Snapshots:
         models: list[TrainedModel] = []
         for path in self._files.newest_first(up_to)[: self._count]:
             try:
-                # Together they may be larger than the memory; the average reads them entry by entry.
+                # All models together may be larger than the memory. The average reads one tensor at a time.
                 models.append(load_model(path, mapped=True))
             except BadInputError as error:
                 report(f"Left out of the average: {error}")

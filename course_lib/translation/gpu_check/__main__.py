@@ -25,7 +25,7 @@ from course_lib.translation.train.setup import choose_kernels
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 
-#: The parts by name, with what they do.
+#: The parts by name, with a description of each.
 PARTS = {
     "correctness": "comparisons with the CPU and the reference, also compiled and over NCCL",
     "training": "target tokens a second and MFU, eager and compiled",
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def describe_machine(device: torch.device) -> dict[str, str]:
-    """Return the date, the card and the versions, which belong beside any figure."""
+    """Return the date, the name of the device and the versions, which are reported with all measurements."""
     facts = {"date": str(date.today()), "torch": torch.__version__, "device": device.type}
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)

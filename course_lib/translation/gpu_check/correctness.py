@@ -1,4 +1,4 @@
-"""Tests on a device: it computes what the CPU and the reference compute, in one process and in several."""
+"""Tests that a device computes the same as the CPU and the reference, in one process and in several."""
 
 import copy
 import json
@@ -22,16 +22,16 @@ from course_lib.translation.model.precision import resolve_precision
 from course_lib.translation.train.trainer import Trainer
 
 UPDATES = 6
-#: By the rounding of 16 bits.
+#: The relative tolerance for attention, which allows for rounding to 16 bits.
 ATTENTION_TOLERANCE = 0.02
 
 
 class CheckFailedError(AssertionError):
-    """A device computes something else. The message says what, and by how much."""
+    """A result on a device that differs from the reference. The message names the size of the difference."""
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
-    """Return the norm of the difference, relative to the norm of what is expected."""
+    """Return the norm of the difference, relative to the norm of the expected values."""
     found, expected = found.detach().double().cpu(), expected.detach().double().cpu()
     if not torch.isfinite(found).all():
         return math.inf
@@ -39,7 +39,7 @@ def difference(found: Tensor, expected: Tensor) -> float:
 
 
 def require_near(found: Tensor, expected: Tensor, within: float) -> str:
-    """Return the difference as text. Raises CheckFailedError if it is larger than `within`."""
+    """Return the relative difference as text. Raises CheckFailedError if it is larger than `within`."""
     distance = difference(found, expected)
     if not distance <= within:
         raise CheckFailedError(f"relative difference {distance:.1e}, expected at most {within:.0e}")
@@ -52,7 +52,7 @@ def weights_of(trainer: Trainer) -> Tensor:
 
 
 def trained(config: RunConfig, device: torch.device, updates: int = UPDATES) -> Tensor:
-    """Return the weights after a few updates. They start equal on all devices."""
+    """Return the weights after a few updates. The initial weights are the same on all devices."""
     trainer = new_trainer(config, REHEARSAL, device)
     initial = new_trainer(config, REHEARSAL, torch.device("cpu"))
     trainer.load_weights(initial.model.state_dict())
@@ -68,26 +68,26 @@ def _config(**training: object) -> RunConfig:
 
 
 def equals_cpu_in_float64(device: torch.device) -> str:
-    """Weights after six updates are the CPU's in float64."""
+    """Check that the weights after six updates in float64 are the same as on the CPU."""
     config = _config(precision="float64")
     return require_near(trained(config, device), trained(config, torch.device("cpu")), 1e-9)
 
 
 def equals_cpu_in_float32(device: torch.device) -> str:
-    """Weights after six updates are the CPU's in float32."""
+    """Check that the weights after six updates in float32 are the same as on the CPU."""
     config = _config(precision="float32")
     return require_near(trained(config, device), trained(config, torch.device("cpu")), 2e-4)
 
 
 def mixed_precision_is_near(device: torch.device) -> str:
-    """Weights after six updates in the precision `auto` are near those in float32."""
+    """Check that the weights after six updates with `precision: auto` are close to those in float32."""
     precision = resolve_precision("auto", device)
     found, expected = (trained(_config(precision=each), device) for each in (precision, "float32"))
     return f"{precision}: {require_near(found, expected, 0.05)}"
 
 
 def splits_are_exact(device: torch.device) -> str:
-    """An update of three batches is the sum of its parts, in float64."""
+    """Check in float64 that an update of three batches is the sum of its parts."""
     config = _config(precision="float64")
     trainer = new_trainer(config, REHEARSAL, device)
     reversed_order = new_trainer(config, REHEARSAL, device)
@@ -98,7 +98,7 @@ def splits_are_exact(device: torch.device) -> str:
 
 
 def restarts_are_exact(device: torch.device) -> str:
-    """A trainer that is loaded from a state ends like the one that was never stopped."""
+    """Check that a trainer restored from a saved state ends with the same weights as an uninterrupted one."""
     config = _config(precision="auto", batches_per_update=1)
     whole = new_trainer(config, REHEARSAL, device)
     plan = whole.plan()
@@ -113,7 +113,7 @@ def restarts_are_exact(device: torch.device) -> str:
 
 
 def dropout_follows_the_seed(device: torch.device) -> str:
-    """Dropout is the same for the same seed and update, and differs for another seed."""
+    """Check that dropout is the same for the same seed and update, and differs for another seed."""
     configs = [
         run_config(SMALL, REHEARSAL, tokens_per_batch=400).model_copy(update={"seed": seed})
         for seed in (1, 1, 2)
@@ -125,7 +125,7 @@ def dropout_follows_the_seed(device: torch.device) -> str:
 
 
 def attention_kernels(device: torch.device) -> str:
-    """Each attention kernel computes the reference's attention and gradients, causal and with padding."""
+    """Compare each attention kernel and its gradients with the reference, with causal and padding masks."""
     if device.type == "cuda":
         backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
         dtype = torch.bfloat16 if resolve_precision("auto", device) == "bfloat16" else torch.float16
@@ -135,7 +135,7 @@ def attention_kernels(device: torch.device) -> str:
     torch.manual_seed(1)
     for backend in backends:
         for causal in (True, False):
-            # Flash attention takes no mask on a GPU.
+            # Flash attention supports no padding mask on a GPU.
             if causal or device.type == "cpu" or backend is not SDPBackend.FLASH_ATTENTION:
                 worst = max(worst, _attention_difference(device, dtype, backend, causal))
     if worst > ATTENTION_TOLERANCE:
@@ -167,7 +167,7 @@ def _attention_difference(
 
 
 def loss_kernel(device: torch.device) -> str:
-    """The chunked loss and its gradients are those of lesson 08."""
+    """Compare the chunked loss and its gradients with lesson 08's."""
     torch.manual_seed(1)
     hidden = torch.randn(50, 32, device=device, dtype=torch.float64, requires_grad=True)
     generator = nn.Linear(32, 77, device=device, dtype=torch.float64)
@@ -184,7 +184,7 @@ def _flat(tensors: tuple[Tensor, ...]) -> Tensor:
 
 
 def compiled_is_near_eager(device: torch.device) -> str:
-    """Weights after six updates with compiled layers are near those without."""
+    """Check that the weights after six updates with compiled layers are close to those without."""
     notes: list[str] = []
     found: list[Tensor] = []
     for compiled in (True, False):
@@ -200,7 +200,7 @@ def compiled_is_near_eager(device: torch.device) -> str:
 
 
 def several_processes(device: torch.device) -> str:
-    """Two or more processes train like one, over NCCL on GPUs, and resume after being started again."""
+    """Check that several processes train the same as one, with NCCL on GPUs, and resume after a restart."""
     count = max(2, torch.cuda.device_count()) if device.type == "cuda" else 2
     if device.type == "cuda" and torch.cuda.device_count() < 2:
         return "skipped: NCCL needs two GPUs"

@@ -1,4 +1,4 @@
-"""Measurements on a device: training, the textbook method, decoding, memory, and where the time goes."""
+"""Measurements on a device: training, the textbook method, decoding, memory, and a profile of the updates."""
 
 import json
 import time
@@ -26,8 +26,8 @@ from course_lib.translation.train.trainer import Trainer
 
 Row = dict[str, Any]
 
-#: Published rates of dense matrix products in 16 bits, in TFLOP/s, by a part of the card's name. From the
-#: data sheets of the manufacturer; SXM models where there are several.
+#: Published rates of dense matrix products in 16 bits, in TFLOP/s, by a part of the card's name. The rates
+#: are from the manufacturer's data sheets, for the SXM model if there are several.
 PUBLISHED_TFLOPS = {
     "B200": 2250.0,
     "H200": 989.0,
@@ -44,12 +44,12 @@ PUBLISHED_TFLOPS = {
 
 
 def published_rate(name: str) -> float | None:
-    """Return a card's published rate in operations a second, or None if it isn't in the table."""
+    """Return a card's published rate in operations per second, or None if the card isn't in the table."""
     return next((1e12 * rate for part, rate in PUBLISHED_TFLOPS.items() if part in name), None)
 
 
 def _train_for(trainer: Trainer, seconds: float, device: torch.device) -> Row:
-    """Train for a while, after the first updates, and return the row of metrics."""
+    """Train for the given time, after a warm-up, and return the row of metrics."""
     plan = trainer.plan()
     position = 0
 
@@ -70,7 +70,7 @@ def _train_for(trainer: Trainer, seconds: float, device: torch.device) -> Row:
 
 
 def training_speed(device: torch.device, scale: Scale) -> list[Row]:
-    """Target tokens a second and MFU of each model, eager and compiled."""
+    """Measure the target tokens per second and the MFU of each model, eager and compiled."""
     rows = []
     published = published_rate(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
     for name, model in scale.models.items():
@@ -99,7 +99,7 @@ def training_speed(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
-    """The first model's speed, compared with the textbook method in float32, taking turns."""
+    """Compare the first model's speed with the textbook method in float32. Measurements alternate."""
     name, model = next(iter(scale.models.items()))
     compiled = device.type == "cuda"
     lab = new_trainer(run_config(model, scale, compile=compiled), scale, device)
@@ -132,7 +132,7 @@ def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
-    """Sentences a second: greedy and beam search in batches, and one at a time without a cache."""
+    """Measure the sentences per second: in batches with greedy and beam search, and singly without a cache."""
     name, model = next(iter(scale.models.items()))
     config = run_config(model, scale)
     vocabulary = NumberVocabulary(scale.vocabulary)
@@ -141,7 +141,7 @@ def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
     assert isinstance(network, Transformer), "built from the reference"
     network.eval()
     with torch.no_grad():
-        network.generator.bias[vocabulary.end_id] = 1.0  # An untrained model would never end.
+        network.generator.bias[vocabulary.end_id] = 1.0  # Untrained models rarely predict the end token.
     sources = [source for source, _ in sentence_pairs(scale)][:512]
     backend = make_backend(network, config.training.precision)
     decoder = BatchDecoder(vocabulary, device, config.data.max_length, config.evaluation)
@@ -172,7 +172,7 @@ def _rate(done: int, started: float) -> float:
 
 
 def memory_use(device: torch.device, scale: Scale) -> list[Row]:
-    """The estimated memory of training each model, and the measured peak."""
+    """Return the estimated memory for training each model, and the measured peak."""
     rows = []
     for name, model in scale.models.items():
         _free(device)
@@ -197,7 +197,7 @@ def memory_use(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
-    """The operations that take most of an update's time; the trace itself is written to `folder`."""
+    """Return the operations that take most of an update's time, and write the trace to `folder`."""
     name, model = next(iter(scale.models.items()))
     trainer = new_trainer(run_config(model, scale, compile=device.type == "cuda"), scale, device)
     plan = trainer.plan()
@@ -215,7 +215,7 @@ def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
 
 
 def top_operations(profiler: profile, device: torch.device, count: int = 15) -> list[Row]:
-    """Return the operations with the most time on the device, and their shares."""
+    """Return the operations that take the most time on the device, with their shares of the total."""
     on_device = device.type == "cuda"
     averages = profiler.key_averages()
     times = {

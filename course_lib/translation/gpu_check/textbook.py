@@ -1,7 +1,8 @@
-"""The textbook method of training, to compare the lab's speed with: simple and correct, as in many notebooks.
+"""A baseline for the lab's training speed: the simple, correct method of many tutorials.
 
-Batches of 32 sentences in random order, all padded to 72 tokens, in float32; attention by matrix products;
-logits at every position, padding included; smoothed targets written out over the whole vocabulary.
+It uses batches of 32 sentences in random order, all padded to 72 tokens, in float32. Attention is computed
+with plain matrix products. It computes logits at every position, including padding, and stores the smoothed
+targets over the whole vocabulary.
 """
 
 import random
@@ -21,7 +22,7 @@ SENTENCES, LENGTH, SMOOTHING = 32, 72, 0.1
 
 
 class TextbookTraining:
-    """A model in training, one batch an update."""
+    """A model trained by the textbook method, with one batch per update."""
 
     def __init__(self, model: ModelConfig, vocabulary: int, device: torch.device) -> None:
         self._device = device

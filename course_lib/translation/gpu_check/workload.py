@@ -1,4 +1,4 @@
-"""The models and sentences that the checks work on, made up so that no corpus is needed."""
+"""The models and the synthetic sentences for the checks, so that no corpus is needed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SMALL = ModelConfig(layers=2, d_model=32, heads=4, d_ff=64, inner_dropout=0, att
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the checks are: those of a GPU, or a rehearsal of them."""
+    """The size of the checks: full size for a GPU, or small for a rehearsal."""
 
     models: dict[str, ModelConfig]
     vocabulary: int
@@ -49,17 +49,17 @@ class NumberVocabulary:
 
     @property
     def source(self) -> "NumberVocabulary":
-        """The same vocabulary."""
+        """This vocabulary, because both sides share it."""
         return self
 
     @property
     def target(self) -> "NumberVocabulary":
-        """The same vocabulary."""
+        """This vocabulary, because both sides share it."""
         return self
 
     @property
     def fingerprint(self) -> str:
-        """The size, which is all there is."""
+        """The size, which determines the vocabulary."""
         return str(self.size)
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -75,13 +75,13 @@ class NumberVocabulary:
         return str(self.size)
 
     def save(self, path: object) -> None:
-        """Do nothing: the size is known."""
+        """Do nothing: the vocabulary is determined by its size, so there is nothing to save."""
 
 
 def sentence_pairs(scale: Scale, seed: int = 1) -> list[IdPair]:
-    """Draw pairs with the distribution of lengths of news text: 27 tokens on average, up to 254.
+    """Draw sentence pairs whose lengths are distributed as in news text: about 27 tokens, at most 100.
 
-    The target is the source, shifted by one id: something that a model can learn.
+    A target is its source with every id increased by one, so a model can learn to translate.
     """
     random = np.random.RandomState(seed)
     lengths = random.lognormal(3.1, 0.6, scale.sentences).clip(3, 100).astype(int)
@@ -117,7 +117,7 @@ def new_trainer(
     device: torch.device,
     distributed: DistributedInfo = SINGLE_PROCESS,
 ) -> Trainer:
-    """Return a trainer for a config on the made-up sentences."""
+    """Return a trainer for a config and the synthetic sentences."""
     return Trainer(config, sentence_pairs(scale), NumberVocabulary(scale.vocabulary), distributed, device)
 
 

@@ -1,1 +1,1 @@
-"""The model in training: its components, loss, precision and fused layers."""
+"""The model and its training loss: components, precision, and fused and compiled layers."""

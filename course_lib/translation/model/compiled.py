@@ -1,7 +1,7 @@
-"""torch.compile for each layer of a model, with a fallback to the layers as they are.
+"""torch.compile for each layer of a model, with a fallback to the uncompiled layers.
 
-Each layer is compiled on its own, because DDP sends a layer's gradients as soon as its backward pass is done,
-and because layers of one kind share the compiled code.
+Each layer is compiled separately, because DDP sends a layer's gradients as soon as its backward pass is done,
+and because layers of the same class share the compiled code.
 """
 
 import inspect
@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-#: The most shapes that a layer is compiled for; PyTorch's default of 8 would leave the others uncompiled.
+#: The maximum number of shapes that a layer is compiled for. PyTorch's default is 8; a layer runs uncompiled
+#: for any further shapes.
 MAX_SHAPES = 64
 # Older versions of torch don't have the option.
 _HAS_LIMIT = "recompile_limit" in inspect.signature(torch.compile).parameters
@@ -24,8 +25,8 @@ def compile_layers(
     """Compile layers in place; if that fails, restore them and return one line with the reason.
 
     `run` computes a loss with the layers. Compilation happens during the first forward and backward pass, so
-    these are run here, where falling back costs nothing. With `dynamic`, sizes are variables of the compiled
-    code; otherwise it is compiled again for each shape.
+    both run here, before training has made any updates. With `dynamic`, sizes are variables of the compiled
+    code; otherwise each layer is compiled again for each shape.
     """
     try:
         for layer in layers:

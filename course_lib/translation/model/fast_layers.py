@@ -1,8 +1,9 @@
-"""The layers of the reference's Transformer for training, in fewer and larger operations.
+"""Faster training layers for the reference's Transformer, with fewer and larger operations.
 
 A layer computes in one dtype throughout, including the residual stream of post-norm layers. Projections of
-the same input are one matrix product, and the weights are converted to that dtype once an update. The
-parameters, their names and the results are those of the reference's layers, up to rounding; tests show it.
+the same input are merged into one matrix product, and the weights are converted to that dtype once per
+update. The parameters and their names are the same as in the reference's layers, and tests show that the
+results are equal up to rounding.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from course_lib.transformer import (
 )
 from course_lib.translation.model.fused import BlockDropout, FusedLayerNorm, fused_attention
 
-#: The classes of modules whose computation these layers know and may replace.
+#: A layer is replaced only if all of its modules are instances of exactly these classes.
 _KNOWN = {
     *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, SublayerConnection, LayerNorm),
     *(FusedLayerNorm, BlockDropout, nn.Dropout, nn.Linear, nn.ModuleList),
@@ -33,9 +34,10 @@ _KNOWN = {
 
 
 def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
-    """Replace the layers of the reference's Transformer, and return their weights, to be refreshed.
+    """Replace the layers of the reference's Transformer by faster ones. Return their weights for `refresh`.
 
-    Other models are left alone: a student's classes may compute something else. The list is then empty.
+    Any other model is left unchanged, because a student's classes may compute something different. The list
+    is then empty.
     """
     if type(model) is not Transformer:
         return []
@@ -56,7 +58,7 @@ def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights
 
 
 def refresh(weights: "Sequence[MergedWeights]") -> None:
-    """Convert all weights to the dtype of their layers: in one operation, once an update."""
+    """Copy all weights, converted to the dtype of their layers. Call this once per update."""
     pairs = [pair for each in weights for pair in each.views()]
     if pairs:
         copies, originals = zip(*pairs, strict=True)
@@ -65,7 +67,7 @@ def refresh(weights: "Sequence[MergedWeights]") -> None:
 
 
 def padding_bias(mask: Bool[Tensor, "B 1 S"], dtype: torch.dtype) -> Float[Tensor, "B 1 1 S"]:
-    """Convert a padding mask to numbers to add to attention scores: 0 or minus infinity."""
+    """Convert a padding mask to a bias that is added to attention scores: 0 or minus infinity."""
     zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     return zeros.masked_fill(~mask, -torch.inf).unsqueeze(1)
 
@@ -73,10 +75,10 @@ def padding_bias(mask: Bool[Tensor, "B 1 S"], dtype: torch.dtype) -> Float[Tenso
 def decode_with_kernels(
     model: Transformer, source: Int[Tensor, "B S"], bias: Float[Tensor, "B 1 1 S"], target: Int[Tensor, "B T"]
 ) -> Float[Tensor, "B T D"]:
-    """Compute the decoder's output like `Transformer`, with the masks that fused attention is fastest with.
+    """Compute the decoder's output like `Transformer`, with the masks for which fused attention is fastest.
 
-    The padding of the source is masked by a bias, converted once instead of by every kernel. The decoder's
-    mask is causal: with padding on the right, no real position attends to padding then.
+    The source padding is masked by a bias, which is computed once instead of in every layer. The decoder's
+    self-attention uses only a causal mask: padding is on the right, so no real position attends to it.
     """
     memory = model.positions(model.source_embedding(source))
     for layer in model.encoder_layers:
@@ -89,7 +91,7 @@ def decode_with_kernels(
 
 
 class MergedWeights:
-    """The weights of a layer as few matrices in one dtype, each of them a group of weights, concatenated."""
+    """The weights of a layer in one dtype. The weights of each group are concatenated into one tensor."""
 
     def __init__(self, groups: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> None:
         self._groups = groups
@@ -97,9 +99,10 @@ class MergedWeights:
         self._copies: list[Tensor] = []
 
     def views(self) -> list[tuple[Tensor, Tensor]]:
-        """Return the part of the copies that belongs to each weight; allocate the copies if necessary.
+        """Return pairs of a view and a weight: the view is the part of the copies that belongs to the weight.
 
-        There are no copies, and no pairs, if the weights already have the dtype of the layer.
+        The copies are allocated if necessary. If the weights already have the dtype of the layer, there are
+        no copies, and the list is empty.
         """
         if self._groups[0][0].dtype == self._dtype:
             return []
@@ -114,7 +117,7 @@ class MergedWeights:
         ]
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return the merged weights. Their gradients go to the weights themselves."""
+        """Return the merged weights. Their gradients flow to the original weights."""
         if self._copies and torch.is_grad_enabled():
             weights = [weight for group in self._groups for weight in group]
             sizes = [[len(weight) for weight in group] for group in self._groups]
@@ -126,7 +129,7 @@ class MergedWeights:
 
 
 class _StandIn(torch.autograd.Function):
-    """Lets converted and merged copies stand in for weights, which receive the gradients."""
+    """A function that returns the converted and merged copies, and passes their gradients to the weights."""
 
     @staticmethod
     def forward(ctx: Any, sizes: list[list[int]], *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -177,7 +180,7 @@ def _attend(
         output = F.scaled_dot_product_attention(query, key, value, mask, rate, is_causal=causal)
     else:
         mask = mask.unsqueeze(1) if mask is not None and mask.dim() == 3 else mask
-        # Its softmax needs more than 16 bits, which autocast sees to.
+        # The softmax needs more than 16 bits: autocast computes it in float32.
         mixed = query.dtype in (torch.bfloat16, torch.float16)
         with torch.autocast(query.device.type, query.dtype if mixed else None, enabled=mixed):
             output, _ = attention.attention(query, key, value, mask, attention.dropout)
@@ -185,7 +188,7 @@ def _attend(
 
 
 class _FastLayer(nn.Module):
-    """What both kinds of layers share. `merged` holds the weights."""
+    """The base class of both fast layers. `merged` holds the weights."""
 
     self_attention: MultiHeadAttention
     cross_attention: MultiHeadAttention
@@ -194,7 +197,7 @@ class _FastLayer(nn.Module):
 
     def __init__(self, layer: EncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
         nn.Module.__init__(self)  # The submodules are those of `layer`.
-        # In the same order as in the reference, which is that of the optimiser's state.
+        # Keep the reference's order, because the optimiser's state lists the parameters in this order.
         for name, child in layer.named_children():
             self.add_module(name, child)
         # With norm_first, the residual stream is a sum that grows from layer to layer.
@@ -214,7 +217,7 @@ def _norm(connection: SublayerConnection, x: Tensor, scale: Tensor, shift: Tenso
 
 
 class FastEncoderLayer(_FastLayer, EncoderLayer):
-    """`EncoderLayer` for training."""
+    """A faster `EncoderLayer` for training."""
 
     def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
         super().__init__(layer, dtype)
@@ -231,7 +234,7 @@ class FastEncoderLayer(_FastLayer, EncoderLayer):
     def forward(
         self, x: Float[Tensor, "B S D"], source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None
     ) -> Float[Tensor, "B S D"]:
-        """Compute the layer. With fused attention, the mask may also be numbers added to the scores."""
+        """Compute the layer. With fused attention, the mask may also be a bias added to the scores."""
         w_qkv, b_qkv, w_out, b_out, *feed, scale_1, shift_1, scale_2, shift_2 = self.merged.tensors()
         attend, connect_feed = self.sublayers
         with torch.autocast(x.device.type, enabled=False):
@@ -248,7 +251,7 @@ class FastEncoderLayer(_FastLayer, EncoderLayer):
 
 
 class FastDecoderLayer(_FastLayer, DecoderLayer):
-    """`DecoderLayer` for training."""
+    """A faster `DecoderLayer` for training."""
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
         super().__init__(layer, dtype)
@@ -272,7 +275,7 @@ class FastDecoderLayer(_FastLayer, DecoderLayer):
         source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None,
         target_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Compute the layer. With fused attention, no target mask means a causal mask."""
+        """Compute the layer. With fused attention, a target mask of None means a causal mask."""
         weights = self.merged.tensors()
         w_qkv, b_qkv, w_self, b_self, w_q, b_q, w_kv, b_kv, w_cross, b_cross = weights[:10]
         feed, norms = weights[10:14], list(zip(weights[14::2], weights[15::2], strict=True))

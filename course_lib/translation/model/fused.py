@@ -1,6 +1,6 @@
 """Faster implementations of the reference's layers and loss, which keep the names of all weights.
 
-The code of the lessons stays as plain as it is; tests show that these compute the same.
+They are separate so that the code of the lessons stays simple. Tests show that both compute the same results.
 """
 
 import functools
@@ -18,10 +18,10 @@ from course_lib.transformer import LayerNorm
 
 
 def use_fused_layers(model: nn.Module) -> None:
-    """Replace the modules of a model that have a faster implementation. Weights and their names stay the
-    same.
+    """Replace the modules of a model that have a faster implementation, keeping the weights and their names.
 
-    Only modules of exactly the reference's classes are replaced: a subclass may compute something else.
+    Only instances of exactly the reference's classes are replaced, because a subclass may compute something
+    different.
     """
     for parent in list(model.modules()):
         for name, module in list(parent.named_children()):
@@ -40,10 +40,10 @@ def fused_attention(
     mask: Bool[Tensor, "..."] | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Float[Tensor, "B H Q d"], None]:
-    """Compute scaled dot-product attention with PyTorch's fused kernel, which never forms the weights.
+    """Compute scaled dot-product attention with PyTorch's fused kernel, which doesn't return the weights.
 
-    The kernel applies dropout itself, so it needs to know the rate. Raises BadInputError if `dropout` is not
-    an `nn.Dropout`.
+    The kernel applies dropout itself, so it needs the dropout rate. Raises BadInputError if `dropout` is
+    neither None nor an `nn.Dropout`.
     """
     if dropout is not None and not isinstance(dropout, nn.Dropout):
         raise BadInputError(
@@ -56,14 +56,14 @@ def fused_attention(
 
 
 def fused_decoder_mask(tokens: Int[Tensor, "B L"], pad_id: int) -> Bool[Tensor, "B L L"]:
-    """Compute `decoder_mask` on the tokens' device: copying it from the CPU would make a GPU wait."""
+    """Compute `decoder_mask` on the tokens' device, so that a GPU doesn't wait for a copy from the CPU."""
     length = tokens.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
     return (tokens != pad_id).unsqueeze(1) & causal
 
 
 class FusedLayerNorm(LayerNorm):
-    """Lesson 03's `LayerNorm`, computed by PyTorch's kernel in one pass over the numbers."""
+    """Lesson 03's `LayerNorm`, computed by PyTorch's fused kernel in one pass over the features."""
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
         """Normalise over the last axis: (..., D) to (..., D)."""
@@ -71,19 +71,19 @@ class FusedLayerNorm(LayerNorm):
         return F.layer_norm(x, scale.shape, scale, shift, self.eps)
 
 
-#: BlockDropout rounds the rate to a multiple of one in this many.
+#: BlockDropout rounds the rate to a multiple of 1 / _LEVELS.
 _LEVELS = 2**16
 #: The bits of 1.0 in bfloat16.
 _ONE = 0x3F80
 
 
 class BlockDropout(nn.Dropout):
-    """Dropout whose random numbers cost a CPU a fifth of what `nn.Dropout` pays for them.
+    """Dropout that generates its random numbers five times as fast as `nn.Dropout` on a CPU.
 
-    `nn.Dropout` draws a random number for each element; this draws 16 bits for each, in blocks of 64. The
-    rate is rounded to a multiple of 2^-16, and the elements that are kept are scaled accordingly, so that the
-    mean is unchanged. All bits come from torch's generator, so `torch.manual_seed` determines them. On other
-    devices this is `nn.Dropout`.
+    `nn.Dropout` draws a random number for each element. This class draws 64 bits at a time and uses 16 of
+    them for each element. The rate is rounded to a multiple of 2^-16, and the elements that are kept are
+    scaled accordingly, so that the mean is unchanged. All bits come from torch's generator, so
+    `torch.manual_seed` determines them. On other devices, the class is equivalent to `nn.Dropout`.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -95,13 +95,13 @@ class BlockDropout(nn.Dropout):
 
 
 def _random_ones(like: Tensor, dropped: int) -> Tensor:
-    """Draw ones and zeros in the shape and dtype of a tensor; of 2^16, `dropped` are zeros on average."""
+    """Draw ones and zeros in the shape and dtype of `like`. A zero has probability `dropped` / 2^16."""
     count = like.numel()
     blocks = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = blocks.view(torch.int16)[:count].view(like.shape)
-    # Of the values from -2^15 to 2^15 - 1, the lowest `dropped` become 0 and all others 1, and then the bits
-    # of 0.0 and 1.0. A comparison would do, but converting its result takes longer than these four
-    # operations.
+    # Of the values from -2^15 to 2^15 - 1, the lowest `dropped` become 0 and all others 1. Multiplying by
+    # _ONE turns these into the bits of 0.0 and 1.0. A comparison would be simpler, but converting its result
+    # takes longer than these operations.
     last_dropped = dropped - 1 - _LEVELS // 2
     ones = bits.clamp_(last_dropped, last_dropped + 1).sub_(last_dropped).mul_(_ONE)
     return ones.view(torch.bfloat16).to(like.dtype)
@@ -123,18 +123,17 @@ def fused_smoothed_loss(
     """Sum the cross-entropy of `hidden @ weight.T + bias` against smoothed labels over N positions.
 
     This is N times lesson 08's `LabelSmoothingLoss` if no label is padding. Matrix products run in `dtype`,
-    everything else in float32 or better; if `compiled`, that is one pass over the logits for each result.
+    everything else in float32 or better. With `compiled`, the operations on the logits are compiled.
 
     With z the logits of a position, y its label and e the smoothing, the cross-entropy against targets of e /
     V for every class, plus 1 - e for y, is
 
         logsumexp(z) - (1 - e) z[y] - e mean(z),
 
-    and its gradient is softmax(z) - e / V, minus 1 - e at y. So neither the smoothed targets nor all logits,
-    both as large as positions times vocabulary, need to be in memory: a few rows of logits at a time are
-    enough.
+    and its gradient is softmax(z) - e / V, minus 1 - e at y. So the smoothed targets are never computed, and
+    only a few rows of logits are in memory at a time. Both would have the size (N, V).
     """
-    # Inside `forward` gradients are always disabled, so it has to be told.
+    # Gradients are always disabled inside `forward`, so this has to be determined here.
     needs_gradient = torch.is_grad_enabled()
     total: Tensor = _SmoothedLoss.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, labels, smoothing, dtype, needs_gradient, compiled
@@ -143,7 +142,7 @@ def fused_smoothed_loss(
 
 
 class _SmoothedLoss(torch.autograd.Function):
-    """The loss sum. The gradients are computed along with it, while the logits are in memory."""
+    """The loss sum. The forward pass also computes the gradients, while the logits are in memory."""
 
     @staticmethod
     def forward(
@@ -193,12 +192,12 @@ class _SmoothedLoss(torch.autograd.Function):
 def _softmax_step(
     logits: Tensor, labels: Tensor, smoothing: float, exact: torch.dtype, needs_gradient: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss sum of some rows, the gradient of their logits, and its column sums."""
+    """Return the loss sum of a chunk of rows, the gradient of their logits, and its column sums."""
     dtype, classes = logits.dtype, logits.shape[1]
     logits = logits.to(exact)
     at_labels = logits.gather(1, labels)
     mean_part = smoothing / classes * logits.sum()
-    # The exponentials are used for the loss and for the gradient.
+    # Both the loss and the gradient use the exponentials.
     largest = logits.amax(1, keepdim=True)
     exponentials = logits.sub_(largest).exp_()
     sums = exponentials.sum(1, keepdim=True)

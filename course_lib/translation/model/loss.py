@@ -36,12 +36,11 @@ def real_positions(
 
 
 class LossSum(nn.Module):
-    """A model and its loss as one module, from source and target tokens to the loss summed over the real
-    tokens.
+    """A model and its loss as one module, which computes the sum of the loss over the real target tokens.
 
-    DDP wraps the whole module, since it expects one forward pass for each backward pass. The loss is a sum
-    because a mean over a batch would weigh its tokens by the size of the batch. During training,
-    `simcut_alpha` times SimCut's divergence is added.
+    DDP wraps the whole module, because it expects one forward pass for each backward pass. The loss is a sum
+    because with a mean, a token in a small batch would have more weight than a token in a large one. During
+    training, `simcut_alpha` times SimCut's divergence is added.
     """
 
     def __init__(
@@ -63,13 +62,13 @@ class LossSum(nn.Module):
         self.components = components
         self.simcut_alpha = simcut_alpha
         self.simcut_p = simcut_p
-        #: Whether the loss is compiled. `training.compile` sets it.
+        #: Whether the loss is compiled. The trainer sets this if `training.compile` is true.
         self.compiled = False
         self._weights: Sequence[MergedWeights] = ()
         self._masks_for_kernels = False
 
     def use_fast_layers(self, device: torch.device) -> None:
-        """Replace the reference's layers by faster ones. Call `refresh` before each update from then on."""
+        """Replace the reference's layers by faster ones. After this, call `refresh` before each update."""
         use_fused_layers(self)
         assert isinstance(self.model, nn.Module), "a TransformerModel is a module"
         self._weights = use_fast_layers(self.model, self._dtype(device))
@@ -79,12 +78,12 @@ class LossSum(nn.Module):
         )
 
     def refresh(self) -> None:
-        """Convert the weights to the dtype of the layers, once an update."""
+        """Convert the weights to the dtype of the fast layers. Call this once per update."""
         refresh(self._weights)
 
     @property
     def copied_bytes(self) -> int:
-        """The size of the converted weights."""
+        """The size of the converted copies of the weights in bytes."""
         return sum(copy.numel() * copy.element_size() for each in self._weights for copy, _ in each.views())
 
     def _dtype(self, device: torch.device) -> torch.dtype:
@@ -100,8 +99,8 @@ class LossSum(nn.Module):
     ) -> Float[Tensor, ""]:
         """Sum the loss over the real tokens of the target.
 
-        `positions` is the result of `real_positions`. Computing it on the CPU beforehand avoids a wait for
-        the GPU.
+        `positions` is the result of `real_positions`, computed here if it is None. Computing it on the CPU
+        beforehand avoids a synchronisation with the GPU.
         """
         if positions is None:
             positions = real_positions(target, self.pad_id, self.components)
@@ -161,10 +160,10 @@ def _at_least_float32(logits: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def token_cutoff(model: TransformerModel, p: float) -> Iterator[None]:
-    """Within the block, zero each token's embedding with probability p in the second half of every batch.
+    """Within the block, set each token's embedding to zero with probability p in the second half of a batch.
 
-    SimCut (Gao et al. 2022, "Bi-SimCut", arXiv 2206.02368) trains a model to predict the same for a sentence
-    and for a copy in which some tokens are missing. The tokens are drawn from torch's generator.
+    SimCut (Gao et al. 2022, "Bi-SimCut", arXiv 2206.02368) trains a model to make the same predictions for a
+    sentence and for a copy in which some tokens are missing. The tokens are drawn with torch's generator.
     """
 
     def cut(module: nn.Module, tokens: Any, vectors: Tensor) -> Tensor:
@@ -184,6 +183,6 @@ def token_cutoff(model: TransformerModel, p: float) -> Iterator[None]:
 def divergence_sum(plain: Float[Tensor, "N V"], cut: Float[Tensor, "N V"]) -> Float[Tensor, ""]:
     """Sum the Kullback-Leibler divergence of the second logits from the first over N positions.
 
-    Gradients flow into both, which the SimCut paper found to matter.
+    Gradients flow into both, because the SimCut paper found that this improves the results.
     """
     return F.kl_div(cut.log_softmax(-1), plain.log_softmax(-1), reduction="sum", log_target=True)

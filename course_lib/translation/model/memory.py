@@ -14,7 +14,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes by purpose."""
+    """An estimate of the memory for training in bytes, by purpose."""
 
     weights: int
     gradients: int
@@ -25,7 +25,7 @@ class MemoryEstimate:
 
     @property
     def total(self) -> int:
-        """All of it, with a tenth more for temporary results and fragmentation."""
+        """The sum of all parts, plus 10% for temporary results and fragmentation."""
         return int(1.1 * sum(getattr(self, field.name) for field in fields(self)))
 
     @property
@@ -38,7 +38,8 @@ class MemoryEstimate:
 def estimate_memory(loss_sum: LossSum, sentences: int, length: int, device: torch.device) -> MemoryEstimate:
     """Estimate the memory of training with batches of this shape, without computing or allocating it.
 
-    The forward pass runs under FakeTensorMode, and what it saves for the backward pass is added up.
+    The forward pass runs under FakeTensorMode, and the sizes of all tensors that it saves for the backward
+    pass are added up.
     """
     parameters = list(loss_sum.parameters())
     weights = sum(each.numel() * each.element_size() for each in parameters)
@@ -47,7 +48,7 @@ def estimate_memory(loss_sum: LossSum, sentences: int, length: int, device: torc
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        # Views share one storage. The tensor is kept, so that no other one gets its address.
+        # Views share one storage. Keep a reference to the tensor, so that its address isn't reused.
         if storage._cdata not in kept:
             saved[storage._cdata] = tensor, storage.nbytes()
         return tensor

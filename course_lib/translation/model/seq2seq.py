@@ -18,7 +18,7 @@ from course_lib.translation.model.precision import Precision
 
 @runtime_checkable
 class Seq2SeqModel(Protocol):
-    """An encoder-decoder `nn.Module`: everything that decoding needs to know about a model."""
+    """An encoder-decoder `nn.Module`, with the methods that decoding uses."""
 
     @property
     def generator(self) -> nn.Module:
@@ -75,8 +75,8 @@ class TransformerModel(Seq2SeqModel, Protocol):
 class Components:
     """The functions and classes from the lessons that training uses; by default, the reference's.
 
-    Each has the signature of its exercise. A student's are inserted with `dataclasses.replace(REFERENCE,
-    ...)`.
+    Each has the signature of its exercise. `dataclasses.replace(REFERENCE, ...)` replaces some of them by a
+    student's.
     """
 
     transformer: Callable[[int, int, reference.TransformerConfig], TransformerModel] = reference.Transformer
@@ -128,7 +128,7 @@ def build_model(
 
 
 def _set_inner_dropout(model: TransformerModel, rate: float) -> None:
-    """Set the dropout inside the attention and feed-forward modules, found by the contract's names."""
+    """Set the dropout inside the attention and feed-forward modules, whose names the contract fixes."""
     for layer in (*model.encoder_layers, *model.decoder_layers):
         for name, sublayer in layer.named_children():
             if name not in ("self_attention", "cross_attention", "feed_forward"):
