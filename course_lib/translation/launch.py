@@ -28,8 +28,8 @@ from course_lib.translation.train.interruption import EXIT_KEYBOARD, EXIT_RESTAR
 #: The exit code if the rendezvous fails: EX_UNAVAILABLE of sysexits.h.
 EXIT_CANNOT_MEET = 69
 EXIT_FAILED = 1
-#: The time to save a checkpoint after a signal. SLURM usually sends the signal two minutes before the end of a
-#: job, and by default, torchrun kills the processes after 30 seconds.
+#: The time to save a checkpoint after a signal. SLURM usually sends it two minutes before the end of a job.
+#: By default, torchrun kills the processes after 30 seconds.
 _SECONDS_TO_SAVE = 100
 #: How long to wait for a listening program to answer as torchrun's store.
 _SECONDS_TO_ANSWER = 20

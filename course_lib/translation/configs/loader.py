@@ -1,6 +1,6 @@
-"""Reads configs from YAML with overrides from the command line, and writes them with documentation.
+"""Loading of configs from YAML, with overrides from the command line, and writing them with documentation.
 
-A config that cannot be used is refused in one line that names every unknown key and every wrong value.
+The error for an invalid config is one line that names every unknown key and every wrong value.
 """
 
 import difflib
@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import MayChangeMarker, RunConfig, Section, yaml_value
 
-#: Keys of version 0.1.0 that have another name now.
+#: Keys of version 0.1.0 that have been renamed, with their new names.
 RENAMED = {
     "data.tokens": "data.tokenizer",
     "data.vocabulary_size": "data.vocab_size",
@@ -54,7 +54,7 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def provided_configs() -> dict[str, str]:
-    """Return the text of each config in the package, by name."""
+    """Return the YAML text of every config in the package, by name."""
     files = sorted(resources.files("course_lib.translation.configs").iterdir(), key=lambda file: file.name)
     return {file.name[:-5]: file.read_text("utf-8") for file in files if file.name.endswith(".yaml")}
 
@@ -83,7 +83,7 @@ def describe_keys() -> str:
 
 
 def differing_keys(before: RunConfig, now: RunConfig) -> list[str]:
-    """Return the keys that influence the weights and differ between two configs."""
+    """Return the keys that differ between two configs and influence the weights."""
     return [
         path
         for path, field in _fields(RunConfig)
@@ -126,7 +126,7 @@ def _read(name: str) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML that refuses duplicate keys and, as in YAML 1.2, reads 1e-9 as a number."""
+    """A YAML loader that rejects duplicate keys and, as in YAML 1.2, parses 1e-9 as a number."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: list[Any] = []
@@ -195,7 +195,7 @@ def _message(error: ErrorDetails) -> str:
         case "model_type":
             return f'"{path}" is a section: expected keys with values, got {got}'
         case "value_error":
-            # The validators of a section do not know its name, and begin with the key.
+            # The messages of a section's validators begin with the key, without the name of the section.
             mark = "." if path in RunConfig.model_fields else ": " if path else ""
             return f"{path}{mark}{error['ctx']['error']}"
     expected = error["msg"].removeprefix("Input should be ").replace("'", '"').replace("a valid ", "a ")

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class MayChangeMarker:
-    """Marks a field that does not influence the weights, so a resumed run may have another value."""
+    """A marker for fields that don't influence the weights, so that a resumed run may have other values."""
 
 
 MayChange = Annotated[T, MayChangeMarker]
@@ -23,7 +23,7 @@ Direction = Literal["de-en", "en-de"]
 
 
 class Section(BaseModel):
-    """A part of the config. It refuses unknown keys, converts no types and is immutable."""
+    """A section of the config. It rejects unknown keys, doesn't convert types and is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
@@ -41,13 +41,13 @@ class DataConfig(Section):
     """A folder written by `course prepare` with the same settings, to train from without preparing the corpus
     again; it may be a copy on each node's own disk. Default: the run prepares its data in its own folder."""
     folder: MayChange[str | None] = None
-    """The folder of corpus: folder. It holds train, validation and test as NAME.de and NAME.en, one sentence
-    a line, plain or as .gz."""
+    """For corpus: folder, the folder that holds train, validation and test as NAME.de and NAME.en, one
+    sentence per line, plain or as .gz."""
     mirror: MayChange[str | None] = None
     """A folder that holds the published files, or a subfolder with the corpus's name that does. It is read
     instead of downloading. Default: the environment variable COURSE_DATA."""
     url: MayChange[str | None] = None
-    """The address to download the published files from. Default: their publisher's."""
+    """The address to download the published files from. Default: the publisher's address."""
     cache: MayChange[str | None] = None
     """The folder to keep downloads in. Default: the user's cache folder."""
     vocab_size: int = Field(default=8000, ge=300)
@@ -62,14 +62,14 @@ class DataConfig(Section):
     min_count: int = Field(default=2, ge=1)
     """With tokenizer: words, words that occur less often in the training split become unknown."""
     too_long: Literal["truncate", "drop"] = "truncate"
-    """What happens to a training pair with a side longer than max_length. truncate: shorten it, keeping the
-    end token. drop: leave out the pair. Validation and test sentences are always truncated, never dropped."""
+    """How to treat a training pair with a side longer than max_length. truncate: shorten that side, keeping
+    the end token. drop: omit the pair. Validation and test sentences are always truncated, never dropped."""
     both_directions: bool = False
     """Train on each pair in both directions, with a token at the start of the source that names the target
     language. Helps on small corpora, at twice the updates per epoch. Only `direction` is scored."""
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Probability of skipping a merge when the training split is split into subwords, which is done again in
-    each epoch (arXiv 1910.13267). Helps on small corpora; 0.1 is usual."""
+    """BPE dropout: the probability of skipping a merge when words are split into subwords, which happens
+    again in each epoch (arXiv 1910.13267). Helps on small corpora; 0.1 is usual."""
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> "DataConfig":
@@ -129,7 +129,7 @@ class TrainingConfig(Section):
     """Passes over the training split. Training ends after these epochs or after `updates`, whichever comes
     first; at least one of them must be set."""
     updates: MayChange[int | None] = Field(default=None, ge=1)
-    """Weight updates in all."""
+    """Total number of weight updates."""
     tokens_per_batch: int = Field(default=4096, ge=3)
     """Largest batch: the number of its sentences times the length of the longest one, on either side."""
     batches_per_update: int = Field(default=1, ge=1)
@@ -169,8 +169,8 @@ class TrainingConfig(Section):
     threads: MayChange[int | None] = Field(default=None, ge=1)
     """CPU threads per process. Default: the cores, divided evenly among the processes of a machine."""
     length_buckets: int | None = Field(default=None, ge=1, le=16)
-    """Pad each batch to one of so many lengths, and to a fixed number of sentences for each length, so that a
-    compiled model meets few shapes. Default: pad to the longest sentence of the batch."""
+    """Pad each batch to one of this many lengths, and to a fixed number of sentences for each length, so that
+    a model is compiled for few shapes. Default: pad to the longest sentence of the batch."""
     compile: bool = False
     """Compile each layer and the loss with torch.compile. If that fails, training continues without it and
     says so. Useful on a GPU, together with length_buckets; on a CPU it gains nothing at these sizes."""
@@ -187,7 +187,7 @@ class TrainingConfig(Section):
     average_last: MayChange[int] = Field(default=0, ge=0)
     """Number of snapshots of the weights to average at the end (section 6.1); 0 for no averaging."""
     average_every: MayChange[int | None] = Field(default=None, ge=1)
-    """Updates between two of these snapshots. Default: one at the end of each epoch."""
+    """Updates between snapshots for averaging. Default: one snapshot at the end of each epoch."""
     simcut_alpha: float = Field(default=0.0, ge=0)
     """Weight of SimCut's consistency loss between a batch and a copy with missing tokens (arXiv 2206.02368,
     which uses 3); 0 for none. It doubles the time of an update."""
@@ -237,7 +237,10 @@ class EvaluationConfig(Section):
     """See length_factor. Section 6.1 of the paper has 1 and 50."""
 
     def max_target_length(self, source_length: int) -> int:
-        """Return the length limit of a translation, including the start, for a source with start and end."""
+        """Return the maximum length of a translation, including the start token.
+
+        `source_length` includes the start and end tokens.
+        """
         return int(self.length_factor * source_length) + self.length_extra
 
     @field_validator("alpha", mode="plain")
@@ -251,16 +254,16 @@ class EvaluationConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """How a run is kept safe."""
+    """Checkpoints, and how a run is stopped."""
 
     keep_last: MayChange[int] = Field(default=3, ge=1)
     """Number of checkpoints to keep. If the newest one is damaged, the run resumes from the one before."""
     stop_check_every: MayChange[int] = Field(default=10, ge=1)
-    """Updates after which several processes ask each other whether one of them was told to stop."""
+    """Updates between checks, among several processes, for a request to stop that any of them received."""
 
 
 class SelectionConfig(Section):
-    """How the best weights are chosen, and when training stops early."""
+    """How the best weights are selected, and when training stops early."""
 
     metric: Literal["loss", "bleu"] = "loss"
     """The metric on the validation split that decides which weights are the best."""
@@ -306,6 +309,6 @@ class RunConfig(Section):
 
 
 def yaml_value(value: object) -> str:
-    """Return one plain value as YAML."""
+    """Format a plain value as YAML."""
     text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000)
     return text.removesuffix("\n").removesuffix("\n...")

@@ -24,7 +24,7 @@ SUFFIXES = (".npz", ".json")
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """All attention weights of a sentence and its translation, after the softmax; rows sum to one.
+    """All attention weights of a sentence and its translation, after the softmax. Each row sums to one.
 
     Axes: N layers, H heads, S source tokens, T target tokens. Row i belongs to query i.
     """
@@ -45,8 +45,8 @@ def record_attention(
 ) -> tuple[Float[Tensor, "N H S S"], Float[Tensor, "N H T T"], Float[Tensor, "N H T S"]]:
     """Return the weights of the encoder's self-attention, the decoder's self-attention and cross-attention.
 
-    The weights are on the CPU, for all N layers. Every attention module must hold its attention function as
-    `attention`, as `MultiHeadAttention` does. Raises AttributeError otherwise.
+    The weights are on the CPU, for all N layers. Every attention module must have its attention function as
+    the attribute `attention`, like `MultiHeadAttention`. Raises AttributeError otherwise.
     """
     stacks = [
         [layer.self_attention for layer in model.encoder_layers],
@@ -83,7 +83,7 @@ def _record(
 ) -> tuple[Tensor, Tensor]:
     output, found = attention(*arguments)
     if found is None:
-        # A fused kernel never forms the weights, so compute them with lesson 01's function.
+        # A fused kernel doesn't return the weights, so compute them with lesson 01's function.
         query, key, value, mask, *_ = arguments
         output, found = scaled_dot_product_attention(query, key, value, mask)
     weights[module] = found
@@ -91,11 +91,11 @@ def _record(
 
 
 def save_attention_maps(path: Path, sentences: Sequence[AttentionMaps]) -> None:
-    """Write the weights and tokens of some sentences, atomically.
+    """Write the weights and tokens of the given sentences, atomically.
 
-    An .npz file has an array for each field, named by the sentence's number from zero and the field:
-    "0.cross". A .json file holds a list of objects with those fields. Raises BadInputError for other
-    suffixes.
+    An .npz file has an array for each field, named by the number of the sentence, from zero, and the field:
+    "0.cross". A .json file holds a list of objects with the same fields. Raises BadInputError for any other
+    suffix.
     """
     if path.suffix not in SUFFIXES:
         raise BadInputError(f"{path}: expected a file name ending in {' or '.join(SUFFIXES)}.")
@@ -106,7 +106,7 @@ def save_attention_maps(path: Path, sentences: Sequence[AttentionMaps]) -> None:
                 for number, maps in enumerate(sentences)
                 for name, value in _fields(maps).items()
             }
-            save: Any = np.savez_compressed  # Its stub takes any keyword for an option.
+            save: Any = np.savez_compressed  # The type stub mistakes the names of arrays for options.
             save(file, **arrays)
         else:
             objects = [{name: _rounded(value) for name, value in _fields(maps).items()} for maps in sentences]

@@ -1,4 +1,4 @@
-"""Decoder backends: how a model computes the next token's logits, with a key/value cache or without."""
+"""Decoder backends, which compute the logits of the next token with or without a key/value cache."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,28 +18,29 @@ from course_lib.translation.model.fused import BlockDropout, FusedLayerNorm, fus
 from course_lib.translation.model.precision import Precision, autocast, has_bfloat16, resolve_precision
 from course_lib.translation.model.seq2seq import Seq2SeqModel, TransformerModel
 
-#: On a CPU, bfloat16 decodes 1.5 times as fast as float32 with a d_model of 512, but no faster with 192.
+#: The smallest d_model for which a CPU decodes in bfloat16. It is 1.5 times as fast as float32 with a d_model
+#: of 512, but no faster with 192.
 BFLOAT16_MIN_D_MODEL = 512
 
 
 @runtime_checkable
 class IncrementalDecoder(Protocol):
-    """A decoder that reads the beams of a batch of sentences token by token."""
+    """A decoder that processes the beams of a batch of sentences token by token."""
 
     dtype: torch.dtype
     """The dtype of the logits, or a smaller one."""
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Read one more token of every beam, and return the logits of the next.
+        """Process the next token of every beam, and return the logits of the token after it.
 
-        The first step reads one token of each sentence, the start; later steps read a token of every beam.
+        The first step processes one token per sentence, the start token. Later steps process one per beam.
         """
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Let beam k of each sentence continue its beam `parent[k]`."""
+        """Reorder the beams of each sentence: beam k becomes a continuation of the previous `parent[k]`."""
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Drop all sentences but these."""
+        """Remove all sentences from the batch except the given ones."""
 
 
 @runtime_checkable
@@ -52,7 +53,7 @@ class DecoderBackend(Protocol):
 
     @property
     def thread_safe(self) -> bool:
-        """Whether several threads may decode with it at the same time."""
+        """Whether several threads may decode with this backend at the same time."""
 
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
@@ -63,8 +64,8 @@ class DecoderBackend(Protocol):
 class Ensemble(nn.ModuleList):
     """Models with the same vocabularies that decode together (Sutskever et al., arXiv 1409.3215, section 3).
 
-    They started from different random weights, so their errors differ, and what most of them predict is more
-    often right than what a single one predicts.
+    They were trained from different random weights, so they make different errors, and the mean of their
+    predictions is more often correct than a single model's.
     """
 
     def __init__(self, models: Sequence[TransformerModel]) -> None:
@@ -72,7 +73,7 @@ class Ensemble(nn.ModuleList):
 
     @property
     def members(self) -> list[TransformerModel]:
-        """The models."""
+        """The models of the ensemble."""
         return list(cast(Iterable[TransformerModel], self))
 
 
@@ -94,10 +95,10 @@ def make_backend(model: Seq2SeqModel | Ensemble, precision: Precision = "float32
 
 
 def supports_cache(model: object) -> TypeGuard[reference.Transformer]:
-    """Return whether a model is built of the reference's classes, on whose internals caching relies.
+    """Return whether a model consists only of the reference's classes, whose internals the cache uses.
 
-    A student's classes promise what they compute, but not how. Subclasses of the reference's don't count,
-    because they may override anything.
+    The contract for a student's classes fixes what they compute, but not how. Subclasses of the reference's
+    are not supported either, because they may override anything.
     """
     return type(model) is reference.Transformer and all(
         type(module) in _SUPPORTED_MODULES and getattr(module, "attention", None) in _SUPPORTED_ATTENTION
@@ -117,7 +118,7 @@ _SUPPORTED_ATTENTION = (None, reference.scaled_dot_product_attention, fused_atte
 
 @dataclass(frozen=True)
 class CachedBackend:
-    """The reference's Transformer, with a key/value cache."""
+    """A backend for the reference's Transformer, with a key/value cache."""
 
     module: nn.Module
     fused: FusedTransformer
@@ -126,12 +127,15 @@ class CachedBackend:
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
     ) -> IncrementalDecoder:
-        """Encode a batch and project its keys and values."""
+        """Encode a batch and compute the keys and values of cross-attention."""
         return CachedDecoder(self.fused, self.fused.encode(source, source_mask), source_mask, beam, max_steps)
 
 
 class UncachedBackend:
-    """Any other model, which recomputes the whole prefix for every token. It may not be thread-safe."""
+    """A backend for any other model, which recomputes the whole prefix for every token.
+
+    It doesn't assume that the model is thread-safe.
+    """
 
     thread_safe = False
 
@@ -151,7 +155,7 @@ class UncachedBackend:
 
 
 class UncachedDecoder:
-    """A decoder without a cache: each step decodes the whole prefix, as the reference's search does."""
+    """A decoder without a cache: each step computes the whole prefix again, as in the reference's search."""
 
     def __init__(
         self,
@@ -168,7 +172,7 @@ class UncachedDecoder:
         self._prefix = torch.empty(len(memory), 1, 0, dtype=torch.int64, device=memory.device)
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Append a token to every beam's prefix, and return the logits of the next."""
+        """Append a token to the prefix of every beam, and return the logits of the next token."""
         beams = tokens.shape[1]
         prefix = torch.cat([self._prefix.expand(-1, beams, -1), tokens.unsqueeze(-1)], dim=2)
         self._prefix = prefix
@@ -183,18 +187,18 @@ class UncachedDecoder:
         return logits.unflatten(0, tokens.shape)
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Let beam k of each sentence continue its beam `parent[k]`."""
+        """Reorder the beams of each sentence: beam k becomes a continuation of the previous `parent[k]`."""
         self._prefix = self._prefix.gather(1, parent.unsqueeze(-1).expand(-1, -1, self._prefix.shape[2]))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Drop all sentences but these."""
+        """Remove all sentences from the batch except the given ones."""
         self._memory, self._source_mask = self._memory[sentences], self._source_mask[sentences]
         self._prefix = self._prefix[sentences]
 
 
 @dataclass(frozen=True)
 class EnsembleBackend:
-    """Several models that decode together."""
+    """A backend for an `Ensemble`, with one backend for each member."""
 
     module: Ensemble
     members: Sequence[DecoderBackend]
@@ -214,7 +218,7 @@ class EnsembleBackend:
 
 
 class EnsembleDecoder:
-    """The decoders of all members. A token's probability is the mean of theirs."""
+    """A decoder that averages the members' probabilities of each token."""
 
     def __init__(self, members: Sequence[IncrementalDecoder]) -> None:
         self._members = members
@@ -222,17 +226,17 @@ class EnsembleDecoder:
         self.dtype = max(dtypes, key=lambda dtype: torch.finfo(dtype).bits)
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Read one more token of every beam, and return the log-probabilities of the next."""
+        """Process the next token of every beam, and return the log-probabilities of the token after it."""
         at_least = torch.promote_types(self.dtype, torch.float32)
         each = [member.step(tokens).to(at_least).log_softmax(dim=-1) for member in self._members]
         return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Let beam k of each sentence continue its beam `parent[k]`."""
+        """Reorder the beams of each sentence: beam k becomes a continuation of the previous `parent[k]`."""
         for member in self._members:
             member.reorder_beams(parent)
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Drop all sentences but these."""
+        """Remove all sentences from the batch except the given ones."""
         for member in self._members:
             member.keep_sentences(sentences)

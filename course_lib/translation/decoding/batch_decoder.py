@@ -1,4 +1,4 @@
-"""Decoding of many sentences in batches with little padding, several batches at a time on a CPU."""
+"""Decoding of many sentences in batches with little padding. A CPU decodes several batches in parallel."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +14,9 @@ from course_lib.translation.decoding.backends import DecoderBackend
 from course_lib.translation.decoding.beam_search import search
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 
-#: Batches decoded at a time. On four cores, 1, 2 and 4 gave 256, 452 and 494 translations a second, and 121,
-#: 211 and 315 with a beam of 5: Python's share of a step runs on one thread at a time.
+#: The maximum number of batches decoded in parallel. On four cores, 1, 2 and 4 batches gave 256, 452 and 494
+#: translations per second, and 121, 211 and 315 with a beam of 5. The speed-up isn't proportional because
+#: only one thread at a time runs Python code.
 MAX_PARALLEL_BATCHES = 4
 
 Item = TypeVar("Item")
@@ -23,7 +24,10 @@ Result = TypeVar("Result")
 
 
 class BatchDecoder:
-    """Decodes sentences, given as ids without start and end. Those longer than `max_length` are cut."""
+    """A decoder of sentences in batches. Sentences are token ids without the start and end tokens.
+
+    Sentences longer than `max_length`, including these two tokens, are truncated.
+    """
 
     def __init__(
         self, vocabularies: Vocabularies, device: torch.device, max_length: int, config: EvaluationConfig
@@ -34,9 +38,9 @@ class BatchDecoder:
         self._config = config
 
     def batches(self, sentences: Sequence[Sequence[int]], beam: int) -> list[list[int]]:
-        """Plan batches of sentences of similar length, as lists of indices; each beam counts as a sentence.
+        """Plan batches of sentences of similar length, as lists of indices. Each beam counts as a sentence.
 
-        Empty sentences are in no batch, because their translation is empty as well.
+        No batch contains empty sentences, because their translation is empty as well.
         """
         indices = [index for index, ids in enumerate(sentences) if len(ids)]
         lengths = [min(len(sentences[index]) + 2, self._max_length) for index in indices]
@@ -49,7 +53,7 @@ class BatchDecoder:
     ) -> list[list[Hypothesis]]:
         """Decode one batch, and return the hypotheses of each sentence, the best first.
 
-        The result for a sentence does not depend on the others in the batch.
+        The result for a sentence does not depend on the other sentences of the batch.
         """
         ids = self._vocabularies
         source, _ = collate(
@@ -68,9 +72,10 @@ class BatchDecoder:
         batches: Sequence[Sequence[int]],
         settings: SearchSettings,
     ) -> list[tuple[int, list[Hypothesis]]]:
-        """Decode some batches of indices, and return each sentence's index and hypotheses.
+        """Decode the sentences in `batches`, which hold indices into `sentences`.
 
-        On a CPU, several batches are decoded in parallel if the backend is thread-safe.
+        Return the index and the hypotheses of each sentence. On a CPU, several batches are decoded in
+        parallel if the backend is thread-safe.
         """
 
         def decode(batch: Sequence[int]) -> list[tuple[int, list[Hypothesis]]]:
@@ -80,7 +85,7 @@ class BatchDecoder:
         if not backend.thread_safe or self._device.type != "cpu":
             found = [decode(batch) for batch in batches]
         else:
-            # Every search restores the model's mode, so all of them must find it in the same mode.
+            # Every search restores the mode that it found, so set evaluation mode once for all of them.
             with evaluating(backend.module):
                 found = parallel_map(decode, batches)
         return [each for batch in found for each in batch]
@@ -99,9 +104,9 @@ class BatchDecoder:
 def parallel_map(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Call a function on every item, in up to four threads that share torch's threads evenly.
 
-    A decoding step consists of many small operations. Threads that share each operation wait for each other
-    after every one; threads with a batch each never do. The last items are started first: if items grow in
-    size, no long one is left over at the end. Exceptions are raised as they are.
+    A decoding step consists of many small operations. Threads that share an operation have to wait for each
+    other after each one, whereas threads with a batch each don't. The last items are started first: if the
+    items are sorted by size, the longest don't run alone at the end. Exceptions propagate unchanged.
     """
     threads = torch.get_num_threads()
     workers = min(threads, len(items), MAX_PARALLEL_BATCHES)
@@ -111,5 +116,5 @@ def parallel_map(function: Callable[[Item], Result], items: Sequence[Item]) -> l
         with ThreadPoolExecutor(workers, "decoding", torch.set_num_threads, (threads // workers,)) as pool:
             return list(pool.map(function, reversed(items)))[::-1]
     finally:
-        # The number is set for each thread and for those started later.
+        # This sets the number for the current thread and for threads started later.
         torch.set_num_threads(threads)

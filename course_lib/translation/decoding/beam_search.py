@@ -13,11 +13,10 @@ from course_lib.transformer import evaluating, length_penalty
 from course_lib.translation.decoding.backends import DecoderBackend
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 
-#: Steps between two checks for finished sentences. On a GPU, each check waits for all pending work.
+#: Steps between checks for finished sentences. On a GPU, each check waits for all pending work.
 STEPS_BETWEEN_CHECKS = {"cpu": 1, "cuda": 4}
 
-#: Finished sentences are removed once they are this share of the batch, because moving the others has a cost
-#: too.
+#: Finished sentences are removed once they are this share of the batch: removing them copies the others.
 FINISHED_SHARE = 0.2
 
 #: The block size of `top_candidates`.
@@ -35,15 +34,15 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Translate a batch, and return up to `settings.n_best` hypotheses for each sentence, the best first.
 
-    `max_lengths` holds the length limit of each sentence, including the start. Each sentence needs a real
-    token.
+    `max_lengths` holds the maximum length of each translation, including the start token. Each sentence must
+    contain at least one token that is not padding.
     """
     with evaluating(backend.module):
         return _Search(backend, source, source_mask, max_lengths, settings, start_id, end_id).run()
 
 
 class _Search:
-    """The unfinished sentences of a batch. K beams: 1 before the first step, then `settings.beam`."""
+    """The unfinished sentences of a batch, with K beams: 1 before the first step, then `settings.beam`."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class _Search:
         self._ids = source.new_full((rows, settings.beam, self._max_steps), end_id)
         self._total = torch.zeros(rows, 1, device=source.device, dtype=self._dtype)
         self._length = torch.zeros_like(self._total)
-        # A sentence whose limit allows no token at all has ended before the first step.
+        # A sentence whose limit allows no tokens has ended before the first step.
         self._ended = self._limit == 0
 
     def run(self) -> list[list[Hypothesis]]:
@@ -99,18 +98,18 @@ class _Search:
         if self._beam > 1:
             self._decoder.reorder_beams(parent)
             prefix = self._ids[:, :, :step]
-            # In the first step, the only beam is the parent of all.
+            # In the first step, every new beam has the same parent, the only beam.
             self._ids[:, :, :step] = prefix.gather(1, parent.unsqueeze(-1).expand_as(prefix))
         self._ids[:, :, step] = token
         self._last = token
 
     def _choose(self, logits: Float[Tensor, "B K V"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Find the best continuations of each sentence's beams: totals, parents and tokens."""
+        """Return the best continuations of each sentence's beams, as total scores, parents and tokens."""
         sentences, beams, vocabulary = logits.shape
         count = min(self._beam, vocabulary)
         best, token = top_candidates(logits.flatten(0, 1).log_softmax(dim=1), count)
         log_probability = best.unflatten(0, (sentences, beams))
-        # A beam that has ended continues with the end token, at no cost.
+        # A beam that has ended can only continue with the end token, with log-probability 0.
         ended = self._ended.unsqueeze(-1)
         only_first = torch.full_like(log_probability[:1, :1], -torch.inf)
         only_first[..., 0] = 0.0
@@ -121,7 +120,7 @@ class _Search:
             return totals, torch.zeros_like(token[..., 0]), token[..., 0]
         missing = self._beam - totals.shape[1]
         if missing > 0:
-            # The vocabulary is smaller than the beam: fill up with impossible beams.
+            # There are fewer continuations than beams, so add impossible ones.
             totals = F.pad(totals, (0, missing), value=-torch.inf)
         total, index = totals.topk(self._beam, dim=1)
         index = index.clamp(max=beams * count - 1)
@@ -131,12 +130,11 @@ class _Search:
         return self._total / length_penalty(self._length, self._alpha)
 
     def _finished(self) -> Bool[Tensor, "B"]:
-        """Return which sentences have their n best hypotheses, whatever their unfinished beams may still
-        find.
+        """Return which sentences already have their n best hypotheses.
 
-        The total of a beam can only fall, and its length grow up to the limit, so its score never exceeds
-        total / penalty(limit). If n ended beams score higher, no other beam can overtake them. Nor can one
-        push them out of the beam, since its total would be lower than theirs.
+        The total of a beam can only fall, and its length can only grow up to the limit, so its final score is
+        at most total / penalty(limit). If n ended beams have higher scores, no other beam can overtake them.
+        No other beam can push them out of the beam either, because its total would be lower than theirs.
         """
         if self._beam == 1:
             return self._ended.all(dim=1)
@@ -147,7 +145,7 @@ class _Search:
         return self._ended.all(dim=1) | ((nth_best > highest_bound) & (nth_best > -torch.inf))
 
     def _collect(self, finished: Bool[Tensor, "B"]) -> None:
-        """Store the hypotheses of the finished sentences: their ended beams with the best scores."""
+        """Store the ended beams with the best scores as the hypotheses of the finished sentences."""
         scores = self._scores().masked_fill(~self._ended, -torch.inf)[finished]
         best = scores.topk(min(self._n_best, scores.shape[1]), dim=1)
         columns = (
@@ -178,8 +176,8 @@ def top_candidates(
 ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
     """Return the `count` largest scores of each row and their indices, like `torch.topk` but faster.
 
-    The largest scores are in the blocks with the largest maxima. One fast pass finds the maxima, and only the
-    blocks chosen by them are sorted. Of equal scores, any may be chosen.
+    The largest scores are in the blocks with the largest maxima. One fast pass computes the maxima, and only
+    the selected blocks are sorted. The order of equal scores is unspecified.
     """
     rows, width = scores.shape
     blocks, rest = divmod(width, BLOCK)

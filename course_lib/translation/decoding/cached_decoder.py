@@ -1,11 +1,11 @@
 """The reference's decoder with a key/value cache, one token at a time.
 
-Without a cache, each step computes the whole prefix again. With it, a step computes only the new token's
+Without a cache, each step computes the whole prefix again. With a cache, a step computes only the new token's
 projections and its attention over the cached keys and values.
 
-Two things are never copied, however many beams a sentence has. The keys and values of its source are
-projected once, and all its beams are queries over them. And its beams share one cache of their own keys and
-values: when the search reorders beams, only a table of which beam may attend to which cache slot changes.
+No keys or values are copied for the beams of a sentence. The keys and values of the source are computed once,
+and all beams attend to them. The beams also share one cache for the keys and values of their prefixes: when
+the search reorders the beams, only the table of the cache slots that each beam may attend to changes.
 
 Axes, in addition to those of `course_lib.transformer.attention`: K beams of a sentence, N cache slots.
 """
@@ -38,13 +38,13 @@ class CachedDecoder:
     ) -> None:
         self._model = model
         self.dtype = model.logits_dtype
-        # The first step has one beam.
+        # The first step has only one beam.
         slots = 1 + (max_steps - 1) * beam
         self._layers = [_CachedLayer(layer, memory, slots) for layer in model.decoder_layers]
         bias = padding_bias(source_mask, memory.dtype)
         self._source_bias = None if bias is None else bias.squeeze(1).repeat_interleave(model.heads, dim=0)
-        # Added to the scores: zero for slots that a beam may attend to, minus infinity for others. A single
-        # beam attends to all slots.
+        # A bias added to the scores: zero for slots that a beam may attend to, minus infinity for others. A
+        # single beam attends to all slots and needs no bias.
         self._visible = memory.new_full((len(memory), beam, slots), -torch.inf) if beam > 1 else None
         self._steps = self._filled = 0
 
@@ -80,7 +80,7 @@ class CachedDecoder:
             self._visible = self._visible[sentences]
 
     def _add_slots(self, beams: int) -> Float[Tensor, "BH K N"] | None:
-        """Let each beam attend to its own new slot, and return the bias over all slots."""
+        """Assign a new slot to each beam, to which only this beam attends. Return the bias of all slots."""
         if self._visible is None:
             return None
         if beams == 1:
@@ -107,7 +107,7 @@ class _CachedLayer:
     def step(
         self, x: Float[Tensor, "B K D"], filled: int, self_bias: Tensor | None, source_bias: Tensor | None
     ) -> Float[Tensor, "B K D"]:
-        """Compute the layer for one new token of every beam; `filled` slots are in use."""
+        """Compute the layer for one new token of every beam. `filled` is the number of slots in use."""
         layer = self._layer
 
         def self_attention(x: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class _CachedLayer:
         return x
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"], filled: int) -> None:
-        """Drop all sentences but these; `filled` slots are in use."""
+        """Remove all sentences except the given ones. `filled` is the number of slots in use."""
         keys, values = self._source
         self._source = _select(keys, sentences, self._heads), _select(values, sentences, self._heads)
         before = self._prefix.unflatten(1, (-1, self._heads))

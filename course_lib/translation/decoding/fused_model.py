@@ -1,9 +1,9 @@
-"""The reference's Transformer in fewer and larger operations, for inference only.
+"""The reference's Transformer for inference, with fewer and larger operations.
 
-The weights are copied when a `FusedTransformer` is made, so it has to be made again after they change. Many
+A `FusedTransformer` copies the weights when it is created, so a new one is needed after they change. Many
 batches can share it.
 
-Axes, in addition to those of `course_lib.transformer.attention`: BH is sentences times heads.
+Axes, in addition to those of `course_lib.transformer.attention`: BH, the product of sentences and heads.
 """
 
 import math
@@ -26,7 +26,7 @@ from course_lib.transformer import (
 
 
 class FusedTransformer:
-    """A Transformer whose layers compute in `dtype`, and whose generator computes in its own."""
+    """A Transformer whose layers compute in `dtype`. The generator computes in the dtype of its weights."""
 
     @torch.no_grad()
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
@@ -47,7 +47,7 @@ class FusedTransformer:
     def encode(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"]
     ) -> Float[Tensor, "B S D"]:
-        """Compute `Transformer.encode` without dropout."""
+        """Compute the result of `Transformer.encode`, without dropout."""
         x = self._embed(self._source_table, source, self._positions[: source.shape[1]])
         bias = padding_bias(source_mask, self.dtype)
         for layer in self._encoder_layers:
@@ -112,10 +112,10 @@ class FusedDecoderLayer:
 
 
 class FusedLinear:
-    """Linear layers with the same input, merged into one whose output is the concatenation of theirs.
+    """Linear layers with the same input, merged into one layer that concatenates their outputs.
 
-    A CPU's kernels read a weight matrix in blocks. PyTorch reorders it at every call, which for the few rows
-    of a decoding step can take as long as the product; here it is done once.
+    CPU kernels read a weight matrix in blocks. PyTorch reorders the matrix into blocks at every call, which
+    can take as long as the product for the few rows of a decoding step. This class reorders it once.
     """
 
     def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype, relu: bool = False) -> None:
@@ -130,7 +130,7 @@ class FusedLinear:
             self._weight = torch.ops.mkldnn._reorder_linear_weight(self._weight, None)
 
     def __call__(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... E"]:
-        """Compute all layers, and then ReLU if it was asked for."""
+        """Compute all layers, followed by ReLU if `relu` was set."""
         if not self._packed:
             y = F.linear(x, self._weight, self._bias)
             return y.relu_() if self._relu else y
@@ -141,7 +141,7 @@ class FusedLinear:
 
 
 def _can_pack(weight: Tensor) -> bool:
-    """Return whether this PyTorch has the operators that keep a weight in oneDNN's blocks.
+    """Return whether this version of PyTorch has the operators that store a weight in oneDNN's block format.
 
     These operators are private: PyTorch's own compiler uses them, and there is no public interface with the
     same effect. `FusedLinear` is the only user, and falls back to `F.linear` if they are missing. Without
@@ -156,7 +156,7 @@ def _can_pack(weight: Tensor) -> bool:
 
 
 class HeadProjections:
-    """Some of an attention module's projections, merged into one and split into heads."""
+    """Projections of an attention module, merged into one layer whose output is split into heads."""
 
     def __init__(self, attention: MultiHeadAttention, names: Sequence[str], dtype: torch.dtype) -> None:
         self._linear = FusedLinear([getattr(attention, f"{name}_projection") for name in names], dtype)
@@ -187,7 +187,7 @@ class FusedFeedForward:
         self._outer = FusedLinear([feed_forward.outer], dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Widen, apply ReLU, narrow."""
+        """Apply the inner layer, ReLU and the outer layer."""
         return self._outer(self._inner(x))
 
 
@@ -197,7 +197,7 @@ def attend(
     values: Float[Tensor, "BH K d"],
     bias: Float[Tensor, "BH _ K"] | None,
 ) -> Float[Tensor, "BH Q d"]:
-    """Compute scaled dot-product attention; `bias` is added to the scores and takes the place of a mask."""
+    """Compute scaled dot-product attention. `bias` is added to the scores in place of a mask."""
     scale = query.shape[-1] ** -0.5
     scores = torch.bmm(query * scale, keys) if bias is None else torch.baddbmm(bias, query, keys, alpha=scale)
     return torch.bmm(scores.softmax(dim=-1), values)

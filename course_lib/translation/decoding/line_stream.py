@@ -5,17 +5,17 @@ from collections.abc import Iterator
 
 from course_lib.errors import BadInputError
 
-#: The most bytes to read at once, about 900 captions. Larger reads don't make translation faster.
+#: The maximum number of bytes per read, about 900 captions. Larger reads don't make translation faster.
 BYTES = 1 << 16
 
 
 def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
-    """Read UTF-8 lines until the end, in lists of those that arrived together.
+    """Read UTF-8 lines until the end of the input. Yield lists of the lines that are available together.
 
-    The reader waits for the first line only, and never for a full list: someone at a keyboard gets an answer
-    after each line, and a slow reader of a fast pipe gets many lines at once. Only a line feed ends a line,
-    and surrounding spaces are removed. Raises BadInputError with the line's number if its bytes aren't UTF-8,
-    after yielding the lines before it.
+    Each list contains at least one line, and the reader never waits for more: a user at a keyboard gets an
+    answer after each line, and a slow caller gets many lines of a fast pipe at once. Only a line feed ends a
+    line, and surrounding spaces are removed. Raises BadInputError with the line number if a line isn't valid
+    UTF-8, after yielding the lines before it.
     """
     number, rest = 1, b""
     while True:

@@ -1,4 +1,4 @@
-"""The settings of a search, which a run keeps in its folder, and the hypotheses that a search returns."""
+"""The settings of a search, which a run saves in its folder, and the hypotheses that a search returns."""
 
 import json
 import math
@@ -52,9 +52,9 @@ def save_settings(path: Path, settings: SearchSettings) -> None:
 
 
 def load_settings(path: Path) -> SearchSettings | None:
-    """Load the settings that `save_settings` wrote; return None if there are none.
+    """Load the settings written by `save_settings`. Return None if there is no such file.
 
-    Raises BadInputError if the file holds something else.
+    Raises BadInputError if the file doesn't contain search settings.
     """
     try:
         return SearchSettings(**json.loads(path.read_text("utf-8")))

@@ -1,4 +1,4 @@
-"""A trained run as a translator, from text to text."""
+"""A translator that uses a trained run to translate text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings, load_settings
 from course_lib.translation.model.seq2seq import TransformerModel, build_model
 
-#: The length penalty of section 6.1 of the paper, for models that were not tuned.
+#: The length penalty of section 6.1 of the paper, for models without a tuned one.
 DEFAULT_ALPHA = 0.6
 
 
@@ -42,7 +42,7 @@ class Translation:
 
 
 class Translator:
-    """A model with its vocabularies, ready to translate. `load_translator` makes one from a run."""
+    """A model with its vocabularies, ready to translate. `load_translator` creates one from a run."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class Translator:
         *,
         n_best: int | None = None,
     ) -> list[str] | list[list[Translation]]:
-        """Translate sentences into one text each or, with `n_best`, into the n best translations.
+        """Translate sentences. Return one text for each or, with `n_best`, its n best translations.
 
-        `beam` and `alpha` default to the run's; a beam of 1 is greedy decoding. The translation of an empty
-        sentence is empty. Raises ValueError for an impossible beam, alpha or n_best.
+        `beam` and `alpha` default to the run's settings; a beam of 1 is greedy decoding. The translation of
+        an empty sentence is empty. Raises ValueError if `beam`, `alpha` or `n_best` is out of range.
         """
         if beam is None:
             beam = max(self.settings.beam, n_best or 1)
@@ -96,15 +96,16 @@ class Translator:
         settings = SearchSettings(beam, alpha, 1 if n_best is None else n_best)
         found = self._decoder.decode_all(self._backend, self._ids(sentences), settings)
         if n_best is None:
-            # A model with NaN weights may find nothing at all.
+            # A model with NaN weights may find no hypothesis.
             best = [hypotheses[0].ids if hypotheses else [] for hypotheses in found]
             return self.vocabularies.target.decode(best)
         return [[self._translation(each) for each in hypotheses] for hypotheses in found]
 
     def attention(self, sentence: str, translation: str | None = None) -> AttentionMaps:
-        """Return the attention weights while a sentence is translated, into `translation` if it is given.
+        """Return the attention weights for a sentence and its translation.
 
-        For an ensemble, these are the weights of the first model.
+        Without `translation`, the model's own translation is used. For an ensemble, these are the weights of
+        the first model.
         """
         ids = self.vocabularies
         (source,) = self._ids([sentence])
@@ -131,16 +132,16 @@ class Translator:
         )
 
     def too_long(self, sentences: Sequence[str]) -> dict[int, int]:
-        """Find the sentences that exceed the model's maximum length; return index and number of tokens of
-        each.
+        """Find the sentences that exceed the model's maximum length. Return the token count of each by index.
 
-        Only their first `config.data.max_length` tokens, including start and end, are translated.
+        Only the first `config.data.max_length` tokens of such a sentence, including start and end, are
+        translated.
         """
         lengths = [len(ids) + 2 for ids in self._ids(sentences)]
         return {index: length for index, length in enumerate(lengths) if length > self.config.data.max_length}
 
     def _ids(self, sentences: Sequence[str]) -> list[list[int]]:
-        # A sentence of spaces has tokens, but nothing to translate.
+        # A sentence of spaces has tokens, but its translation is empty.
         return [
             ids if sentence.strip() else []
             for sentence, ids in zip(sentences, self.vocabularies.source.encode(sentences), strict=True)
@@ -178,9 +179,9 @@ def load_translator(
     """Load a translator from the folder of a run, which may still be training.
 
     `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that the run's
-    config names, or another if the run hasn't made that one yet. `device` is cpu, cuda or auto. `direction`
-    chooses the direction of a run that was trained in both; by default, it is the one of its config.
-    `ensemble_with` names the folders of runs whose models decode together with this one. Raises BadInputError
+    config names, or another if that one hasn't been saved yet. `device` is cpu, cuda or auto. `direction`
+    selects a direction of a run that was trained in both; it defaults to the direction in the run's config.
+    `ensemble_with` holds the folders of runs whose models decode together with this one. Raises BadInputError
     if a run, the model or the device is missing, or if the vocabularies differ.
     """
     folder = RunFolder(Path(run_folder))

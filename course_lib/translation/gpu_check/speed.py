@@ -132,7 +132,7 @@ def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
-    """Measure the sentences per second: in batches with greedy and beam search, and singly without a cache."""
+    """Measure sentences per second: batches with greedy and beam search, and singly without a cache."""
     name, model = next(iter(scale.models.items()))
     config = run_config(model, scale)
     vocabulary = NumberVocabulary(scale.vocabulary)
