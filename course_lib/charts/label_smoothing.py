@@ -133,7 +133,7 @@ def calibration_curves(
     names = list(dict.fromkeys(table["model"]))
     check_count(len(names), len(SHAPES), "table", "models")
     if table["right"].dtype != bool:
-        raise ValueError(f"table: expected True or False in the column right, got {table['right'].dtype}.")
+        raise ValueError(f"table: expected True or False in the column 'right', got {table['right'].dtype}.")
     check_column(table, "confidence", "confidences from 0 to 1", 0, 1)
     legend = alt.Legend(title=None, orient="right", labelLimit=200)
     colours = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))

@@ -35,7 +35,7 @@ def mask_panels(
     Raises ValueError if there is no mask, or if shapes and words do not fit.
     """
     if not masks:
-        raise ValueError("masks: expected at least one mask by name, got none.")
+        raise ValueError("masks: expected at least one named mask, got none.")
     columns = list(queries if keys is None else keys)
     rows, columns = as_words(queries, len(queries), "queries"), as_words(columns, len(columns), "keys")
     allowed = {name: mask_from_tensor(mask, (1, len(rows), len(columns)))[0] for name, mask in masks.items()}
@@ -67,7 +67,7 @@ def leak_probe(
     leaks. Raises ValueError if there is no mask, words do not fit, or `changed` is no position.
     """
     if not moved:
-        raise ValueError("moved: expected at least one mask by name, got none.")
+        raise ValueError("moved: expected at least one named mask, got none.")
     distances = np.stack([from_tensor(row, f"moved[{name!r}]", (1,)) for name, row in moved.items()])
     tokens = as_words(words, distances.shape[1], "words")
     if not 0 <= changed < len(tokens):

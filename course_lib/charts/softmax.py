@@ -44,8 +44,8 @@ def score_spread(
         finite, different = int(np.isfinite(values).sum()), len(np.unique(values))
         if finite < values.size or different < 2:
             raise ValueError(
-                f"samples[{width}]: expected finite numbers that differ, "
-                f"got {values.size}, of which {finite} are finite and {different} differ."
+                f"samples[{width}]: expected finite numbers, at least two of them different, "
+                f"got {values.size}, of which {finite} are finite and {different} different."
             )
     summary = pd.DataFrame({"d_k": sorted(products)})
     summary["mean"] = [products[width].mean() for width in summary["d_k"]]

@@ -21,7 +21,7 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
     for number, state in enumerate(states[1:], start=2):
         if different := sorted(names ^ state.keys()):
             raise ValueError(
-                f"checkpoint {number} holds other entries than the first: {', '.join(different)}"
+                f"checkpoint {number} and the first have different entries: {', '.join(different)}"
             )
         for name in names:
             if state[name].shape != states[0][name].shape:

@@ -33,13 +33,13 @@ class TransformerConfig:
     def __post_init__(self) -> None:
         for name in ("layers", "d_model", "heads", "d_ff"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, and is {getattr(self, name)}")
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.d_model % self.heads != 0:
             raise ValueError(
                 f"d_model must be a multiple of heads: {self.d_model} is no multiple of {self.heads}"
             )
         if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout must be at least 0 and below 1, and is {self.dropout}")
+            raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
 
 
 class Transformer(nn.Module):

@@ -96,7 +96,7 @@ def test_spread_of_one_width_away_from_zero(texts_of: TextsOf) -> None:
     [
         ({}, "at least one d_k, got none"),
         ({0: [1.0, 2.0]}, "each d_k to be 1 or more, got 0"),
-        ({4: [1.0]}, r"samples\[4\]: expected finite numbers that differ"),
+        ({4: [1.0]}, r"samples\[4\]: expected finite numbers, at least two of them different"),
         ({4: [1.0, 1.0]}, "of which 2 are finite and 1 differ"),
         ({4: [1.0, math.nan, 2.0]}, "got 3, of which 2 are finite"),
     ],

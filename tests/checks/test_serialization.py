@@ -162,7 +162,9 @@ def test_requests_arrive_with_all_that_probes_hand_over() -> None:
 
 
 def test_what_is_no_plain_value_is_refused() -> None:
-    with pytest.raises(SerializationError, match="only plain values can cross, and this is of type set"):
+    with pytest.raises(
+        SerializationError, match="plain values and tensors can be sent to the other process, not a set"
+    ):
         pack({"a": {1, 2}})
 
 

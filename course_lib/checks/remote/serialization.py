@@ -159,7 +159,9 @@ class _Writer:
                 return ["returned", *each([getattr(value, part.name) for part in fields(value)])]
             case Raised():
                 return ["raised", *each([getattr(value, part.name) for part in fields(value)])]
-        raise SerializationError(f"only plain values can cross, and this is of type {type(value).__name__}")
+        raise SerializationError(
+            f"only plain values and tensors can be sent to the other process, not a {type(value).__name__}"
+        )
 
     def _text(self, text: str) -> str:
         if len(text) > self._limits.letters:

@@ -112,7 +112,7 @@ def _tokenizer(language: str) -> Any:
         import spacy
     except ModuleNotFoundError:
         raise BadInputError(
-            "data.tokenizer: words needs spaCy, which is not installed; install it (pip install spacy), or "
+            "data.tokenizer: 'words' needs spaCy, which is not installed; install it (pip install spacy), or "
             "choose joint-bpe"
         ) from None
     return spacy.blank(language).tokenizer
