@@ -10,7 +10,7 @@
 # the run hangs, or it trains a slightly different model, and nobody notices. So the checks of this lesson run your code
 # on several ranks at a time, compare everything with one process, and name the mistake.
 #
-# At the end of this lesson you can
+# By the end of this lesson you will be able to
 #
 # - share an update among any number of processors and get the same model,
 # - say what a collective is, why a program with collectives hangs, and how to find out where,
@@ -40,7 +40,7 @@ architecture_map(
 )
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, and in orange those of this lesson.
+# The map shows the exercises that pass in your saved notebooks, with those of this lesson in orange.
 #
 # Run the next cell once.
 
@@ -64,7 +64,7 @@ Item = TypeVar("Item")
 # %% [markdown]
 # ## 1. Which rank works on what?
 #
-# Some words first. All of them are standard, and you will find them in every library.
+# First, some terms. All of them are standard, and you will find them in every library.
 #
 # | word | in code | what it is |
 # |---|---|---|
@@ -155,7 +155,7 @@ print("mean over all tokens:    ", sum(sums) / sum(counts))
 # ### Build it
 #
 # Two numbers travel, and an all-reduce costs about as much for two numbers as for one: put them into **one tensor**.
-# Think of these:
+# Consider these cases:
 #
 # - **There may be no process group.** On a laptop there is a single process, and `dist.is_initialized()` is False. Then
 #   its own numbers are all there is.
@@ -195,7 +195,7 @@ global_token_mean(torch.tensor(60.0), 30)
 # %% [markdown]
 # ### See it: the same gradient for every split
 #
-# A linear layer, 24 tokens with their losses, and four ways to share them out. Each rank is a slice of the tokens here; the
+# A linear layer, 24 tokens with their losses, and four ways to split them. Here each rank holds a slice of the tokens; the
 # slices have different sizes, as batches of sentences do. For each split: how far the sum of the gradients is from the
 # gradient of the whole, and how far it is if each rank takes the mean of its own tokens.
 #
@@ -249,8 +249,9 @@ weights = {rank: list(weights[0]) for rank in weights}
 print("after: ", weights)
 
 # %% [markdown]
-# What belongs to a model? Its parameters, frozen ones included; and its **buffers**, tensors that are not trained but take
-# part: the means of a BatchNorm, its counter of batches, a table of positions. A parameter that two modules share, like
+# What belongs to a model? Its parameters, frozen ones included; and its **buffers**, tensors that are not trained, but
+# used in the computation: the means of a BatchNorm, its counter of batches, a table of positions. A parameter that two
+# modules share, like
 # the tied embeddings of lesson 06, is one tensor, and is sent once.
 #
 # ### Build it
@@ -316,7 +317,7 @@ print("after, on each:    ", total)
 # The plan of the batches, and which of them belong to one update, has to come from the seed and the epoch alone: if each
 # rank shuffled for itself, sentences would be repeated and left out, and with another world size other batches would meet in
 # an update. Dropout has to be drawn from the number of the update and of the batch and not from a generator that each rank
-# advances at its own pace, or a batch is dropped differently when another rank works on it. The schedule and the
+# advances at its own pace, or dropout in a batch differs when another rank works on it. The schedule and the
 # optimiser's state have to count updates, not batches of one rank. Also the vocabulary and the data: if they are learned or
 # read differently, the ids mean something else. (And sums of floating-point numbers depend on their order, so "the same"
 # means up to rounding.)
@@ -332,7 +333,8 @@ print("after, on each:    ", total)
 # %% [markdown]
 # ## 5. Communicate while computing
 #
-# `all_reduce_gradients` works, and it wastes time twice. It starts when the backward pass has ended, so the network is idle
+# `all_reduce_gradients` works, and it wastes time in two ways. It starts when the backward pass has ended, so the network
+# is idle
 # during the backward pass and the GPU is idle afterwards. And it calls one all-reduce for each parameter. A Transformer has
 # hundreds, most of them small, and each call has a fixed cost (its *latency*), however few bytes it carries.
 #
@@ -344,7 +346,7 @@ print("after, on each:    ", total)
 #
 # An *asynchronous* collective makes this possible. `work = dist.all_reduce(tensor, async_op=True)` returns at once, and
 # the tensor holds the sum only after `work.wait()`. In between it is **in flight**: reading it gives old numbers or
-# half-finished ones, and changing it spoils the sum. Such a mistake is a *race*: it depends on the speed of the network
+# half-finished ones, and changing it corrupts the sum. Such a mistake is a *race*: it depends on the speed of the network
 # whether anything goes wrong.
 #
 # ### A worked example
@@ -378,7 +380,7 @@ print("buckets, in the order in which they are sent:", example)
 #
 # - **The order is part of the contract.** Bucket 2 may be complete before bucket 1 on one rank and after it on another.
 #   Collectives are matched by order, so bucket 2 is launched only after bucket 1, on every rank.
-# - **Some gradients never come**, because this rank's sentences did not use a parameter. Its bucket is never complete.
+# - **Some gradients are never computed**, because this rank's sentences did not use a parameter. Its bucket is never complete.
 #   `finish()` launches what is left, with zeros for what is missing.
 # - **Micro-batches.** Only the last one of an update should communicate, when the gradients are complete. Inside `with
 #   buckets.no_sync():` they only accumulate.
@@ -548,7 +550,8 @@ print(vector.detach(), "and state for", list(optimizer.state_dict()["state"]))
 # ### See it: what does a rank need?
 #
 # The memory of one rank for the weights, their gradients and Adam's state, in float32. (What the forward pass keeps for the
-# backward pass comes on top, and depends on the batch.) With many ranks, your `ShardedOptimizer` saves nearly half of it.
+# backward pass is needed in addition, and depends on the batch.) With many ranks, your `ShardedOptimizer` saves nearly
+# half of it.
 # The other stages of ZeRO share out the gradients and the weights, too.
 #
 # **Change something:** the paper's big model, with 213 million parameters; a model of 7 billion. A GPU of 80 GB: from how
@@ -577,9 +580,10 @@ memory_per_rank(pd.DataFrame(rows))
 #
 # <details><summary>Are two ranks on my laptop faster than one?</summary>
 #
-# For a small model, yes. The threads of one process share every single product, and the products of a small model are over
-# before that pays; two ranks have a batch each, and meet once an update. The larger the model, the smaller the gain. Try
-# both, and compare tokens a second. It is also the way to test on a laptop what will run on a cluster.
+# For a small model, yes. The threads of one process share every single product, and the products of a small model are too
+# small for that to pay off; two ranks have a batch each, and synchronise once per update. The larger the model, the
+# smaller the gain. Try
+# both, and compare tokens per second. It is also the way to test on a laptop what will run on a cluster.
 #
 # </details>
 #

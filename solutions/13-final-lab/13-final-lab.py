@@ -127,7 +127,8 @@ for lesson, parts in public_curriculum().parts.items():
 # ### See it: a small run, live
 #
 # Before the real one, a run that takes half a minute on an idle machine: a single layer with 64 features, and three epochs
-# over the captions. It runs in a process of its own, and this cell reads its `metrics.jsonl` while it is being written. (After twenty
+# over the captions. It runs in a process of its own, and this cell reads its `metrics.jsonl` while it is being written.
+# (After twenty
 # seconds the cell ends, while the run continues; on a busy machine, the cells below wait for it.)
 #
 # These are the columns of `metrics.jsonl`:
@@ -283,7 +284,8 @@ layers_and_heads(
 # penalty if the translations are too short overall. It is computed over a whole test set; for a single sentence it says
 # little. 100 would be the reference, word for word, and no human translator reaches that.
 #
-# BLEU depends on how the text is split into words and on whether case matters, by several points. So a score without this information
+# BLEU depends on how the text is split into words and on whether case matters, by several points. So a score without this
+# information
 # is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes plain text, splits it
 # itself, and prints a **signature**. Scores with the same signature can be compared.
 #
@@ -374,7 +376,7 @@ for german, written, right in worst[:10]:
 # | `batch` | `training.batches_per_update=1` | `training.batches_per_update=4` |
 # | `vocabulary` | `data.vocab_size=500` | `data.vocab_size=2000` |
 #
-# (The number of heads changes nothing about the number of parameters.) For each setting, start three runs or more, with the
+# (The number of heads doesn't affect the number of parameters.) For each setting, start three runs or more, with the
 # seeds 1, 2 and 3. On two idle cores a run takes about a minute:
 #
 # ```bash
@@ -382,7 +384,7 @@ for german, written, right in worst[:10]:
 # course train captions run_folder=../runs/experiment/B-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=true
 # ```
 #
-# The cell below reads all runs in `../runs/experiment`. A folder is called like its setting and its seed: `A-1`, `B-3`. The
+# The cell below reads all runs in `../runs/experiment`. Each folder is named after its setting and its seed: `A-1`, `B-3`. The
 # validation loss is in nats a token, without smoothing, and BLEU is that of the validation split.
 
 # %% tags=["see"]
@@ -496,9 +498,11 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # changed the warm-up from 200 to 300 updates, because the loss of an earlier run jumped once at its peak rate. The loss
 # fell quickly in the first two epochs, while the learning rate warmed up, then slowly. The
 # validation loss fell until the end, so a few more epochs might still help. It is below the training loss, because it is
-# measured without dropout and without smoothing. Throughput was about 6,000 target tokens per second, with 5% padding. BLEU is 90 on
+# measured without dropout and without smoothing. Throughput was about 6,000 target tokens per second, with 5% padding.
+# BLEU is 90 on
 # the 300 test captions, cased, with the tokenizer 13a. That compares only with other runs on these captions: the sentences
-# come from a grammar, so they are far easier than Multi30k. One mistake: "carrying a cap" for "wearing a wool cap". "Wollmütze" is
+# come from a grammar, so they are far easier than Multi30k. One mistake: "carrying a cap" for "wearing a wool cap".
+# "Wollmütze" is
 # rare and split into three subwords; when the model writes "cap", cross-attention looks at the first of them and hardly at
 # "trägt", which means carry or wear. More examples of the word, or a model with more layers, might help; I would first look
 # whether the beam has the right translation in second place.
