@@ -34,9 +34,9 @@ class GradingOptions(TypedDict, total=False):
     """How an instructor's copy of a check cell has a check graded."""
 
     points: float
-    """For a correct answer."""
+    """The points for a correct answer."""
     seed: int
-    """Draws other numbers than those that students see."""
+    """The seed of the inputs, which differ from those that students see."""
     costs: Mapping[str, float]
     """Points lost for a misconception, by name. Any other failure loses all of them."""
 

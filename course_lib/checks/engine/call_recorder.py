@@ -1,4 +1,4 @@
-"""Record calls of functions that would solve a whole exercise, however they are reached."""
+"""Record calls of functions that would solve a whole exercise, by whatever route they are called."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-#: The kernels below some functions, by the beginning of their operators' names in `torch.ops.aten`.
+#: The kernels behind some functions, as prefixes of their operators' names in `torch.ops.aten`.
 _KERNELS = {
     "scaled_dot_product_attention": (
         "_scaled_dot_product",
@@ -25,11 +25,12 @@ _KERNELS = {
 
 
 class CallRecorder:
-    """Record which of some functions are called, for built-ins that would solve a whole exercise.
+    """A recorder of calls to given functions, such as built-ins that would solve a whole exercise.
 
-    Names are full ones, such as `torch.nn.functional.scaled_dot_product_attention`. Calls are found at three
-    levels: torch functions, also those behind `getattr` or another name; dispatched operators, which compiled
-    code reaches without a torch function; and functions of torch that are plain Python.
+    Names are fully qualified, such as `torch.nn.functional.scaled_dot_product_attention`. Calls are detected
+    at three levels: torch functions, including those called through `getattr` or an alias; dispatched
+    operators, which compiled code reaches without calling a torch function; and functions of torch that are
+    written in Python.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -93,7 +94,7 @@ def _code(name: str) -> CodeType | None:
 
 
 class _Functions(TorchFunctionMode):
-    """Pass on the names of all torch functions that are called."""
+    """A torch function mode that reports the name of every torch function called."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__()
@@ -106,13 +107,13 @@ class _Functions(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Pass on the name of the function, and run it."""
+        """Report the name of the function, and call it."""
         self._tell(getattr(func, "__name__", ""))
         return func(*args, **(kwargs or {}))
 
 
 class _Operators(TorchDispatchMode):
-    """Pass on the names of all operators that are dispatched."""
+    """A dispatch mode that reports the name of every dispatched operator."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -129,6 +130,6 @@ class _Operators(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Pass on the name of the operator, and run it."""
+        """Report the name of the operator, and call it."""
         self._tell(getattr(func, "__name__", "").partition(".")[0])
         return func(*args, **(kwargs or {}))

@@ -1,7 +1,7 @@
 """A student's object, and everything that a check can do with it.
 
-A probe works on a `Candidate`. Each operation is one plain `Request` to the object's `Backend`, which answers
-with one plain `Reply`. So the object can live in this process (`LocalBackend`) or in another, and a check
+A probe works on a `Candidate`. Each operation is a plain `Request` to the object's `Backend`, which answers
+with a plain `Reply`. The object can therefore be in this process (`LocalBackend`) or in another, and a check
 can't tell the difference.
 """
 
@@ -21,10 +21,10 @@ Action = Literal["call", "gradients", "build", "make", "copy", "load", "weights"
 
 @dataclass(frozen=True)
 class Fixture:
-    """Something that a probe hands to the student's object: a callable, a model, an optimiser.
+    """An object that a probe passes to the student's code: a callable, a model, an optimiser.
 
-    It is data, not code: the backend builds the object from it, by its name in the registry of fixtures. A
-    setting can be another object that the probe has built.
+    A fixture is data, not code: the backend looks up its name in the registry of fixtures and builds the
+    object. A setting can be another object that the probe has built.
     """
 
     name: str
@@ -46,19 +46,19 @@ class Request:
 
 @runtime_checkable
 class Backend(Protocol):
-    """What holds the student's objects and performs a check's requests on them."""
+    """The holder of a student's objects, which performs a check's requests on them."""
 
     def ask(self, request: Request) -> Reply:
         """Perform a request. Exceptions of the student's code are returned as `Raised`, never raised.
 
-        "build", "make" and "copy" return the `Handle` of a new object, even if it could not be made: such an
-        object answers every request with the reason. The random seed is reset for each request.
+        "build", "make" and "copy" return the `Handle` of a new object, even if creating the object failed:
+        then every request to it is answered with the reason. The random seed is reset for each request.
         """
         ...
 
 
 class Candidate:
-    """A student's function, class, instance or number, at arm's length."""
+    """A student's function, class, instance or number, accessed through requests to its backend."""
 
     def __init__(self, holder: Backend, handle: Handle = STUDENT_OBJECT) -> None:
         self._holder = holder
@@ -67,26 +67,26 @@ class Candidate:
     def call(self, *arguments: Any, method: str = "__call__", **keywords: Any) -> Reply:
         """Call the object, or one of its methods.
 
-        Where it gives back one of the objects that the probe has built or made, the value is its `Handle`.
+        If the call returns an object that the probe has created, the value is that object's `Handle`.
         """
         return self._ask("call", arguments, keywords, method)
 
     def gradients(self, *arguments: Any, toward: Tensor, method: str = "__call__", **keywords: Any) -> Reply:
-        """Call the object, and send `toward` back through what it returns (of several, the first).
+        """Call the object, and backpropagate `toward` from its result, or from the first of several.
 
-        The value is a dict: "inputs" holds one gradient for each floating argument, "weights" one for each
-        parameter by name. Where none arrives there is None.
+        The value is a dict: "inputs" holds the gradient of each floating-point argument, and "weights" the
+        gradient of each parameter by name. A gradient is None if backpropagation doesn't reach the tensor.
         """
         return self._ask("gradients", arguments, keywords, method, toward)
 
     def build(self, *arguments: Any, **keywords: Any) -> "Candidate":
-        """Make an instance of a class."""
+        """Create an instance of a class."""
         return self._another(self._ask("build", arguments, keywords))
 
     def make(self, fixture: Fixture) -> "Candidate":
-        """Make a fixture that is to be looked at afterwards, or that another fixture needs.
+        """Build a fixture that the probe inspects later, or that another fixture needs.
 
-        Where the probe only hands it over once, the `Fixture` itself can be an argument of a call.
+        A fixture that is only passed to one call doesn't need this: the `Fixture` itself can be an argument.
         """
         return self._another(self._ask("make", (fixture,)))
 
@@ -95,7 +95,7 @@ class Candidate:
         return self._another(self._ask("copy"))
 
     def load(self, weights: Mapping[str, Tensor]) -> Reply:
-        """Put weights into some entries of an instance's state dict. A name that it lacks is `Raised`."""
+        """Load weights into entries of an instance's state dict. An unknown name results in `Raised`."""
         return self._ask("load", (dict(weights),))
 
     def weights(self) -> Reply:
@@ -107,11 +107,11 @@ class Candidate:
         return self._ask("train", (mode,))
 
     def modes(self) -> Reply:
-        """Read which modules of an instance are in training mode: a truth value for each name."""
+        """Read which modules of an instance are in training mode: a boolean for each name."""
         return self._ask("modes")
 
     def number(self) -> Reply:
-        """Read the plain number of a predict cell, of Python, torch or numpy, as a float."""
+        """Read the number of a prediction cell as a float. It may be a Python, NumPy or torch number."""
         return self._ask("number")
 
     def _ask(

@@ -19,7 +19,7 @@ from course_lib.checks.engine.reply import (
     Value,
 )
 
-#: How far apart numbers may be, relative to the largest expected one, by the dtype of the expected tensor.
+#: The tolerance relative to the largest expected number, by the dtype of the expected tensor.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 _NUMBER_WORDS = ("no", "one", "two", "three", "four", "five")
@@ -38,7 +38,7 @@ class Difference:
     position: tuple[int, ...] = ()
     """The index of the first number that differs; empty if the shapes differ."""
     structural: bool = False
-    """Whether it is more than wrong numbers: an exception, a type, a shape, NaN, a missing gradient."""
+    """Whether the difference is not only in numbers: an exception, a type, a shape, NaN, no gradient."""
     values: tuple[Value, Value] | None = None
     """The expected and the found value that differ, if they can be compared further."""
 
@@ -48,9 +48,9 @@ class Comparison:
     """A way to compare results."""
 
     tolerance: float | None = None
-    """How far apart numbers may be, relative to the largest; None for the usual tolerance of their dtype."""
+    """The tolerance relative to the largest number; None for the default of the dtype."""
     messages: bool = False
-    """Whether exceptions must also agree in their messages, unless a student has chosen these."""
+    """Whether exceptions must also have the same message, unless the student's code raised them itself."""
 
     def difference(
         self, expected: Reply | Value, found: Reply | Value, name: str = "the result"
@@ -232,7 +232,7 @@ def _expected(name: str, expected: Value, found: Value) -> str:
 
 
 def returned_exception(value: Value) -> Difference | None:
-    """Return the difference that an exception makes which is returned instead of raised."""
+    """Return a difference if an exception was returned instead of raised."""
     if not isinstance(value, Opaque) or not value.type_name.endswith(("Error", "Exception")):
         return None
     return _structural(f"It returned a {value.type_name} instead of raising it. Write `raise`, not `return`.")
@@ -271,7 +271,7 @@ def _dtype(tensor: Tensor) -> str:
 
 
 def _digits(expected: float, found: float) -> tuple[str, str]:
-    """Write two numbers with enough digits to differ."""
+    """Format two numbers with enough digits to show that they differ."""
     for digits in range(6, 18):
         left, right = (
             f"{one:.{digits}g}" if isinstance(one, float) else str(one) for one in (expected, found)

@@ -42,7 +42,7 @@ class Verdict:
     failures: tuple[Probe, ...] = ()
     """The probes that failed, in order."""
     difference: Difference | None = None
-    """What differs in the first of them."""
+    """The difference in the first failing probe."""
     facts: tuple[str, ...] = ()
     """Sentences about how the student's result in that probe relates to the expected one."""
     named: tuple[Misconception, ...] = ()
@@ -50,9 +50,9 @@ class Verdict:
     similar: tuple[Misconception, ...] = ()
     """Misconceptions whose results equal the student's in one failing probe, but not in all probes."""
     similar_in: Probe | None = None
-    """That probe."""
+    """The failing probe in which `similar` gives the student's result."""
     similar_part: str = ""
-    """The name of the part of that probe's result which is equal; empty if all of it is."""
+    """The name of the part of the result in `similar_in` that is equal; empty if all of it is."""
     example: Example | None = None
     """A small call to try, if nothing else explains the difference."""
     printed: str = ""
@@ -82,7 +82,7 @@ class Verdict:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Compute as if the notebook had set nothing, and with one thread: probes are too small to share out."""
+    """Disable torch settings made by the notebook, and use one thread: probes are too small for more."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -103,7 +103,7 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
 
 @_undisturbed()
 def examine_version(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Verdict:
-    """Examine the reference with these misconceptions in it, reusing what is known of that version."""
+    """Examine the reference with these misconceptions applied, reusing what is known about that version."""
     versions = Versions(exercise, seed)
     found = [versions.outcome(mistakes, number) for number in range(len(exercise.probes))]
     return _verdict(exercise, found, seed)
@@ -164,7 +164,7 @@ def _explanation(
         differs.structural and not isinstance(found[number].observed, Raised)
         for number, differs in differences.items()
     )
-    # A class without `forward` has no one result that these could replace.
+    # The result of a class without `forward` can't be replaced as a whole.
     replaceable = not isinstance(exercise.reference, type) or hasattr(exercise.reference, "forward")
     general = common_misconceptions() if structural and replaceable else ()
     return Search(exercise, versions, found, differences.keys(), general).explanation()
@@ -196,7 +196,7 @@ def _times(count: int) -> str:
 
 
 def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber | str | None:
-    """Return None for a correct answer, a known wrong one as such, or a sentence about any other."""
+    """Return None for a correct answer, the matching known wrong answer, or a sentence about any other."""
     reply = Candidate(backend).number()
     if isinstance(reply, Raised):
         return f"Expected a number, but reading it raised {reply.kind}: {reply.message}"

@@ -1,4 +1,4 @@
-"""A small call on which a student's result is wrong, written so that it can be pasted into a cell."""
+"""A small call for which a student's result is wrong, written so that it can be pasted into a cell."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,9 +27,10 @@ class Example:
 
 
 def example(exercise: Exercise, backend: Backend, failed: Sequence[Outcome]) -> Example | None:
-    """Return the smallest call of a function that a probe made and whose result is wrong; None if none fits.
+    """Return the smallest suitable call by a probe for which the function's result is wrong, or None.
 
-    Its inputs are rounded to two digits, so that they are short, and the results are those of rounded inputs.
+    The inputs are rounded to two digits to keep them short, and the results are computed from the rounded
+    inputs.
     """
     requests = [
         request
@@ -66,7 +67,7 @@ def _rounded(request: Request) -> Request:
 
 
 def _call(name: str, request: Request) -> str:
-    """Write a call as Python; empty if an argument cannot be written."""
+    """Return a call as Python source, or an empty string if an argument can't be written."""
     arguments = [_written(item) for item in request.arguments]
     keywords = {key: _written(value) for key, value in request.keywords.items()}
     if None in arguments or None in keywords.values():
@@ -77,7 +78,7 @@ def _call(name: str, request: Request) -> str:
 
 
 def _written(value: Value, digits: int = 2) -> str | None:
-    """Write a value as Python; None if that is impossible."""
+    """Return a value as Python source, or None if that is impossible."""
     if isinstance(value, Tensor):
         if value.numel() > 60 or value.device.type != "cpu" or value.is_complex():
             return None

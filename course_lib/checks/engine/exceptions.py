@@ -45,7 +45,7 @@ def _meaning(raised: Raised) -> str:
 
 
 def _names(match: re.Match[str]) -> str:
-    """Explain a parameter that a probe looked for by the name in the contract."""
+    """Explain why a parameter named in the contract was not found."""
     wanted, there = match[1], match[2].split(", ")
     if match[2] == "none":
         return "The module holds no parameters: create its layers in `__init__` and keep them as attributes."
@@ -82,7 +82,7 @@ def _attribute(match: re.Match[str]) -> str:
     return f"The object in front of `.{name}` is {kinds[owner]} here, not a tensor." if owner in kinds else ""
 
 
-#: The attributes that the exercises define, for those who misspell one.
+#: The attributes that the exercises define, used to recognise misspelled ones.
 _KNOWN_NAMES = (
     "query_projection",
     "key_projection",
@@ -123,7 +123,7 @@ _EXPLAINED_BY: Mapping[str, _Explain] = {"attribute": _attribute, "names": _name
 
 @dataclass(frozen=True)
 class _Meaning:
-    """What an exception means whose class and message are well known."""
+    """The meaning of a well-known exception, which is recognised by its class and message."""
 
     pattern: str
     meaning: str = ""

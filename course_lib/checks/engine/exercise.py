@@ -1,4 +1,4 @@
-"""What a check knows of an exercise: its reference, its probes, and the mistakes that people make."""
+"""The data of a check: the reference of an exercise, its probes, and common mistakes."""
 
 import inspect
 import sys
@@ -22,39 +22,39 @@ from course_lib.checks.engine.probe import Probe
 
 @dataclass(frozen=True)
 class Prediction:
-    """A number that a student is to predict before seeing it."""
+    """A number that a student predicts before seeing it."""
 
     name: str
     answer: float
     tolerance: float
-    """How far off an answer may be, as a fraction of the right one."""
+    """The tolerance of an answer, relative to the correct one."""
     hint: str
-    """What to think about, for an answer that is none of the known wrong ones."""
+    """A hint for wrong answers that are not among the known ones."""
     misconceptions_file: Path | None = None
 
     @cached_property
     def misconceptions(self) -> tuple[WrongNumber, ...]:
-        """The known wrong answers, read when first needed."""
+        """The known wrong answers, loaded on first use."""
         return wrong_numbers_of(self.misconceptions_file, self.name) if self.misconceptions_file else ()
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """A function or class that a student writes, with all that is needed to check it."""
+    """A function or class that a student writes, with everything needed to check it."""
 
     reference: Any
     """The function or class of the reference."""
     probes: Sequence[Probe]
-    """In the order in which a failure is best reported: the plainest first."""
+    """Probes in the order in which failures should be reported: the simplest first."""
     misconceptions_file: Path | None = None
     compiled: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False, compare=False)
-    """The versions with mistakes that were asked for, by the mistakes' names."""
+    """The versions with misconceptions that were built so far, by the misconceptions' names."""
     outcomes: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False, compare=False)
-    """What probes saw of these versions, by the seed and the mistakes' names."""
+    """The outcomes of probes for these versions, by the seed and the misconceptions' names."""
 
     @cached_property
     def name(self) -> str:
-        """The exercise's name, which is that of its function or class."""
+        """The name of the exercise, which is that of its function or class."""
         name: str = self.reference.__name__
         return name
 
@@ -65,13 +65,13 @@ class Exercise:
 
     @cached_property
     def misconceptions(self) -> tuple[Misconception, ...]:
-        """The known misconceptions, read when first needed. Raises MisconceptionError if one is invalid."""
+        """The known misconceptions, loaded on first use. Raises MisconceptionError if one is invalid."""
         if self.misconceptions_file is None:
             return ()
         return misconceptions_of(self.misconceptions_file, self.name, self.source)
 
     def source_with(self, *misconceptions: Misconception) -> str:
-        """Return the definition with these mistakes in it. Raises PatchError if they cannot be combined."""
+        """Return the source with these misconceptions. Raises PatchError if they can't be combined."""
         if len(misconceptions) > 1 and any(mistake.exclusive for mistake in misconceptions):
             raise PatchError("an exclusive misconception is never combined with another")
         source = self.source
@@ -82,7 +82,7 @@ class Exercise:
         return source
 
     def with_mistakes(self, *misconceptions: Misconception) -> Any:
-        """Return the reference with these mistakes. Raises PatchError if the patches don't fit."""
+        """Return the reference with these misconceptions. Raises PatchError if the patches don't fit."""
         if not misconceptions:
             return self.reference
         key = tuple(misconception.name for misconception in misconceptions)

@@ -16,9 +16,9 @@ class Finding:
     name: str
     verdict: Kind
     misconceptions: tuple[str, ...] = ()
-    """The names of the known misconceptions that explain it."""
+    """The names of the known misconceptions that explain the failure."""
     says: tuple[str, ...] = ()
-    """The statement of each of them, as a clause that follows the exercise's name."""
+    """The statements of these misconceptions, as clauses that follow the exercise's name."""
     forbidden: tuple[str, ...] = ()
     """The functions that were called although the exercise does not allow them."""
     points: float | None = None

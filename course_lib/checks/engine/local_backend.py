@@ -1,4 +1,4 @@
-"""Hold a student's object in this process: what a check cell in JupyterLab works on."""
+"""A backend that holds a student's object in this process, for the check cells in JupyterLab."""
 
 import copy
 import dis
@@ -30,10 +30,10 @@ from course_lib.checks.exercises.fixtures import build_fixture
 from course_lib.student.stubs import UNWRITTEN
 from course_lib.time_limit import OutOfTime, time_limit
 
-#: How long a student's code may take for one request. Right answers take milliseconds.
+#: The time limit of a request in seconds. Correct answers take milliseconds.
 SECONDS = 10.0
 
-#: Of what an exception, a warning or a `print` says, so many letters are kept; and so many warnings.
+#: The maximum length of a recorded message, number of warnings, and length of recorded output.
 LONGEST_MESSAGE, MOST_WARNINGS, LONGEST_PRINT = 10_000, 100, 500
 
 #: Calls of a fixture are counted up to this number.
@@ -41,7 +41,7 @@ MOST_CALLS = 20
 
 
 class MissingParameter(Exception):  # noqa: N818 - students read the name
-    """A module has no parameter of the name that the contract gives it."""
+    """An error for a module that lacks a parameter named in the contract."""
 
     def __init__(self, name: str, others: Iterable[str]) -> None:
         super().__init__(f"The module has no parameter called {name!r}")
@@ -49,10 +49,11 @@ class MissingParameter(Exception):  # noqa: N818 - students read the name
 
 
 class LocalBackend:
-    """Implements `Backend`. The replies say which of the functions in `may_not_call` were called.
+    """The `Backend` that calls the student's object in this process.
 
-    What is raised besides exceptions and SystemExit goes through, as the student's own interrupt must; with
-    `catches=BaseException`, where nobody sits, that comes back as well.
+    Its replies list the functions in `may_not_call` that were called. Exceptions other than Exception and
+    SystemExit propagate, so that students can interrupt a check. With `catches=BaseException`, for runs
+    without a user, they are returned in the reply as well.
     """
 
     def __init__(
@@ -69,19 +70,19 @@ class LocalBackend:
         """The number of torch functions that all requests have called, if they are counted."""
         self._caught = (catches, SystemExit, OutOfTime)
         self.stopped: Raised | None = None
-        """What did not come back once, which nothing is asked of again."""
+        """The timeout of an earlier request, after which the student's code is not run again."""
 
     def ask(self, request: Request) -> Reply:
-        """Do what is asked, on copies of the arguments, so that those of the probe stay as they are."""
-        # What did not come back once is not waited for again.
+        """Perform a request on copies of the arguments, so that the probe's own arguments stay unchanged."""
+        # If the student's code has exceeded the time limit once, don't run it again.
         found = self.stopped or self._objects[request.of.number]
         if isinstance(found, Raised):
             return self._kept(found) if request.action in MAKING else found
         printed = _Printed()
         try:
-            # Looking at what came back runs the student's code too, such as the `__float__` of a number.
+            # Inspecting the result also runs the student's code, such as the `__float__` of a number.
             with time_limit(SECONDS), as_torch_starts():
-                with torch.random.fork_rng(devices=[]):  # Some fixtures draw their first weights.
+                with torch.random.fork_rng(devices=[]):  # Some fixtures draw their initial weights.
                     given = tuple(self._given(argument) for argument in request.arguments)
                     keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
                 with self._surroundings() as (caught, calls), redirect_stdout(printed):
@@ -126,11 +127,11 @@ class LocalBackend:
         with (
             warnings.catch_warnings(record=True) as caught,
             torch.random.fork_rng(devices=[]),
-            # Watching every call takes time.
+            # Recording every call takes time.
             calls.recording() if self._may_not_call or self._count_calls else nullcontext(),
         ):
             warnings.simplefilter("always")
-            # torch.manual_seed would also note down who called, which takes longer than most probes.
+            # torch.manual_seed would also record its caller, which takes longer than most probes.
             torch.default_generator.manual_seed(0)
             yield caught, calls
 
@@ -157,7 +158,7 @@ class LocalBackend:
 
 
 class _Printed(io.StringIO):
-    """The beginning of what is printed."""
+    """The first characters of the printed output, up to `LONGEST_PRINT`."""
 
     def write(self, text: str) -> int:
         room = LONGEST_PRINT - self.tell()
@@ -171,12 +172,12 @@ def _fixture_name(argument: object) -> str:
 
 @contextmanager
 def as_torch_starts() -> Iterator[None]:
-    """Undo what a student's code may have set, in this request or in a cell before, and forgotten."""
+    """Restore torch's default settings, which a student's code may have changed, also in earlier cells."""
     before, cpu = torch.get_default_dtype(), torch.device("cpu")
     torch.set_default_dtype(torch.float32)
     try:
         with (
-            cpu if torch.get_default_device() != cpu else nullcontext(),  # It slows every call down.
+            cpu if torch.get_default_device() != cpu else nullcontext(),  # It slows down every call.
             torch.inference_mode(False),
             torch.autocast("cpu", enabled=False),
             torch.set_grad_enabled(True),
@@ -210,7 +211,7 @@ def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -
     named = found.named_parameters(remove_duplicate=False) if isinstance(found, nn.Module) else ()
     parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
     leaves = [*inputs, *parameters.values()]
-    # Copies of the leaves: code that changes its arguments is to run here, and is found out by a call.
+    # Pass copies of the leaves, so that code that modifies its arguments runs; another probe reports it.
     output = _method(found, request.method)(
         *(item.clone() if isinstance(item, Tensor) and item.requires_grad else item for item in given),
         **keywords,
@@ -258,7 +259,7 @@ def _number(found: Any, request: Request, given: Given, keywords: Keywords) -> A
     return float(found) if is_number else found
 
 
-#: What comes back with the handle of a new object.
+#: The actions that create an object. Their replies contain its handle.
 MAKING = ("build", "make", "copy")
 
 _ACTIONS: dict[str, Callable[[Any, Request, Given, Keywords], Any]] = {
@@ -291,7 +292,7 @@ def _same(before: Tensor, after: Tensor) -> bool:
 
 
 def _raised(error: BaseException) -> Raised:
-    # Frames of libraries and of this course say nothing to a student, whose cells belong to no package.
+    # Skip the frames of libraries and of this course. A student's cells belong to no package.
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -318,7 +319,7 @@ def _raises(trace: TracebackType) -> bool:
 
 
 def _note(error: BaseException) -> str:
-    """Return the note that belongs to `Raised`."""
+    """Return the note for `Raised`."""
     if isinstance(error, MissingParameter):
         return error.others
     if error.__traceback__ is None:

@@ -53,7 +53,7 @@ def failure(verdict: Verdict) -> str:
 
 
 def _similar(verdict: Verdict) -> list[str]:
-    """Describe in which test a result equals that of known misconceptions."""
+    """Name the test in which a result equals that of known misconceptions."""
     assert verdict.similar_in is not None
     what = verdict.similar_part or "your result"
     what = what.replace("the result", "your result")
@@ -75,7 +75,7 @@ def _one_line(text: str) -> str:
 
 
 def missing(name: str, names: Iterable[str]) -> str:
-    """Return the message for an exercise that is not defined, with the name that may be meant for it."""
+    """Return the message for an undefined exercise, with the name that the student may have misspelled."""
     near = get_close_matches(name, names, n=1, cutoff=0.8)
     renamed = [f"There is `{near[0]}`. If that is your answer, rename it to `{name}`."] if near else []
     return _lines(
@@ -92,7 +92,7 @@ def right_prediction(name: str) -> str:
 
 
 def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
-    """Return the message for a wrong prediction, which does not give the answer away."""
+    """Return the message for a wrong prediction. It doesn't reveal the answer."""
     if isinstance(wrong, WrongNumber):
         return _lines(f"✗ {name}: {wrong.value:g} is a common wrong answer.", f"Why: {wrong.hint}")
     return _lines(f"✗ {name}: {wrong}")

@@ -36,7 +36,7 @@ class MisconceptionError(ValueError):
 
 
 class PatchError(Exception):
-    """A patch does not fit: the reference was changed, or two patches cannot be combined."""
+    """A patch that doesn't fit: the reference was changed, or two patches can't be combined."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Misconception:
     result: str = ""
     """An expression that replaces the `result` of the function, or of the module's `forward`."""
     of_tensors: bool = False
-    """Whether `result` is each tensor that is returned, instead of whatever is returned."""
+    """Whether `result` stands for each returned tensor in turn, instead of the whole returned value."""
 
     def apply(self, source: str) -> str:
         """Return the patched source. Raises PatchError if a piece does not occur exactly once."""
@@ -131,10 +131,10 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconception, ...]:
-    """Return the misconceptions of an exercise, whose patches must fit `source` or its equivalent.
+    """Return the misconceptions of an exercise. Their patches must fit `source` or its equivalent.
 
     Raises MisconceptionError with all problems at once: unknown or missing keys, values of a wrong type,
-    duplicate names, patches that do not fit.
+    duplicate names, patches that don't fit.
     """
     problems: list[str] = []
     known: list[Misconception] = []
@@ -169,7 +169,7 @@ def common_misconceptions() -> tuple[Misconception, ...]:
 
 @cache
 def stub_left_behind() -> Misconception:
-    """Return the mistake of leaving the stub's `raise` in a function that has been written."""
+    """Return the mistake of leaving the stub's `raise` in a finished function."""
     return Misconception(**_tables(_COMMON, "stub")[0], patch=())
 
 
@@ -186,7 +186,7 @@ def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
 
 
 def equivalent_of(file: Path, exercise: str) -> str | None:
-    """Return the source that an exercise's patches apply to instead of the reference's, if there is one."""
+    """Return the source that an exercise's patches apply to instead of the reference, if there is one."""
     equivalent: str | None = _read(file).get(_EQUIVALENTS, {}).get(exercise)
     return equivalent
 

@@ -32,17 +32,17 @@ class Draw:
 
 @dataclass(frozen=True)
 class Probe:
-    """Ask something of a candidate. The reference is asked the same, and the results are compared."""
+    """A test of an exercise. It runs on the candidate and on the reference, and the results are compared."""
 
     says: str
     """What is true if the probe succeeds, as a short sentence for students."""
     ask: Callable[[Candidate, Draw], Any]
-    """Returns a reply, or a value made from replies that does not depend on what the contract leaves open."""
+    """Returns a reply, or a value made from replies that is the same for every correct answer."""
     tolerance: float | None = None
     """The largest difference allowed, relative to the largest number; None for the default of the dtype."""
 
     def run(self, candidate: Candidate, seed: str) -> Any:
-        """Ask, with the random numbers that belong to this seed and probe, however its title is worded."""
+        """Run the probe. Its random numbers depend on the seed and the probe, but not on the title."""
         return self.ask(candidate, Draw(f"{seed}/{self.ask.__module__}.{self.ask.__qualname__}"))
 
 

@@ -1,4 +1,4 @@
-"""Plain facts about how a wrong result relates to the expected one.
+"""Plain facts about the relation between a wrong result and the expected one.
 
 Every sentence is computed from the two results, so it is true of this test, whatever the cause.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.reply import Returned, Value
 
-#: How far apart numbers may be, relative to the largest, and still count as equal here.
+#: The tolerance for equality here, relative to the largest number.
 _NEAR = 1e-5
 
 #: Axes longer than this are not searched for a reordering.
@@ -20,9 +20,9 @@ _LONGEST = 64
 
 
 def relation(expected: Value, found: Value, inputs: Sequence[Value] = ()) -> str:
-    """Return a sentence about how the found value relates to the expected one; empty if nothing is plain.
+    """Return a sentence about how the found value relates to the expected one, or "" if nothing is obvious.
 
-    `inputs` are the arguments that the student's code was called with.
+    `inputs` are the arguments of the student's code.
     """
     expected, found = _unwrapped(expected), _unwrapped(found)
     if isinstance(expected, str) and isinstance(found, str):
@@ -45,7 +45,7 @@ def _unwrapped(value: Value) -> Value:
 
 
 def _tensor(value: Value) -> Tensor | None:
-    """Return a tensor, a number, or a container of numbers as a tensor; None for anything else."""
+    """Convert a tensor, a number, or a container of numbers to a tensor; return None for anything else."""
     if isinstance(value, Tensor):
         return value if value.device.type == "cpu" else None
     if isinstance(value, dict):
@@ -128,7 +128,7 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> It
 
 
 def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[str, bool]]:
-    """Describe where a result is NaN or infinite although it shouldn't be. Then nothing else is said."""
+    """Describe where a result is unexpectedly NaN or infinite. No other relation is reported then."""
     for name, bad in (("NaN", found.isnan()), ("infinite", found.isinf())):
         bad &= expected.isfinite()
         if bad.any():
@@ -205,7 +205,7 @@ def _whole(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterato
 
 
 def _of_one(expected: float, found: float) -> Iterator[str]:
-    """Describe two numbers, if their relation is too simple to be a coincidence."""
+    """Describe the relation of two numbers, if it is too simple to be a coincidence."""
     if not expected or not found:
         return
     ratio = found / expected
@@ -244,7 +244,7 @@ _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _reordered(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe how the slices along an axis are exchanged."""
+    """Describe how the slices along an axis are permuted."""
     if not _varied(expected):
         return
     yield from _swapped(expected, found)
@@ -257,7 +257,7 @@ def _reordered(expected: Tensor, found: Tensor) -> Iterator[str]:
         if not (distances <= near).any(0).all():
             continue
         sources = [int(column) for column in distances.argmin(0)]
-        # A slice that is right stays the one it is, even if another is the same.
+        # A correct slice stays matched to itself, even if another slice is equal.
         sources = [i if distances[i, i] <= near else source for i, source in enumerate(sources)]
         if sources == list(range(size)):
             continue
@@ -324,7 +324,7 @@ def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
 
 
 def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
-    """Describe which numbers are wrong, if a mask among the inputs tells them apart."""
+    """Describe which numbers are wrong, if a mask among the inputs selects them."""
     wrong = ~_close(expected, found)
     if wrong.any() and not wrong.all() and (hidden := _hidden(wrong, inputs)):
         zeros = " There, yours are all 0." if not found[wrong].any() else ""
@@ -332,7 +332,7 @@ def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterat
 
 
 def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe which numbers are wrong, if they are some slices only."""
+    """Describe which numbers are wrong, if only some slices are."""
     wrong = ~_close(expected, found)
     if wrong.all() or not wrong.any():
         return
@@ -347,7 +347,7 @@ def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
 
 
 def _region(wrong: Tensor) -> str:
-    """Return a sentence that says along which axis only some slices are wrong."""
+    """Return a sentence that names the axis along which only some slices are wrong."""
     best: tuple[float, str] = (0.8, "")
     for axis, size in enumerate(wrong.shape):
         others = [other for other in range(wrong.dim()) if other != axis]

@@ -1,4 +1,4 @@
-"""What comes back from a student's object: plain values only, which can cross from process to process."""
+"""The replies of a student's object: plain values only, which can be sent from process to process."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -14,21 +14,21 @@ Value = Any
 
 @dataclass(frozen=True)
 class Handle:
-    """Which of the holder's objects is meant: 0 is the student's own, the others the probe has made."""
+    """A reference to one of the holder's objects: 0 is the student's own, the probe created the others."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Opaque:
-    """Something that is no plain value: only the name of its type is kept."""
+    """A value that isn't plain: only the name of its type is kept."""
 
     type_name: str
 
 
 @dataclass(frozen=True)
 class Returned:
-    """A call came back with a value."""
+    """The reply to a call that returned a value."""
 
     value: Value
     changed: tuple[int, ...] = ()
@@ -36,22 +36,22 @@ class Returned:
     warnings: tuple[str, ...] = ()
     """The warnings that the call gave."""
     forbidden: tuple[str, ...] = ()
-    """The functions that the call used although the exercise rules them out."""
+    """The functions that the call used although the exercise does not allow them."""
     called: tuple[str, ...] = ()
-    """The names of the fixtures that the call was given, once for each time that it called them."""
+    """The names of the fixtures that the call used, once for each time that it called them."""
     printed: str = ""
     """The beginning of what the call printed."""
 
 
 @dataclass(frozen=True)
 class Raised:
-    """A call ended in an exception."""
+    """The reply to a call that raised an exception."""
 
     kind: str
-    """The name of its class."""
+    """The name of the exception's class."""
     message: str
     line: str = ""
-    """The student's line that raised it, where it is known."""
+    """The student's line that raised the exception, if it is known."""
     note: str = ""
     """LEFTOVER_STUB if the student's function has code besides the stub that raised, or RAISED_BY_NAME; for
     MISSING_PARAMETER, the parameters that there are."""
@@ -62,16 +62,16 @@ class Raised:
 #: The note of a stub's NotImplementedError in a function that has other code as well.
 LEFTOVER_STUB = "leftover stub"
 
-#: The note of an exception from a `raise` statement of the student, who chose its message freely.
+#: The note of an exception from a `raise` statement in the student's code, which can have any message.
 RAISED_BY_NAME = "raised by name"
 
-#: The kind of what "was raised" where a module lacks a parameter that the contract names.
+#: The kind of `Raised` for a module that lacks a parameter named in the contract.
 MISSING_PARAMETER = "MissingParameter"
 
-#: The kind of what "was raised" where the student's code had to be stopped.
+#: The kind of `Raised` for code that exceeded the time limit.
 OUT_OF_TIME = "OutOfTime"
 
-#: The kind of what "was raised" where the process that held the student's objects can say no more.
+#: The kind of `Raised` after the process that held the student's objects has died.
 KERNEL_DIED = "KernelDied"
 
 Reply = Returned | Raised
@@ -79,21 +79,21 @@ Reply = Returned | Raised
 _Value = TypeVar("_Value")
 
 
-#: So many plain values are taken out of one that is returned, and so deep inside each other.
+#: The maximum number of plain values in a returned value, and the maximum nesting depth.
 MOST_VALUES, DEEPEST = 50_000, 30
 
-#: A tensor of more is not looked at. One number, expanded, can claim to be gigabytes, and a copy would be.
+#: The maximum size of a tensor. One expanded element can claim gigabytes, which a copy would allocate.
 MOST_BYTES = 64 * 2**20
 
-#: A longer whole number than this could not be compared with a float, nor printed.
+#: The maximum size of an integer. A larger one could not be compared with a float, nor printed.
 MOST_BITS = 990
 
 
 def plain(value: object, known: Sequence[object] = ()) -> Value:
-    """Take a value apart into plain ones. A tensor loses its graph, its subclass and the memory it shares.
+    """Convert a value to plain values. A tensor loses its graph, its subclass and the memory it shares.
 
-    Where it is one of the `known` objects, it becomes that one's handle. Raises ValueError where it holds
-    more values, or deeper ones, than anything that an exercise asks for, such as a list that holds itself.
+    An object in `known` becomes its handle. Raises ValueError for a value with more items, or deeper nesting,
+    than any exercise needs, such as a list that contains itself.
     """
     return _plain(value, known, itertools.count(1), 0)
 

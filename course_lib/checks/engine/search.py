@@ -12,41 +12,41 @@ from course_lib.checks.engine.misconceptions import Misconception, PatchError
 from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Value
 from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike, difference, parts_of
 
-#: At most so many misconceptions explain an answer together.
+#: The maximum number of misconceptions that are combined to explain an answer.
 _MOST_COMBINED = 4
 
-#: How much is tried, in calls of torch functions, to answer unknown mistakes in time. A time limit would
-#: instead give the same answer different verdicts on different machines.
+#: The budget of the search, in calls of torch functions, so that unknown mistakes are answered in time. A
+#: time limit would give the same answer different verdicts on different machines.
 _EFFORT = 220_000
 
-#: The same with what is spent on resemblances, if nothing explains all results.
+#: The budget including the search for resemblances, if nothing explains all results.
 _ALL_EFFORT = 260_000
 
-#: How much is spent on finding out which misconceptions to combine first.
+#: The budget for deciding which misconceptions to combine first.
 _ORDERING_EFFORT = 50_000
 
-#: So many of the most promising combinations are extended.
+#: The number of the most promising combinations that are extended.
 _WIDTH = 3
 
 
 @dataclass(frozen=True)
 class Resemblance:
-    """Misconceptions that give the student's result in one probe, or in a part of it."""
+    """Misconceptions that give the student's result in one probe, or one part of that result."""
 
     mistakes: Mistakes
     probe: int
     part: str = ""
-    """The name of the part of the result that is the same; empty if all of it is."""
+    """The name of the part of the result that is equal; empty if all of it is."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is known of a student's results."""
+    """The known explanation of a student's results."""
 
     named: Mistakes = ()
     """Misconceptions that together explain every probe."""
     similar: Resemblance | None = None
-    """If there are none, misconceptions that explain one of the failing probes."""
+    """If `named` is empty, misconceptions that explain one of the failing probes."""
 
 
 def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconception]]:
@@ -66,10 +66,11 @@ def can_be_combined(exercise: Exercise, mistakes: Mistakes) -> bool:
 
 
 class Search:
-    """Find misconceptions that together give the student's results.
+    """A search for misconceptions that together give the student's results.
 
-    Start from the first probe in which the student's result is wrong, find misconceptions that give the same
-    there, apply them to the reference, and continue with the first probe that is still unexplained.
+    The search starts from the first probe in which the student's result is wrong, finds misconceptions that
+    give the same result there, applies them to the reference, and continues with the first probe that is
+    still unexplained.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Search:
         self._order = {mistake.name: number for number, mistake in enumerate(self._known)}
 
     def explanation(self) -> Explanation:
-        """Return misconceptions that explain every probe, else some that explain a failing one."""
+        """Return misconceptions that explain every probe, or otherwise some that explain a failing one."""
         start = self._failing[0]
         frontier: list[tuple[int, Mistakes]] = []
         for mistake in self._known:
@@ -114,7 +115,7 @@ class Search:
                         extended.append((reached, more))
             frontier = extended
             best = max([best, *frontier], key=lambda one: one[0])
-        # Two misconceptions can also hide behind a third, which alone explains the first failing probe.
+        # Two misconceptions can also be masked by a third, which alone explains the first failing probe.
         for pair in combinable(self._exercise):
             if self._is_exhausted:
                 break
@@ -133,7 +134,7 @@ class Search:
         return self._versions.effort > _EFFORT
 
     def _resemblance(self) -> Resemblance | None:
-        """Return a misconception that explains one of the failing probes, or else a part of one."""
+        """Return a misconception that explains one of the failing probes, or otherwise part of one."""
         for number in self._failing:
             if not self._is_telling(self._found[number].observed):
                 continue
@@ -172,7 +173,7 @@ class Search:
         )
 
     def _extensions(self, at: int, mistakes: Mistakes) -> Iterator[Mistakes]:
-        """Yield larger combinations that give the student's result in a probe: by one, else by two."""
+        """Yield larger combinations that give the student's result in a probe: with one more, or else two."""
         visible: list[Misconception] = []
         explained = False
         for mistake in self._plausible:
@@ -204,7 +205,7 @@ class Search:
                 yield more
 
     def _promises(self, mistakes: Mistakes, visible: Sequence[Misconception], at: int) -> Mapping[str, int]:
-        """Count, for each misconception, the wrong results that it explains, or parts of the one in `at`."""
+        """Count the wrong results, or parts of the one in probe `at`, that each misconception explains."""
         promises: dict[str, int] = {}
         limit = self._versions.effort + _ORDERING_EFFORT
         found = parts_of(self._found[at].observed)
@@ -223,7 +224,7 @@ class Search:
         return promises
 
     def _combined(self, mistakes: Mistakes, *more: Misconception) -> Mistakes | None:
-        """Add misconceptions, if they can be combined with the others."""
+        """Add misconceptions, if they can be combined with the existing ones."""
         names = {mistake.name for mistake in mistakes}
         if any(mistake.name in names for mistake in more):
             return None
@@ -231,15 +232,15 @@ class Search:
         return combined if can_be_combined(self._exercise, combined) else None
 
     def _explained(self, mistakes: Mistakes) -> int | None:
-        """Return the first probe in which these misconceptions give something else; None if there is none."""
+        """Return the first probe in which these misconceptions give a different result, or None."""
         probes = range(len(self._exercise.probes))
         return next((number for number in probes if not self._alike(mistakes, number)), None)
 
     def _alike(self, mistakes: Mistakes, number: int) -> bool:
         """Return whether the student's result in a probe is what these misconceptions give.
 
-        If that is correct, the student's result only needs to be correct too. Else all replies must be the
-        same, including the messages of exceptions.
+        If they give a correct result, the student's result only needs to be correct too. Otherwise all
+        replies must be equal, including the messages of exceptions.
         """
         probe, found = self._exercise.probes[number], self._found[number]
         version = self._versions.outcome(mistakes, number)
@@ -248,24 +249,24 @@ class Search:
         return number in self._failing and alike(probe, version, found)
 
     def _differs(self, mistakes: Mistakes, more: Mistakes, number: int) -> bool:
-        """Return whether the larger combination shows in a probe."""
+        """Return whether the larger combination changes the result of a probe."""
         one, other = self._versions.outcome(mistakes, number), self._versions.outcome(more, number)
         return not alike(self._exercise.probes[number], one, other)
 
     def _is_telling(self, value: Value) -> bool:
-        """Return whether equal results are more than a coincidence."""
+        """Return whether equality with this result is more than a coincidence."""
         return _weight(value) >= 3
 
 
 def _weight(observed: Value) -> int:
-    """Count the numbers in a value that one would not get by chance."""
+    """Count the numbers in a value that are unlikely to be equal by chance."""
     if isinstance(observed, Raised):
         # The messages of other exceptions are compared too, and most contain sizes or names.
         return 0 if observed.note == RAISED_BY_NAME else 3
     if isinstance(observed, Returned):
         return _weight(observed.value)
     if isinstance(observed, Tensor):
-        # A constant tensor, such as zeros, is easily got by chance.
+        # A constant tensor, such as zeros, is easily obtained by chance.
         countable = observed.device.type == "cpu" and not observed.is_complex()
         varied = countable and observed.unique().numel() > 1
         return observed.numel() if varied else 0

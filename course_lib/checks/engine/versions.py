@@ -16,7 +16,7 @@ Mistakes = tuple[Misconception, ...]
 
 
 class CourseError(RuntimeError):
-    """The check itself failed: its reference does not run. No answer is right or wrong because of that."""
+    """The check itself failed because its reference doesn't run, whatever the student's answer is."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Versions:
         outcome = self.outcome((), number)
         for reply in outcome.replies:
             if isinstance(reply, Raised) and reply.kind != "ValueError":
-                # The outcome isn't kept: a machine that was suspended gives a timeout once.
+                # Don't cache the outcome: a suspended machine can cause a timeout once.
                 self._exercise.outcomes.pop((self._seed,), None)
                 raise CourseError(
                     f"The check of {self._exercise.name} could not run: its reference raised {reply.kind} "
@@ -66,7 +66,8 @@ class Versions:
                 LocalBackend(self._exercise.with_mistakes(*mistakes), count_calls=not mistakes)
             )
             self._exercise.outcomes[key] = version
-        # What an earlier check computed costs the same, so that a verdict does not depend on earlier checks.
+        # Results from an earlier check count at full cost, so that a verdict doesn't depend on earlier
+        # checks.
         if mistakes and (run := (*key, str(number))) not in self._asked:
             self._asked.add(run)
             self.effort += self._cost(number)
@@ -84,7 +85,7 @@ class Versions:
 
 @dataclass
 class _Version:
-    """A version of the reference with the outcomes that are known already."""
+    """A version of the reference, with the outcomes known so far."""
 
     backend: LocalBackend
 
@@ -103,7 +104,7 @@ def difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | 
 
 
 def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
-    """Return whether two candidates replied the same to everything, including messages of exceptions."""
+    """Return whether two candidates gave the same replies to all requests, including exception messages."""
     comparison = Comparison(probe.tolerance, messages=True)
     return one is other or (
         comparison.difference(one.observed, other.observed) is None
@@ -115,7 +116,8 @@ def outcome_of(probe: Probe, backend: Backend, seed: str) -> Outcome:
     """Run a probe on a backend's object."""
     recorder = _Recorder(backend)
     observed = probe.run(Candidate(recorder), seed)
-    # Handles count the objects of all probes so far. Count from this probe's first, so that outcomes compare.
+    # Handles count the objects of all probes so far. Renumber them for this probe, so outcomes can be
+    # compared.
     before = recorder.first - 1
     return Outcome(
         _relative(observed, before),
