@@ -22,7 +22,7 @@ from autograder.reports.feedback import CHECK_ERROR
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import SOURCES, CourseError, load_curriculum
 
-#: The signs with which a check starts a verdict other than "right".
+#: The symbols that start every verdict of a check except "right".
 NOT_RIGHT = ("✗", "○")
 
 
@@ -62,7 +62,7 @@ def copy_course(course: Path, into: Path) -> None:
 
 
 def play_class(console: Console, course: Path, into: Path) -> None:
-    """Release, hand in, grade, generate feedback and export with nbgrader's commands, in a copy of a course.
+    """Run an example class in a copy of a course: release, submit, grade, generate feedback, export grades.
 
     Raises StepFailedError if a command fails.
     """

@@ -22,7 +22,7 @@ _PACKAGES = ("torch", "nbgrader", "nbclient", "jupyter-client", "ipykernel", "py
 
 def main() -> int:
     """Run the command, and return its exit code."""
-    # A file or a pipe has no width. Make it large enough for whole sentences.
+    # A file or a pipe has no width, so set one that is large enough for whole sentences.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
         confinement = probe()

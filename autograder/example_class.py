@@ -27,7 +27,7 @@ _MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Submission:
-    """What one student hands in."""
+    """One student's submission."""
 
     student: str
     did: str
@@ -47,7 +47,7 @@ class PartialMistake:
 
     @property
     def code(self) -> str:
-        """The code of the exercise, with the mistake in it."""
+        """The code of the exercise, including the mistake."""
         entry = catalogue()[self.exercise.name]
         assert isinstance(entry, checks.Exercise)
         return entry.source_with(self.misconception)
@@ -95,7 +95,7 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
 
 
 def partial_mistake(lesson: Lesson) -> PartialMistake:
-    """Return a mistake with a deduction, in the last exercise that has one: few other exercises build on it.
+    """Return a partial mistake in the last possible exercise, because few other exercises depend on that.
 
     Raises ValueError if `course.toml` has no deductions for this lesson.
     """
@@ -108,7 +108,7 @@ def partial_mistake(lesson: Lesson) -> PartialMistake:
 
 
 def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[Submission]:
-    """Write the submissions of the class, or of `only` some students, to nbgrader's folder. Return them."""
+    """Write the submissions of the class, or of the students in `only`, to nbgrader's folder. Return them."""
     submissions = [each for each in example_class(course, lesson) if only is None or each.student in only]
     for submission in submissions:
         folder = course / "autograder" / "submitted" / submission.student / lesson.name
@@ -130,12 +130,12 @@ def example_files(lesson: Lesson) -> dict[str, bytes]:
 
 
 def _config() -> bytes:
-    """Make up an edited configuration: that of the captions with a longer warm-up."""
+    """Return an example of an edited configuration: that of the captions with a longer warm-up."""
     return documented_yaml(load_config("captions", ["training.warmup_steps=300"])).encode()
 
 
 def _metrics() -> bytes:
-    """Make up the metrics of a run whose loss falls as a power of the number of updates."""
+    """Return synthetic metrics of a run whose loss falls as a power of the number of updates."""
     updates, every, warmup = 1000, 20, 200
     rows: list[dict[str, object]] = [
         {
@@ -153,7 +153,7 @@ def _metrics() -> bytes:
 
 
 def _translations() -> bytes:
-    """Make up translations of the captions' test split: the references without every 40th word."""
+    """Return synthetic translations of the captions' test split: the references without every 40th word."""
     count = 0
     lines = []
     for caption in load_captions().test.english:

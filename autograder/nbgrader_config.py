@@ -1,4 +1,4 @@
-"""The configuration of nbgrader for this course. Run nbgrader's commands in this folder to use it."""
+"""The configuration of nbgrader for this course. To use it, run nbgrader's commands in this folder."""
 
 import os
 import sys
@@ -33,7 +33,7 @@ from course_lib.curriculum.course_file import CourseError
 course = Path(__file__).resolve().parents[1]
 c = get_config()  # type: ignore[name-defined] # defined by nbgrader
 
-# nbgrader's commands, such that no failure loses a grade, a graded notebook or a release.
+# nbgrader's commands, extended so that no failure loses a grade, a graded notebook or a release.
 install()
 
 # A warning about nbgrader's own use of its database, which its users cannot fix.
@@ -70,14 +70,14 @@ c.GenerateAssignment.preprocessors = [
     SaveCells,
     ClearHiddenTests,
     ClearMarkScheme,
-    ComputeChecksums,  # again, because the cells have changed
+    ComputeChecksums,  # repeated, because the cells have changed
     CheckCellMetadata,
 ]
-# lessons/ is generated and committed: without this, nbgrader would skip a lesson that is there already.
+# lessons/ is generated and committed: without this, nbgrader would skip a lesson that already exists.
 c.GenerateAssignment.force = True
 
 # --- Grading ------------------------------------------------------------------------------------------------
-# Students' code runs in sandboxes, the checks do not: `python -m autograder.doctor` shows what confines it.
+# Students' code runs in sandboxes, the checks do not. `python -m autograder.doctor` lists the mechanisms.
 c.SandboxedExecute.course = str(course)
 if sys.argv[1:2] == ["validate"]:  # the students' Validate button does not read this file
     os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "course-sandbox"
@@ -111,7 +111,7 @@ c.ShowMarkScheme.solutions = str(course / "solutions")
 # --- Feedback -----------------------------------------------------------------------------------------------
 c.GenerateFeedback.exporter_class = FeedbackExporter
 c.GenerateFeedback.preprocessors = [
-    AssignLatePenalties,  # again, because people have given points since
+    AssignLatePenalties,  # repeated, because people have graded explanations since
     GetGrades,
     CSSHTMLHeaderPreprocessor,
     ForStudents,

@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 #: Code that uses one of these can access any name.
 _DYNAMIC = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "get_ipython", "__import__"}
 
-#: A cell written by a person stays below these limits on its length and on characters that can start a magic.
+#: Limits on the length of a cell, and on its characters that can start a magic. People write shorter cells.
 _MAX_LENGTH, _MAX_MAGICS = 50_000, 100
 
 
@@ -39,8 +39,8 @@ def cells_to_run(
     """Return for each cell whether it has to run.
 
     Cells whose id is not in `optional` always run. Cells whose id is in `judged` never do: the judge runs
-    them elsewhere, and they use the names in `graded`. All cells run if the names that running code uses
-    can't be determined, because it calls `eval`, for example, or is too long to be analysed.
+    them elsewhere, with the names in `graded`. If the names used by the code can't be determined, for
+    example because it calls `eval` or is too long to be analysed, all the student's cells run.
     """
     students = [cell.cell_type == "code" and cell.get("id") not in judged for cell in cells]
     if any(student and _is_too_long(cell.source) for cell, student in zip(cells, students, strict=True)):

@@ -57,7 +57,7 @@ class Job:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the job's content, which names its result."""
+        """A hash of the job's content, used as the name of its result."""
         return digest_of(self.lesson, self.depends_on)
 
 
@@ -95,7 +95,7 @@ class Result:
 
     @classmethod
     def from_json(cls, data: bytes, seconds: float) -> "Result":
-        """Restore a result. Raises ValueError if the data isn't one."""
+        """Parse a serialized result. Raises ValueError if the data is invalid."""
         try:
             content = json.loads(data)
             content["outputs"] = [[from_dict(output) for output in cell] for cell in content["outputs"]]

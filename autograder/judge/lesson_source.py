@@ -37,7 +37,7 @@ class LessonSource:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything in it that can change a result: texts, hints and points cannot."""
+        """A hash of the parts that can change a result, which excludes texts, hints and points."""
         lesson = self.lesson
         content = {
             "name": self.name,
@@ -52,7 +52,7 @@ class LessonSource:
 
 
 def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]:
-    """Return the exercises of this lesson and of later ones, each with its lesson."""
+    """Return the exercises of this lesson and of all later ones, mapped to the names of their lessons."""
     first = [one.name for one in curriculum.lessons].index(lesson.name)
     return {entry.name: one.name for one in curriculum.lessons[first:] for entry in one.exercises}
 

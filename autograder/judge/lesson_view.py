@@ -1,6 +1,6 @@
 """Build the copy of `course_lib` that a submission can import while it is graded, without the answers.
 
-It is not protected by permissions: the files themselves don't contain the code that students have to write.
+The answers are not hidden by permissions: the copied files don't contain them.
 """
 
 import ast
@@ -44,9 +44,9 @@ INCLUDED = (
     "transformer",
 )
 
-#: The parts of the translation lab that it contains: lessons use them to read sentences and batches. The rest
-#: of the lab repeats code that students write, such as weight updates, attention and decoding. Review a file
-#: for such code before adding it here.
+#: The parts of the translation lab that a view contains, with which lessons read sentences and batches. The
+#: rest of the lab repeats code that students write, such as weight updates, attention and decoding. Review a
+#: file for such code before adding it here.
 INCLUDED_FROM_LAB = tuple(
     f"translation/{name}"
     for name in (

@@ -290,7 +290,7 @@ class _CellRunner(NotebookClient):
 
 
 async def _wait_until_ready(client: Any, fork_server: ForkServer) -> None:
-    """Wait until the kernel answers, and its output arrives here."""
+    """Wait until the kernel answers and its output is received."""
     deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline and fork_server.state().ended is None:
         client.kernel_info()

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from autograder.judge.job import Cell
 
-#: Modules that no lesson needs: processes, network, raw memory, Python's internals.
+#: Modules that no lesson needs: for processes, the network, raw memory or Python's internals.
 UNUSUAL_MODULES = frozenset(
     (
         *("_thread", "builtins", "code", "ctypes", "faulthandler", "gc", "http", "importlib"),

@@ -1,8 +1,8 @@
-"""nbgrader's commands, such that no failure loses a grade, a graded notebook or a release.
+"""nbgrader's commands, extended so that no failure loses a grade, a graded notebook or a release.
 
-nbgrader deletes the old result of a command before it starts on the new one, and has no setting for the
-converter class of a command. So `install` rebinds the names under which its commands and Formgrader find it.
-This is the only place where anything of nbgrader is replaced.
+nbgrader deletes the old result of a command before it creates the new one, and has no setting for a command's
+converter class. So `install` rebinds the names under which the commands and Formgrader look up these classes.
+No other module patches nbgrader.
 """
 
 import os
@@ -87,12 +87,12 @@ class CourseAutograde(Autograde):
         self._error: Exception | None = None
 
     def init_notebooks(self) -> None:
-        """Let the run find the submissions: nbgrader would leave out those without a notebook."""
+        """Set the run's submissions as the input, because nbgrader would skip those without a notebook."""
         if not submissions(self.coursedir):
             super().init_notebooks()  # raises, and suggests similar names
 
     def convert_notebooks(self) -> None:
-        """Grade all submissions, in a run that survives what goes wrong with any of them."""
+        """Grade all submissions in a run that continues if one of them fails."""
         try:
             with self._executing() as execute:
                 GradingRun(self, execute, self._convert, self._students).run()
@@ -102,7 +102,7 @@ class CourseAutograde(Autograde):
 
     @contextmanager
     def _executing(self) -> Iterator[SandboxedExecute | None]:
-        """Set up the one `SandboxedExecute` of this run, unless the configuration has none."""
+        """Set up the `SandboxedExecute` shared by this run, unless the configuration has none."""
         if self.config.get("Execute", {}).get("enabled", True) is not True:
             raise NbGraderException(
                 "--no-execute would take the outputs that students handed in for results. Leave it out."
@@ -119,7 +119,7 @@ class CourseAutograde(Autograde):
             yield execute
 
     def _convert(self, prepared: Prepared) -> None:
-        """Process one submission with nbgrader, and raise whatever stopped it."""
+        """Process one submission with nbgrader, and raise the error that stopped it, if any."""
         submission = prepared.submission
         self.exporter.repaired = {
             submission.path(name): notebook for name, notebook in prepared.notebooks.items()
@@ -134,12 +134,12 @@ class CourseAutograde(Autograde):
             raise
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
-        """Prepare the folder and the gradebook, and remember an error."""
+        """Prepare the folder and the gradebook, and record the exception if that fails."""
         with self._remembering_errors():
             super().init_assignment(assignment_id, student_id)
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
-        """Process a notebook, and remember an error."""
+        """Process a notebook, and record the exception if that fails."""
         with self._remembering_errors():
             super().convert_single_notebook(notebook_filename)
 
@@ -170,7 +170,7 @@ class _Replacing(BaseConverter):
             raise NbGraderException("\n".join(problems))
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
-        """Raise NbGraderException if an assignment must not be converted. Nothing has been changed yet."""
+        """Raise NbGraderException if an assignment must not be converted. Called before any change."""
 
     def _replace(self, notebooks: list[str], convert: Callable[[], None]) -> None:
         names = self.init_single_notebook_resources(notebooks[0])["nbgrader"]
@@ -191,7 +191,7 @@ class _Replacing(BaseConverter):
             raise
         if folder.is_dir():
             old.commit()
-        else:  # a student who is excluded
+        else:  # an excluded student
             old.roll_back()
 
     def _is_due(self, source: Path, folder: Path, written: set[str]) -> bool:
@@ -204,7 +204,7 @@ class _Replacing(BaseConverter):
 
 
 class CourseGenerateAssignment(_Replacing, GenerateAssignment):
-    """`nbgrader generate_assignment`, from sources that are up to date, which never loses a release."""
+    """`nbgrader generate_assignment`, which first updates stale sources and never loses a release."""
 
     def init_notebooks(self) -> None:
         """Build the solution notebooks whose sources have changed, and find them."""
@@ -224,7 +224,7 @@ class CourseGenerateAssignment(_Replacing, GenerateAssignment):
         copy_course_files(course, load_curriculum(course), release)
 
     def convert_notebooks(self) -> None:
-        """Release, and keep both the old and the new release: students may hold either."""
+        """Release, and keep both the old and the new release, because students may have either."""
         lessons = [Path(os.path.normpath(source)).name for source in self.assignments]
         self._keep_releases(lessons)
         super().convert_notebooks()

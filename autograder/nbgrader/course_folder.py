@@ -1,4 +1,4 @@
-"""A course folder as the instructors' commands see it: its nbgrader configuration and what follows."""
+"""A course folder for the instructors' commands: its nbgrader configuration, result store and gradebook."""
 
 from functools import cached_property
 from pathlib import Path
@@ -46,7 +46,7 @@ class CourseFolder:
 
     @cached_property
     def execute(self) -> SandboxedExecute:
-        """The configured way to run notebooks. Nothing runs before its context is entered."""
+        """The configured preprocessor that runs notebooks. Nothing runs before its context is entered."""
         execute = SandboxedExecute(config=self.config)
         execute.group_shared = self.directory().groupshared
         return execute
@@ -62,7 +62,7 @@ class CourseFolder:
         return Gradebook(directory.db_url, directory.course_id)
 
     def current(self, lesson: str) -> dict[str, set[str]]:
-        """Return what results of a lesson depend on now: the hashes in `Job.depends_on`, of each notebook."""
+        """Return the current hashes of `Job.depends_on` for each notebook of a lesson."""
         if lesson not in self._current:
             current: dict[str, set[str]] = {"checks": set(), "limits": set()}
             for name in released_notebooks(self.directory(lesson), lesson):

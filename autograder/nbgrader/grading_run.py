@@ -29,12 +29,12 @@ from autograder.submissions.folder import Submission, released_notebooks, submis
 from autograder.submissions.reading import UnreadableError, shown
 from autograder.submissions.repair import GRADING
 
-#: How often a submission is graded whose files change in the meantime.
+#: The maximum number of attempts to grade a submission whose files change in the meantime.
 _ATTEMPTS = 3
 
 
 class GradingRun:
-    """Grades all submissions that a converter has been asked for.
+    """A run that grades all submissions requested from a converter.
 
     `write_grades` has nbgrader process one submission. `execute` is None if something else runs notebooks.
     `students`, if given, are the only ones whose submissions are graded.
@@ -64,7 +64,10 @@ class GradingRun:
         return Path(self._course.format_path(self._course.autograded_directory, "", "")).parent
 
     def run(self) -> None:
-        """Grade. Raises NbGraderException if the run cannot start, or if any submission was not graded."""
+        """Grade all submissions that need grading.
+
+        Raises NbGraderException if the run cannot start, or if any submission was not graded.
+        """
         with course_lock(self._folder, self._log):
             found = [one for one in submissions(self._course) if self._covers(one)]
             for lesson in sorted({submission.lesson for submission in found}):
@@ -86,7 +89,7 @@ class GradingRun:
     def _covers(self, submission: Submission) -> bool:
         return self._students is None or submission.student in self._students
 
-    # --- What there is to do --------------------------------------------------------------------------------
+    # --- Submissions to grade ------------------------------------------------------------------------------
     def _require_release(self, lesson: str) -> None:
         if not released_notebooks(self._course, lesson):
             folder = os.path.relpath(self._releases.folder(lesson), self._course.root)
@@ -135,12 +138,12 @@ class GradingRun:
         return False
 
     def _records(self, submission: Submission) -> list[dict[str, Any]]:
-        """Return how each notebook of a submission was graded."""
+        """Return the grading record of each notebook of a submission."""
         folder = self._graded_folder(submission)
         return [_record(folder / f"{name}.ipynb") for name in submission.notebooks]
 
     def _is_stale(self, lesson: str, name: str, record: dict[str, Any]) -> bool:
-        """Return whether a notebook was graded with other checks or limits than it would be now."""
+        """Return whether the checks or limits have changed since a notebook was graded."""
         if self._execute is None or "depends_on" not in record:
             return False
         if (lesson, name) not in self._current:
@@ -161,7 +164,7 @@ class GradingRun:
 
     # --- Reading --------------------------------------------------------------------------------------------
     def _prepare_ahead(self, due: list[Submission]) -> Iterator[Prepared]:
-        """Read and repair submissions, and have their notebooks run, some steps ahead of the grading."""
+        """Read and repair submissions and schedule their notebooks, some submissions ahead of the grading."""
         ahead = 0 if self._execute is None else self._execute.ahead
         waiting: deque[Prepared] = deque()
         for submission in due:
@@ -173,7 +176,7 @@ class GradingRun:
 
     # --- Grading --------------------------------------------------------------------------------------------
     def _grade_unchanged(self, prepared: Prepared) -> None:
-        """Grade a submission, again if its files change in the meantime."""
+        """Grade a submission, and repeat this if its files change in the meantime."""
         for _ in range(_ATTEMPTS):
             if self._grade(prepared):
                 return
@@ -213,7 +216,7 @@ class GradingRun:
 
     @contextmanager
     def _reporting(self, submission: Submission) -> Iterator[None]:
-        """Report a submission by name if anything goes wrong with it, and continue with the others."""
+        """Report a submission that fails by name, and continue with the others."""
         try:
             yield
         except Exception as error:
@@ -234,7 +237,7 @@ class GradingRun:
 
 
 def _record(path: Path) -> dict[str, Any]:
-    """Return how a notebook was graded. It is empty if it wasn't, and has `complete` if it was to the end."""
+    """Return a notebook's grading record: empty if it wasn't graded, with `complete` if grading finished."""
     if path.is_symlink() or not path.is_file():
         return {}
     try:

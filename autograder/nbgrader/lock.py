@@ -15,7 +15,7 @@ def course_lock(folder: Path, log: logging.Logger) -> Iterator[None]:
     """Lock a course's grading folder.
 
     The folder itself is locked, so no lock file is left behind, and graders with different Unix accounts
-    exclude each other. The operating system releases the lock when the process ends, however it ends.
+    exclude each other. The operating system releases the lock when the process ends, even if it is killed.
     Raises NbGraderException if another run holds the lock.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

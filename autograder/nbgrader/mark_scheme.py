@@ -18,9 +18,9 @@ _MARKER = re.compile(r"^.*(BEGIN|END) MARK SCHEME.*$\n?", re.MULTILINE)
 
 
 class ShowMarkScheme(NbGraderPreprocessor):
-    """Adds the model answer and the mark scheme below each explanation of an autograded notebook.
+    """A preprocessor that adds the model answer and mark scheme below each explanation in a graded notebook.
 
-    They come from the solution notebook: nbgrader's gradebook keeps only the cleared cell.
+    Both come from the solution notebook, because nbgrader's gradebook keeps only the cleared cell.
     """
 
     solutions = Unicode("", help="The folder of the solution notebooks").tag(config=True)

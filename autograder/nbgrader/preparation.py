@@ -1,4 +1,4 @@
-"""Read and repair a submission, and have its notebooks run."""
+"""Read and repair a submission, and schedule its notebooks."""
 
 import os
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ class Prepared:
 
 
 class Preparation:
-    """Prepares the submissions of a course. `execute` is None if something else runs notebooks."""
+    """The preparation of a course's submissions. `execute` is None if something else runs notebooks."""
 
     def __init__(self, course: CourseDirectory, execute: SandboxedExecute | None) -> None:
         self.releases = Releases(course)
         self._course, self._execute = course, execute
 
     def inspect(self, submission: Submission) -> None:
-        """Record what is odd about the folder of a submission. Raises UnreadableError if it can't be read."""
+        """Record problems with a submission's folder. Raises UnreadableError if it can't be read."""
         submission.inspect(self._masters(submission.lesson), self._course.max_file_size * 1000)
 
     def prepare(self, submission: Submission) -> Prepared:

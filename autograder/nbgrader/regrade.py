@@ -1,4 +1,4 @@
-"""Show what corrected checks, costs or points would change in the grades of a lesson, or write it."""
+"""Show how corrected checks, deductions or points would change a lesson's grades, or write the changes."""
 
 import argparse
 import getpass
@@ -55,7 +55,7 @@ class Change:
 
 
 class Regrading:
-    """The comparison of a lesson's grades with what the current checks give."""
+    """The comparison of a lesson's grades with the grades that the current checks give."""
 
     def __init__(self, course: CourseFolder, lesson: str, log: logging.Logger) -> None:
         self._course, self._lesson, self._log = course, lesson, log
@@ -100,8 +100,9 @@ class Regrading:
     def write(self, changes: Sequence[Change]) -> None:
         """Write changes into the gradebook and the graded notebooks, by grading the submissions again.
 
-        Manual points stay. A cell that a person has graded needs another look only if its automatic points
-        have changed. Raises NbGraderException if a submission could not be graded; it keeps its grade.
+        Manual points stay. A cell that a person has graded is marked for manual grading again only if its
+        automatic points have changed. Raises NbGraderException if a submission could not be graded; such a
+        submission keeps its grade.
         """
         students = {change.student for change in changes}
         with self._course.gradebook() as gradebook:
@@ -165,7 +166,7 @@ class Regrading:
         return os.path.isdir(graded)
 
     def _require_current_release(self, preparation: Preparation, notebooks: Sequence[str]) -> None:
-        """Raise CourseError if the source of the lesson has other checks than the gradebook."""
+        """Raise CourseError if the checks in the lesson's source differ from those in the gradebook."""
         for name in notebooks:
             path = Path(self._directory.root, SOURCES, self._lesson, f"{name}.ipynb")
             if not path.is_file():

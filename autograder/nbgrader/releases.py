@@ -1,6 +1,6 @@
-"""The released notebooks of a course, which submissions are compared with, and their hidden tests.
+"""The released notebooks of a course, with which submissions are compared, and their hidden tests.
 
-Each release is kept, in `autograder/releases/LESSON/DIGEST/`: students may hold any of them.
+Each release is kept in `autograder/releases/LESSON/DIGEST/`, because students may have any of them.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _KEPT = "releases"
 
 @dataclass(frozen=True)
 class _Graded:
-    """What the gradebook knows about the cells of a notebook, by their names."""
+    """The gradebook's information about the cells of a notebook, by cell name."""
 
     locked: dict[str, str]
     """The sources of the locked cells, hidden tests included."""
@@ -30,7 +30,7 @@ class _Graded:
 
 
 class Releases:
-    """The releases of a course. Each file, and each notebook's cells in the gradebook, are read once."""
+    """The releases of a course. Files, and the notebooks' cells in the gradebook, are cached."""
 
     def __init__(self, course: CourseDirectory) -> None:
         self._course = course
@@ -77,7 +77,7 @@ class Releases:
     def insert_hidden_tests(
         self, lesson: str, name: str, notebook: NotebookNode, graded_only: bool = False
     ) -> None:
-        """Replace the locked cells by those of the gradebook, and all points, as nbgrader does.
+        """Replace the locked cells and all points by those in the gradebook, as nbgrader does.
 
         With `graded_only`, locked cells that earn no points stay as they are.
         """

@@ -1,4 +1,4 @@
-"""Replacing a folder such that a failure, or a killed process, leaves or restores the old one."""
+"""Replace a folder so that the old one is kept or restored if that fails or the process is killed."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from course_lib.atomic_files import atomic_write_text
 class FolderReplacement:
     """The replacement of one folder: `begin`, write the new folder, then `commit` or `roll_back`.
 
-    `begin` moves the old folder into a journal beside it. A journal that is found later belongs to a process
+    `begin` moves the old folder into a journal next to it. A journal that is found later belongs to a process
     that was killed; `recover` then restores the old folder. Each step is one rename, so no state between
     old and new can be mistaken for either.
     """
@@ -28,8 +28,8 @@ class FolderReplacement:
     def recover(self, restore: Callable[[Any], object] | None = None) -> bool:
         """Clean up after a killed process, and return whether its replacement had to be rolled back.
 
-        `restore` is as in `roll_back`. A process that was killed later, while it deleted its journal, left
-        only the rest of that journal.
+        `restore` is as in `roll_back`. If the process was killed while it deleted its journal, only the
+        remains of that journal are deleted.
         """
         interrupted = self._journal.is_dir()
         if interrupted:
@@ -68,7 +68,7 @@ class FolderReplacement:
         _remove(self._discarded)
 
     def roll_back(self, restore: Callable[[Any], object] | None = None) -> None:
-        """Delete the new folder, if there is one, and bring back the old one.
+        """Delete the new folder, if there is one, and restore the old one.
 
         `restore` is called with the note from `begin`. If it raises, the journal stays for a later attempt.
         """

@@ -1,4 +1,4 @@
-"""The replacement for nbgrader's Execute: notebooks run in sandboxes, several at a time, and are judged."""
+"""The replacement for nbgrader's Execute, which runs and judges several notebooks at a time in sandboxes."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -24,10 +24,10 @@ from autograder.sandbox.archive import neighbor_files
 from autograder.sandbox.confinement import probe, require
 from autograder.sandbox.limits import Limits
 
-#: The key of a notebook's metadata that holds how it was graded.
+#: The key of the grading record in a notebook's metadata.
 GRADING = "course_grading"
 
-#: The environment variable with the folder of the result store, and the folder in the course without it.
+#: The environment variable with the folder of the result store, and the default folder in the course.
 STORE, STORE_FOLDER = "COURSE_RESULTS", "autograder/result_store"
 
 #: The environment variable with the address of a cluster.
@@ -37,7 +37,7 @@ _USUAL = Limits()
 
 
 class SandboxedExecute(NbGraderPreprocessor):
-    """Inserts the outputs of a notebook's cells, which run in a worker process."""
+    """A preprocessor that inserts the outputs of a notebook's cells, which run in a worker process."""
 
     course = Unicode(help="The folder of the course").tag(config=True)
     result_store = Unicode(
@@ -77,7 +77,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         0, help="The number of submissions to read ahead of the one being graded; 0 for four per worker"
     ).tag(config=True)
 
-    #: Where results come from, set for the duration of a run.
+    #: The source of results, which is set for the duration of a run.
     results: Results | None = None
 
     def __init__(self, **options: Any) -> None:
@@ -117,7 +117,7 @@ class SandboxedExecute(NbGraderPreprocessor):
 
     @contextmanager
     def running(self, shared: SharedExecutor) -> Iterator[None]:
-        """Run notebooks, in worker processes or on a cluster, as long as this context lasts.
+        """Run notebooks in worker processes or on a cluster for the duration of this context.
 
         Raises CourseError if nothing can confine students' code, or the cluster can't be used.
         """
@@ -207,7 +207,7 @@ class SandboxedExecute(NbGraderPreprocessor):
 
 
 class RecordGrading(NbGraderPreprocessor):
-    """The last preprocessor: records in the notebook how it was graded, and that it was."""
+    """The last preprocessor, which records in the notebook how it was graded, and that grading finished."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Add the record to the notebook's metadata."""
@@ -224,7 +224,7 @@ def insert_outputs(notebook: NotebookNode, result: Result) -> None:
 
 
 def is_judged(cell: NotebookNode) -> bool:
-    """Return whether the judge runs a cell: the locked checks, which only the instructor has written."""
+    """Return whether a cell is a locked check, which the instructor wrote and the judge runs."""
     return bool(cell.cell_type == "code" and is_grade(cell) and is_locked(cell) and not is_solution(cell))
 
 

@@ -1,6 +1,6 @@
-"""A snapshot of what grading changes in the gradebook for one submission, to undo a grading that failed.
+"""A snapshot of one submission's automatic scores in the gradebook, to undo a grading that failed.
 
-Scores and comments that people give are not in it, because automatic grading never changes those.
+The snapshot excludes manual scores and comments, because automatic grading never changes those.
 """
 
 from datetime import datetime

@@ -34,7 +34,7 @@ from autograder.submissions.reading import UnreadableError
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum.course_file import CourseError
 
-#: A submission in the exchange's inbound folder: student+lesson+time, and perhaps a random part.
+#: The name of a submission in the exchange's inbound folder: student+lesson+time, perhaps a random part.
 _INBOUND = re.compile(r"(?P<student>.+?)\+(?P<lesson>[^+]+)\+(?P<time>\d{4}-[^+]+)(?:\+[^+]+)?")
 
 #: nbgrader writes this file last when a student submits. It names the student's feedback.
@@ -45,7 +45,7 @@ _HOUR = 3600.0
 
 @dataclass
 class _RateLimit:
-    """Allows each student a number of gradings an hour. Others wait, and only the newest is graded."""
+    """A limit on each student's gradings per hour. Others wait, and only the newest is graded."""
 
     most: int
     _times: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
@@ -63,7 +63,7 @@ class _RateLimit:
 
 
 class GradingService:
-    """Watches a course, and has each submission run once."""
+    """A service that watches a course and grades each submission once."""
 
     def __init__(self, course: CourseFolder, most_per_hour: int, feedback: bool, log: logging.Logger) -> None:
         self._course, self._feedback, self._log = course, feedback, log
@@ -78,7 +78,7 @@ class GradingService:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs. Submissions over the rate limit may be waiting."""
+        """Whether nothing is running. Submissions over the rate limit may be waiting."""
         return not self._running and not any(self._limit.allows(student) for student, _ in self._waiting)
 
     def step(self) -> None:
@@ -124,7 +124,7 @@ class GradingService:
                 if not self._is_ready(prepared):
                     self._limit.count(submission.student)
             except Exception as error:
-                # `autograde` will report it too. The service must go on, whatever students hand in.
+                # `autograde` will report it too. The service must continue, whatever students submit.
                 self._log.warning("%s, %s: not graded: %s", *key, error)
 
     def _finish(self) -> None:
@@ -147,7 +147,7 @@ class GradingService:
         return all(self._course.execute.is_ready(student, lesson, name) for name in prepared.notebooks)
 
     def _report(self, submission: Submission, name: str, notebook: NotebookNode) -> None:
-        """Log the automatic points and the time since the submission, and return feedback if it is wanted."""
+        """Log the automatic points and the time since the submission, and write feedback if it is enabled."""
         points = {
             cell.metadata.nbgrader.grade_id: determine_grade(cell, self._log)
             for cell in notebook.cells
@@ -176,7 +176,7 @@ class GradingService:
                     page.chmod(0o644)
 
     def _is_released(self, submission: Submission) -> bool:
-        """Return whether a person's feedback exists, which must not be replaced."""
+        """Return whether feedback released by a person exists, which must not be replaced."""
         with Gradebook(self._directory.db_url, self._directory.course_id) as gradebook:
             try:
                 graded = gradebook.find_submission(submission.lesson, submission.student)

@@ -1,4 +1,4 @@
-"""Extract the code of an exercise from the reference, and mark what students write."""
+"""Extract the code of an exercise from the reference, and mark the part that students write."""
 
 import ast
 import importlib.util
@@ -24,7 +24,7 @@ class Region:
 
 
 def marked_source(reference: str, write: Sequence[str] = ()) -> str:
-    """Return the source of `package.module:name`, with nbgrader's markers around what students write.
+    """Return the source of `package.module:name`, with nbgrader's markers around the students' part.
 
     Students write the body of a function, without its docstring, and of a class the bodies of the methods in
     `write`. The text keeps comments and blank lines. Nothing is imported.

@@ -1,4 +1,4 @@
-"""Make a lesson's solution notebook, as nbgrader wants it, of its source, course.toml and the reference."""
+"""Build a lesson's solution notebook for nbgrader from its source, course.toml and the reference."""
 
 import json
 from collections import Counter
@@ -21,9 +21,10 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> NotebookNode:
     """Build one lesson's notebook, solutions and hidden tests included.
 
-    `inputs` says what it was built from, so that a stale one is known. Cell ids come from the cells' names; a
-    cell without one gets its id from the lesson, its role and its number.
-    Raises CourseError with everything that does not fit together.
+    `inputs` identifies what the notebook was built from, so that a stale one can be detected.
+    Cell ids come from the cells' names; a cell without a name gets its id from the lesson, its role and its
+    number.
+    Raises CourseError with all inconsistencies.
     """
     cells: list[NotebookNode] = []
     problems: list[str] = []
@@ -104,7 +105,7 @@ def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:
         grading["costs"] = entry.deductions
     if isinstance(entry, Exercise) and entry.may_not_call:
         options["may_not_call"] = entry.may_not_call
-    # nbgrader removes the hidden lines from what students get, and the rest is a call without grading.
+    # nbgrader removes the hidden lines from the students' version, which leaves a call without grading.
     return "\n".join(
         [
             "check(",

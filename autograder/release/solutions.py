@@ -32,7 +32,7 @@ def refresh(course: Path) -> list[str]:
 
 @cache
 def refresh_at_start(course: Path) -> None:
-    """Refresh for nbgrader and print problems. Cached, because one command loads its configuration often."""
+    """Refresh for nbgrader and print problems. Cached, because a command loads its configuration often."""
     if problems := refresh(course):
         print("These lessons have problems and cannot be released:", *problems, sep="\n", file=sys.stderr)
 

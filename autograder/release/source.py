@@ -129,7 +129,7 @@ def _mismatches(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str
         for (role, name), count in found.items()
         if count > 1
     ]
-    # Given cells are restored by name, too, so their names must differ from all others.
+    # Given cells are also restored by name, so their names must differ from all others.
     taken = exercises | predictions | files | wanted["explain"]
     problems += [
         f'{shown}, cell given="{name}": another cell has the same name. Choose a different one.'

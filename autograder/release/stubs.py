@@ -7,7 +7,7 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearSolutions
 from traitlets import Dict, Unicode
 
-#: Inserted by nbgrader for each solution, with its indentation, and then replaced by a stub with a name.
+#: The text that nbgrader inserts for each solution, with its indentation, before a named stub replaces it.
 PLACEHOLDER = "a stub without a name"
 
 #: The marker of a solution: `### BEGIN SOLUTION package.module:function` or `...:Class.method`.
@@ -15,7 +15,7 @@ REGION = re.compile(r"BEGIN SOLUTION \S+:(\S+)")
 
 
 class NamedStubs(ClearSolutions):
-    """nbgrader's ClearSolutions, with a stub for each function or method instead of one for all.
+    """nbgrader's ClearSolutions, with a separate stub for each function or method.
 
     Each stub raises NotImplementedError with the name of its exercise. A prediction is set to None.
     """

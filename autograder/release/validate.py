@@ -48,7 +48,7 @@ def validate(course: Path) -> list[str]:
             problems += differences(course, folder)
             for lesson in curriculum.lessons:
                 problems += leaks(course, lesson)
-            # Running the notebooks takes longest, and tells little about lessons that have other problems.
+            # Running the notebooks takes longest, and reveals little about lessons that have other problems.
             if not problems:
                 problems = running(course, curriculum, folder)
     except CourseError as error:
@@ -162,7 +162,7 @@ def leaks(course: Path, lesson: Lesson) -> list[str]:
 
 
 def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield each text of a file that students read: its location, the id of its cell, and the text."""
+    """Yield the texts in a file for students: location, cell id and text of each."""
     if path.suffix != ".ipynb":
         yield shown, "", path.read_text(encoding="utf-8", errors="replace")
         return
@@ -198,7 +198,7 @@ def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
 
 
 def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
-    """Run all notebooks, several at a time, and return the problems in their order."""
+    """Run all notebooks, several at a time, and return the problems in the order of the notebooks."""
     with ThreadPoolExecutor(min(MAX_NOTEBOOKS, os.cpu_count() or 1)) as pool:
         solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in curriculum.lessons]
         stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in curriculum.lessons]
@@ -206,7 +206,7 @@ def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
 
 
 def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
-    """Run a solution notebook: no cell may fail, and all checks must pass, as graded and as released."""
+    """Run a solution notebook: no cell may fail, and all checks must pass, both as graded and as released."""
     source = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
     notebook = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
     notebook.cells = list(_with_practice(notebook.cells))
@@ -235,7 +235,7 @@ def _with_files(released: Path, lesson: Lesson) -> Path:
 
 
 def _with_practice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
-    """Yield the cells, each check cell followed by the students' version, which draws other numbers."""
+    """Yield the cells, each check cell followed by the students' version, which draws different numbers."""
     for cell in cells:
         yield cell
         if is_grade(cell) and cell.cell_type == "code":
@@ -267,7 +267,7 @@ def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
 
 
 def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[NotebookNode]:
-    """Leave out pictures, which take most of the time and are run with the solutions."""
+    """Remove cells with pictures, which take most of the time and are also run with the solutions."""
     pictures = {
         cell.id
         for cell in cells

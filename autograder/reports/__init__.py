@@ -1,1 +1,1 @@
-"""What people read after grading: feedback, the class report, grades."""
+"""The reports after grading: feedback, the class report, grades."""

@@ -13,17 +13,17 @@ from autograder.reports.class_report.page import report_page
 from autograder.reports.class_report.records import read_records
 from course_lib.atomic_files import atomic_write_text
 
-#: Where the report goes when nobody says.
+#: The default path of the report.
 REPORT = "report.html"
 
-#: A cell of a table that begins so is a formula to a spreadsheet.
+#: The first characters that make a spreadsheet interpret a cell as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class ClassReport(ExportPlugin):
-    """Writes one HTML page, and beside it a folder of its name with the same figures as CSV files.
+    """An exporter of one HTML page, next to a folder with the same name and the same figures as CSV files.
 
-    Reads the gradebook through nbgrader's interface, and the autograded notebooks where nbgrader keeps them.
+    It reads the gradebook through nbgrader's interface, and the autograded notebooks in nbgrader's folder.
     The same gradebook and notebooks give the same bytes.
     """
 
@@ -32,7 +32,7 @@ class ClassReport(ExportPlugin):
     ).tag(config=True)
 
     def export(self, gradebook: Gradebook) -> None:
-        """Write the report on the students and lessons that were asked for, or on all."""
+        """Write the report on the requested students and lessons, or on all."""
         page = Path(self.to or REPORT)
         if page.suffix.lower() not in (".html", ".htm"):
             page = page.with_name(page.name + ".html")
@@ -50,7 +50,7 @@ class ClassReport(ExportPlugin):
 
 
 def as_csv(table: pd.DataFrame) -> str:
-    """Write a table as CSV; an apostrophe goes before a text that a spreadsheet would take for a formula."""
+    """Format a table as CSV, with an apostrophe before texts that spreadsheets would read as formulas."""
     return table.map(_harmless).to_csv(index=False, lineterminator="\n", float_format="%.4g")
 
 

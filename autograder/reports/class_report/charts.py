@@ -1,4 +1,4 @@
-"""The charts of the report. Every value that is shown by colour is also printed as a number."""
+"""The charts of the report. Every value shown by colour is also printed as a number."""
 
 import math
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _OUTCOME_FILLS = ("#08306b", "#6baed6", "#fbd9c4", "#ffffff")
 
 
 def totals_chart(figures: Figures) -> Picture | None:
-    """Draw the distribution of the students' totals in steps of a tenth. Return None without any total."""
+    """Draw the distribution of the students' totals in steps of a tenth. Return None if there is no total."""
     shares = figures.totals["share"].dropna().astype(float)
     if shares.empty:
         return None
@@ -111,7 +111,10 @@ def scores_chart(figures: Figures) -> Picture | None:
 
 
 def exercises_chart(figures: Figures) -> Picture | None:
-    """Draw who earned all, some or none of each exercise's points. Return None if nothing is graded."""
+    """Draw how many students earned all, some or none of each exercise's points.
+
+    Return None if nothing is graded.
+    """
     table = figures.points_by_exercise
     if table.empty:
         return None
@@ -214,7 +217,7 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
 
 
 def times_chart(figures: Figures) -> Picture | None:
-    """Draw the days between hand-ins for each lesson. Return None without timestamps to compare."""
+    """Draw the days between hand-ins for each lesson. Return None if there are no timestamps to compare."""
     data = figures.time_per_lesson.dropna(subset=["days_since_lesson_before"]).copy()
     if data.empty:
         return None
@@ -242,7 +245,7 @@ def times_chart(figures: Figures) -> Picture | None:
 
 
 def _names(labels: Sequence[str], **more: Any) -> alt.Axis:
-    """Return an axis of names that has room for the longest."""
+    """Return an axis of names with room for the longest one."""
     room = max(map(len, labels)) * _LETTER
     return alt.Axis(ticks=False, domain=False, labelLimit=1000, minExtent=room, **more)
 

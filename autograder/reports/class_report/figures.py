@@ -15,7 +15,7 @@ from autograder.reports.verdicts import IN_WORDS
 #: The states of a submission.
 GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "waiting for a person", "not graded", "not handed in"
 
-#: What a person has to look at, the most urgent first.
+#: The kinds of entries that a person has to review, the most urgent first.
 KINDS = (
     "not graded",
     "sandbox violation",
@@ -30,7 +30,7 @@ KINDS = (
 #: A student with a smaller share of the points so far, or of an exercise's points, needs help.
 HELP_BELOW = 0.5
 
-#: A correlation from fewer students than this says nothing.
+#: The minimum number of students for a meaningful correlation.
 MIN_FOR_DISCRIMINATION = 10
 
 _DAY = timedelta(days=1)
@@ -58,7 +58,7 @@ class Figures:
     time_per_lesson: pd.DataFrame
     """A row for each submission with a timestamp."""
     needs_a_human: pd.DataFrame
-    """A row for each thing that a person has to look at, the most urgent first."""
+    """A row for each entry that a person has to review, the most urgent first."""
 
     def named(self) -> dict[str, pd.DataFrame]:
         """The tables by their names."""
@@ -95,7 +95,7 @@ def figures(records: ClassRecords) -> Figures:
     )
 
 
-#: Columns that hold numbers, or nothing.
+#: Columns whose values are numbers or missing.
 _NUMBERS = (
     "points",
     "still_open",
@@ -168,7 +168,7 @@ def _students_to_help(
             if not mark.open and mark.points < HELP_BELOW * mark.most
         )
     rows = totals.sort_values(["share", "name"], kind="stable")
-    # A share that is missing is NaN, which is smaller than nothing.
+    # A missing share is NaN, for which every comparison is false.
     for student, name, share in zip(rows["student"], rows["name"], rows["share"].astype(float), strict=True):
         lessons = list(missing.loc[missing["student"] == student, "lesson"])
         if lessons or share < HELP_BELOW:
@@ -278,7 +278,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
     for (lesson, exercise, name, says), submissions in sorted(
         made.items(), key=lambda entry: (-len(entry[1]), entry[0])
     ):
-        # The shortest answer shows the mistake with the least around it.
+        # The shortest answer shows the mistake with the least other code.
         example = min(
             submissions, key=lambda entry: (len(entry.code.get(exercise, "")) or 10**9, entry.student)
         )

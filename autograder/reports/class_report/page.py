@@ -27,7 +27,7 @@ from autograder.reports.class_report.records import ClassRecords, LessonRecord
 from autograder.reports.class_report.teaching import differing_lines, explanations
 from course_lib.charts import Picture, as_svg
 
-#: The maximum size of an example in lines and characters a line. No sensible answer is longer.
+#: The maximum size of an example: lines, and characters per line. No sensible answer is longer.
 EXAMPLE_LINES, EXAMPLE_WIDTH = 500, 300
 
 #: The number of examples that are open at first.
@@ -39,9 +39,10 @@ _SIGNS = {WAITING: "*", NOT_GRADED: "not graded", NOT_HANDED_IN: "–"}
 def report_page(
     records: ClassRecords, figures: Figures, course: str, tables: dict[str, str], formgrader: str = ""
 ) -> str:
-    """Render the page, in which everything that comes from students, including names, is escaped.
+    """Render the page. All text from students, including names, is escaped.
 
-    `tables` has the link to the CSV file of each table. Submissions are linked if `formgrader` is an address.
+    `tables` contains the link to the CSV file of each table.
+    Submissions are linked if `formgrader` is an address.
     """
     return _template().render(
         course=course,
@@ -110,7 +111,7 @@ def _percent(value: float | None) -> str:
 
 
 def _listed(texts: str) -> list[str]:
-    """Return the entries of a cell of a table that holds several."""
+    """Return the entries of a table cell with several entries."""
     return [text for text in str(texts).split("; ") if text]
 
 
@@ -165,7 +166,7 @@ class _LessonSummary:
 
 
 def _grid(records: ClassRecords, figures: Figures) -> list[tuple[str, str, list[str], float]]:
-    """Return for each student the name, id, a cell for each lesson, and the sum of the points."""
+    """Return each student's name, id, a cell for each lesson, and the sum of the points."""
     cells: dict[str, list[str]] = {student.id: [] for student in records.students}
     sums = dict.fromkeys(cells, 0.0)
     table = figures.scores
@@ -187,9 +188,9 @@ def _unjudged(records: ClassRecords) -> int:
 
 
 def _urgent(table: pd.DataFrame) -> list[tuple[str, str, str, str, list[str]]]:
-    """Return everything but written answers: kind, lesson, name and id of the student, and the details.
+    """Return the entries to review, except written answers: kind, lesson, student's name and id, and details.
 
-    All details of one kind about one submission are in one row.
+    Details of the same kind about the same submission share a row.
     """
     rows = table[table["kind"] != "answer in words"]
     keys = ["kind", "lesson", "student"]
@@ -200,7 +201,7 @@ def _urgent(table: pd.DataFrame) -> list[tuple[str, str, str, str, list[str]]]:
 
 
 def _answers(table: pd.DataFrame) -> list[tuple[str, str, list[str]]]:
-    """Return the written answers that wait for a person: lesson, question and students."""
+    """Return the written answers that need manual grading: lesson, question and students."""
     waiting = table[table["kind"] == "answer in words"]
     return [
         (str(lesson), str(what), list(rows["name"]))

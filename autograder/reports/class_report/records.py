@@ -18,7 +18,7 @@ from course_lib.curriculum.course_file import CourseError, load_curriculum
 #: The submissions that could not be graded: lesson -> student -> reason.
 NOT_GRADED = Path("autograder", "not_graded.json")
 
-#: What reading a damaged notebook can raise.
+#: The exceptions that reading a damaged notebook can raise.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -64,18 +64,18 @@ class Mark:
 
     @property
     def open(self) -> bool:
-        """Whether its points are still to be given."""
+        """Whether its points have not been given yet."""
         return self.waiting and not self.graded_before
 
     @property
     def exercise(self) -> str:
-        """The name without the "check_" of check cells."""
+        """The name of the cell without the prefix "check_" of check cells."""
         return self.cell.removeprefix("check_")
 
 
 @dataclass(frozen=True)
 class SubmissionRecord:
-    """What one student handed in for one lesson."""
+    """One student's submission for one lesson."""
 
     lesson: str
     student: str
@@ -95,12 +95,12 @@ class SubmissionRecord:
 
     @property
     def waiting(self) -> bool:
-        """Whether a person has to look at any of its points."""
+        """Whether a person has to review any of its points."""
         return any(mark.waiting for mark in self.marks)
 
     @property
     def open(self) -> float:
-        """The points that are still to be given."""
+        """The maximum of the points that have not been given yet."""
         return sum(mark.most for mark in self.marks if mark.open)
 
 
@@ -123,7 +123,7 @@ def read_records(
     students: Container[str] = (),
     lessons: Container[str] = (),
 ) -> ClassRecords:
-    """Read the gradebook and the graded notebooks, of some students and lessons or of all.
+    """Read the gradebook and the graded notebooks, of the given students and lessons or of all.
 
     Files that cannot be read are reported in the notes. Nothing is written.
     """
@@ -135,7 +135,7 @@ def _only(names: Container[str]) -> Callable[[str], bool]:
 
 
 class _Reader:
-    """Reads one class."""
+    """A reader of one class's records."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Find answers that are more alike than is usual in the class: to look at, with no effect on grades.
+"""Find answers that are unusually alike, for a person to review. This has no effect on grades.
 
 Answers are compared with copydetect, which implements winnowing (Schleimer, Wilkerson and Aiken, 2003): names
-of variables, comments and formatting don't count. What the lesson gives is left out, and so are exercises
+of variables, comments and formatting don't count. Code given in the lesson is excluded, and so are exercises
 whose answers are too short to differ.
 """
 
@@ -19,16 +19,16 @@ from autograder.reports.class_report.teaching import plain_definition
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises.registry import catalogue
 
-#: The name under which the solution takes part.
+#: The name under which the solution is compared.
 REFERENCE = "the reference"
 
-#: Pairs are listed from this share of common text on, if it is this much above the median of the class.
+#: The minimum share of common text in a listed pair, and its minimum excess over the class's median.
 LISTED_FROM, ABOVE_MEDIAN = 0.8, 0.25
 
 #: The length of the shortest match and the window of the winnowing, in characters of tokens.
 _MATCH, _WINDOW = 15, 4
 
-#: Answers with fewer characters of tokens have one natural form.
+#: Answers with fewer characters of tokens are too short to differ.
 _MIN_LENGTH = 120
 
 #: The maximum number of pairs that are listed.

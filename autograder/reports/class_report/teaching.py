@@ -1,4 +1,4 @@
-"""For the next class: the most common mistakes explained, and the lines in which code differs."""
+"""Material for the next class: explanations of the most common mistakes, and the lines that differ."""
 
 import ast
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from course_lib.checks.exercises.registry import catalogue
 #: The number of mistakes that the report explains.
 EXPLAINED = 5
 
-#: Below this similarity two programs share no structure, and single lines of them cannot be compared.
+#: Below this similarity, two programs share no structure, so their lines can't be compared.
 _ALIKE = 0.5
 
 #: Longer answers are not compared. No sensible answer has more characters.
@@ -23,7 +23,7 @@ _MOST_COMPARED = 20_000
 
 @dataclass(frozen=True)
 class Explanation:
-    """What to say in class about one mistake."""
+    """An explanation of one mistake, for use in class."""
 
     exercise: str
     students: int
@@ -34,7 +34,7 @@ class Explanation:
 
 
 def explanations(misconceptions: pd.DataFrame) -> list[Explanation]:
-    """Return the explanations of the most common mistakes that the catalogue knows."""
+    """Return the explanations of the most common mistakes that are in the catalogue."""
     found = (_explanation(row) for _, row in misconceptions.iterrows())
     return [explanation for explanation in found if explanation is not None][:EXPLAINED]
 
@@ -87,9 +87,9 @@ def _lines(matcher: SequenceMatcher[str], student: list[str], reference: list[st
 
 
 def plain_definition(code: str, name: str) -> str:
-    """Return the definition called `name` without comments and docstrings, in one way of formatting.
+    """Return the definition called `name` without comments and docstrings, formatted uniformly.
 
-    Returns an empty text if the code has no such definition or cannot be parsed.
+    Return an empty string if the code has no such definition or cannot be parsed.
     """
     if len(code) > _MOST_COMPARED:
         return ""
