@@ -31,7 +31,7 @@ class CheckError(AssertionError):
 
 
 class GradingOptions(TypedDict, total=False):
-    """How an instructor's copy of a check cell has a check graded."""
+    """The options with which an instructor's copy of a check cell grades a check."""
 
     points: float
     """The points for a correct answer."""
@@ -58,14 +58,15 @@ def check(
 ) -> float | None:
     """Check a student's code for an exercise, or the answer to a prediction.
 
-    `names` holds it: in a notebook, `globals()`. Prints one line if it is correct. Otherwise raises a
-    CheckError whose message says what is wrong, and shows a picture of the result beside the expected one.
-    Raises CourseError if the reference fails, so that a broken check never passes or blames an answer.
-    `may_not_call` names torch functions that would solve the whole exercise. For a file to submit, `levels`
-    says which score earns how many points, and the notebook's folder is searched instead of `names`.
+    `names` holds the student's objects: in a notebook, `globals()`. Prints one line if the answer is correct.
+    Otherwise raises a CheckError whose message says what is wrong, and shows a picture of the result next to
+    the expected one. Raises CourseError if the reference fails, so that a broken check never passes an answer
+    or reports it as wrong. `may_not_call` names torch functions that would solve the whole exercise. For a
+    file to submit, `levels` maps scores to points, and the notebook's folder is searched instead of `names`.
 
-    With `grading`, which only an instructor's copy of a check cell contains, the check draws other numbers
-    and returns the points that a partly correct answer earns. None means all points, as nbgrader expects.
+    With `grading`, which only an instructor's copy of a check cell contains, the check draws different
+    numbers and returns the points that a partly correct answer earns. None means all points, as nbgrader
+    expects.
     """
     graded = _Grading(**grading) if grading is not None else None
     entry = find(name)
@@ -175,11 +176,11 @@ def _show(difference: Difference) -> None:
         from IPython.display import SVG, display
 
         from course_lib.charts import as_svg, found_beside_expected
-    except ImportError:  # Cluster nodes have neither.
+    except ImportError:  # Neither is installed on cluster nodes.
         return
-    # The message says the same, so a failure to draw must not hide it.
+    # The message contains the same information, so an error in drawing must not hide it.
     with contextlib.suppress(Exception):
-        # If the shapes agree, draw the first table that differs, else the first.
+        # If the shapes agree, draw the first pair of matrices that differ, otherwise the first pair.
         same = found.shape == expected.shape
         where = difference.position[:-2] if same else ()
         tables = (found[where], expected[where]) if same else (_first_table(found), _first_table(expected))

@@ -16,7 +16,7 @@ def probes_of(lesson: Lesson) -> ModuleType:
 
 @cache
 def catalogue() -> dict[str, Exercise | Prediction | HandIn]:
-    """Return everything that can be checked, by name, in the order of the lessons."""
+    """Return all checks by name, in the order of the lessons."""
     found: dict[str, Exercise | Prediction | HandIn] = {}
     for lesson in public_curriculum().lessons:
         defined = vars(probes_of(lesson)).values()
@@ -26,7 +26,7 @@ def catalogue() -> dict[str, Exercise | Prediction | HandIn]:
 
 
 def find(name: str) -> Exercise | Prediction | HandIn:
-    """Return the check of one exercise or prediction. Raises ValueError for an unknown name."""
+    """Return the check of this name. Raises ValueError for an unknown name."""
     if name not in catalogue():
         raise ValueError(f"there is no exercise called {name!r}; there are: {', '.join(catalogue())}")
     return catalogue()[name]

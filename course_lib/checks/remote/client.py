@@ -31,11 +31,11 @@ _check_numbers = itertools.count(1)
 
 
 class StudentError(Exception):
-    """An exception in a student's code; the message has its class and its text."""
+    """An exception in a student's code. Its message contains the original class and text."""
 
 
 class RemoteObject:
-    """A `Backend` for one named object, for one check.
+    """A `Backend` for one named object in another process, used by one check.
 
     If the channel fails, every later reply is a `Raised`, and `channel.dead` has the reason.
     """

@@ -106,7 +106,7 @@ def unpack_value(data: bytes, handles: int, limits: Limits = USUAL) -> Any:
 
 
 class _Writer:
-    """Converts a message to JSON and collects the bytes of its tensors."""
+    """A converter of a message to JSON and the bytes of its tensors."""
 
     def __init__(self, limits: Limits) -> None:
         self.tensors: list[bytes] = []

@@ -1,7 +1,7 @@
-"""Serve a student's objects to a check in another process. Runs in the kernel that holds the objects.
+"""Serve a student's objects to a check in another process. This code runs in the kernel with the objects.
 
-Each message is a dict: `"do"` names the operation, and the other entries are its arguments. The
-counterpart is `course_lib.checks.remote.client`.
+Each message is a dict: `"do"` names the operation, and the other entries are its arguments. The counterpart
+is `course_lib.checks.remote.client`.
 """
 
 import socket

@@ -22,7 +22,7 @@ class ChannelOverrun(ValueError):  # noqa: N818
 
 
 class Channel:
-    """Sends and receives messages over a connected socket. The first error closes it."""
+    """A connected socket that sends and receives messages. The first error closes it."""
 
     def __init__(self, connection: socket.socket, longest: int = LONGEST) -> None:
         self._connection = connection

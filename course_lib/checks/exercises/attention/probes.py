@@ -143,9 +143,9 @@ def _weights_in_float32(candidate: Candidate, draw: Draw) -> Reply:
 
 
 def _far_scores(draw: Draw, dtype: torch.dtype, size: int) -> torch.Tensor:
-    """Whole numbers, which each dtype holds exactly and whose exponentials float64 holds.
+    """Return integer scores, which every dtype represents exactly and whose exponentials fit into float64.
 
-    Each row lies elsewhere, and forbidden keys lie far above all.
+    Each row has a different offset, and the scores of masked keys are far above all others.
     """
     allowed = draw.integers(-3, 4, 3, 5) + size * torch.tensor([[1], [0], [-1]])
     return allowed.masked_fill(~_far_mask(), 690).to(dtype)
@@ -168,7 +168,7 @@ def _weights_of_large_scores(candidate: Candidate, draw: Draw) -> Reply:
 @probe("in float16, a query with very low scores may attend to nothing")
 def _weights_of_low_empty_row_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     scores = draw.normal(2, 3, 5, dtype=torch.float16)
-    scores[:, 1] = -60.0  # this row is the empty one: the lowest float16 and this make minus infinity
+    scores[:, 1] = -60.0  # the row without keys: added to the lowest float16, this overflows
     return candidate.call(scores, _mask_with_empty_row())
 
 

@@ -352,7 +352,7 @@ GRADIENT_BUCKETS = Exercise(
 
 # --- ShardedOptimizer ---------------------------------------------------------------------------------------
 
-#: Of falling sizes, so that most ways to balance shares agree on the owners.
+#: Decreasing sizes, so that most ways to balance the shares agree on the owners.
 _SHAPES = ((2, 3), (5,), (2, 2), (3,))
 
 

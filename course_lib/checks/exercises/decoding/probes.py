@@ -83,12 +83,12 @@ LENGTH_PENALTY = Exercise(
 
 _START, _END, _PADDING = 1, 2, 0
 _WORDS, _PLACES = 8, 7
-#: The probabilities of next words, by position and last word.
+#: The probabilities of the next word, by position and last word.
 _Roads = Mapping[tuple[int, int], Mapping[int, float]]
 
 
 def _chances(known: Mapping[int, float], crumbs: Tensor) -> Tensor:
-    """Return probabilities of all words: the known ones, and small remainders for the others."""
+    """Return probabilities of all words: the known ones, and small ones for the others."""
     words = list(known)
     crumbs = crumbs.index_fill(-1, torch.tensor(words), 0.0)
     chances = crumbs / crumbs.sum(dim=-1, keepdim=True) * (1.0 - sum(known.values()))
@@ -97,12 +97,13 @@ def _chances(known: Mapping[int, float], crumbs: Tensor) -> Tensor:
 
 
 def _crossing(draw: Draw, *roads: _Roads, start: int = _START, end: int = _END) -> Fixture:
-    """Return a model that answers the source word 3 with the first of these, 4 with the second, and so on.
+    """Return a model that uses the first of `roads` for source word 3, the second for 4, and so on.
 
-    If the roads define nothing else, word 3 follows, and from the fifth position the end.
+    Where `roads` define no probabilities, word 3 is likely to follow and, from the fifth position on, the end
+    token.
     """
     crumbs = draw.integers(50, 150, len(roads), _PLACES, _WORDS, _WORDS).double()
-    # Some search rules prefer an end among the lower candidates to all unfinished beams, so make ends rare.
+    # Some search rules prefer a low-ranked end token to all unfinished beams, so make end tokens rare.
     crumbs[..., _END] /= 1000
     chances = torch.cat([_chances({3: 0.9}, crumbs[:, :4]), _chances({_END: 0.9}, crumbs[:, 4:])], dim=1)
     for number, road in enumerate(roads):
@@ -117,7 +118,7 @@ def _crossing(draw: Draw, *roads: _Roads, start: int = _START, end: int = _END) 
 
 
 def _asked(*words: int) -> tuple[Tensor, Tensor]:
-    """Return sources of different lengths that end in these words, with other words instead of padding."""
+    """Return sources of different lengths that end in these words. Their padding consists of other words."""
     source = torch.tensor([[7, 5, word, word, word] for word in words])
     mask = torch.ones(len(words), 1, 5, dtype=torch.bool)
     for row in range(len(words)):
@@ -153,7 +154,7 @@ def _search(
     return _ids(reply, max_length, end)
 
 
-#: The likeliest first word leads only to unlikely words, and the second to a nearly certain one.
+#: The most likely first word only leads to unlikely words, and the second to a nearly certain one.
 _GARDEN_PATH: _Roads = {
     (0, _START): {4: 0.60, 5: 0.38},
     (1, 4): {6: 0.35, 7: 0.33, 3: 0.30},
@@ -162,7 +163,7 @@ _GARDEN_PATH: _Roads = {
     (2, 7): {_END: 0.90},
     (2, 3): {_END: 0.85},
 }
-#: The same with three words: the first two are likely, and only the third can end well.
+#: The same with three words: the first two are likely, but only the third leads to a likely sentence.
 _THIRD_WAY: _Roads = {
     (0, _START): {4: 0.36, 5: 0.33, 6: 0.30},
     (1, 4): {3: 0.40, 5: 0.35, 7: 0.20},
@@ -175,9 +176,10 @@ _THIRD_WAY: _Roads = {
 
 
 def _short_or_long(short: float, long: float) -> _Roads:
-    """Define a sentence of two words, including the end, and one of five, with these probabilities.
+    """Return the probabilities of two competing sentences: one of two tokens, one of five, with end tokens.
 
-    The long one leads until its end, so that all usual stopping rules wait for it.
+    `short` and `long` are their probabilities. The long sentence is in the lead until its last step, so that
+    no common stopping rule ends the search before that.
     """
     first = 0.98 - short / 0.9
     chance = long / (first * 0.995**3)
@@ -191,12 +193,12 @@ def _short_or_long(short: float, long: float) -> _Roads:
     }
 
 
-#: How much more negative the log-probability of the long one is: 1.40, 1.46, 1.225, 1.255 and 1.1 times.
+#: The log-probability of the long sentence is 1.40, 1.46, 1.225, 1.255 or 1.1 times that of the short one.
 _RIVALS = tuple(_short_or_long(0.45, 0.45**ratio) for ratio in (1.40, 1.46, 1.225, 1.255, 1.1))
-#: Here the long sentence is likelier.
+#: Here the long sentence is more likely.
 _LIKELIER = _short_or_long(0.396, 0.45)
-#: Three beams. The second and the third swap their positions while the first leads, even if penalised scores
-#: rank them, and the one that continues wins in the end.
+#: Three beams. The second and the third swap positions while the first leads, even if they are ranked by
+#: penalised scores, and the beam that continues wins in the end.
 _SWAPPING: _Roads = {
     (0, _START): {5: 0.335, 4: 0.317, 6: 0.315},
     (1, 4): {_END: 0.95},
@@ -209,7 +211,7 @@ _SWAPPING: _Roads = {
     (4, 3): {_END: 0.30, 3: 0.20, 4: 0.20, 6: 0.15},
     (4, 5): {_END: 0.95},
 }
-#: Three beams, of which one that has ended overtakes one that continues.
+#: Three beams. One that has ended overtakes one that continues.
 _OVERTAKING: _Roads = {
     (0, _START): {5: 0.335, 4: 0.317, 6: 0.315},
     (1, 4): {_END: 0.95},
@@ -278,7 +280,7 @@ def _beam_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
 
 
 def _mode(model: Candidate) -> dict[str, str]:
-    """Return the mode of a model, or "mixed" if its parts differ."""
+    """Return the mode of a model, or "mixed" if its modules differ."""
     reply = model.modes()
     modes = set(reply.value.values()) if isinstance(reply, Returned) else set()
     known = {True: "training", False: "evaluation"}
@@ -421,7 +423,7 @@ def _told(entry: Any, allowed: tuple[int, ...]) -> Any:
 @probe("entries that are not floating-point are copied unchanged: counters and flags")
 def _average_of_whole(candidate: Candidate, draw: Draw) -> Reply:
     counts = (10, 40, 15)
-    # The first, the last and most of them agree; any() and all() of the three differ from that.
+    # The first, the last and the majority agree; any() and all() of the three differ from that.
     flags = ([True, False], [False, True], [True, False])
     states = [
         {

@@ -1,15 +1,15 @@
-"""Find out whether a run's `config.yaml` repeats a provided configuration."""
+"""Check whether a run's `config.yaml` repeats a provided configuration."""
 
 from course_lib.errors import BadInputError
 
 
 class ConfigError(ValueError):
-    """A file is no configuration. The message says why."""
+    """An error for a file that isn't a valid configuration. The message gives the reason."""
 
 
-#: Settings that say where or how fast a run computes, not what it learns.
+#: Settings that affect where or how fast a run computes, but not the trained model.
 _NO_EDIT = {"seed", "training.precision", "training.compile"}
-#: Settings that may change between two starts of a run, but that do change what it learns.
+#: Settings that may change when a run is resumed, but that affect the trained model.
 _EDIT = {"training.epochs", "training.updates"}
 
 
@@ -19,7 +19,7 @@ def repeated_config(content: bytes) -> str | None:
     Only settings that affect the trained model count: the data, the sizes, the training. Raises ConfigError
     if the file is no configuration.
     """
-    # These take a while to import, and the checks of all lessons import this file.
+    # These imports are slow, and the checks of all lessons import this module.
     import yaml
     from pydantic import ValidationError
 
@@ -40,7 +40,7 @@ def repeated_config(content: bytes) -> str | None:
 
 
 def _settings(config: object) -> dict[str, object]:
-    """Return the settings that decide what a run learns, by their names."""
+    """Return the settings that affect the trained model, by name."""
     from course_lib.translation.configs.schema import MayChangeMarker, Section
 
     found: dict[str, object] = {}

@@ -62,7 +62,7 @@ def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def look(entry: HandIn, levels: Levels) -> Handed:
-    """Return the result for a file, whether it was handed in or not."""
+    """Return the result for a file, even if it is missing."""
     content = _content(entry.file)
     return content if isinstance(content, Handed) else entry.judge(content, levels)
 
@@ -108,7 +108,7 @@ def _judge_config(content: bytes, levels: Levels) -> Handed:
 
 
 def _unedited() -> Handed | None:
-    """Return why a run earns nothing, if its configuration is missing, invalid or unedited."""
+    """Return the reason why a run earns no points: a missing, invalid or unedited configuration."""
     content = _content(CONFIG.file)
     found = content if isinstance(content, Handed) else _judge_config(content, {})
     return found if found.share == 0 else None

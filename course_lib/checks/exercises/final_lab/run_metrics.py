@@ -28,7 +28,7 @@ class Metrics:
 
     @property
     def in_words(self) -> str:
-        """A summary for the student."""
+        """A summary of the metrics for the student."""
         return (
             f"After {self.last_step:,} updates, the loss has fallen from {self.losses[0]:.2f} to "
             f"{self.losses[-1]:.2f}, and the test score is {self.test_bleu:.1f}"
@@ -36,7 +36,7 @@ class Metrics:
 
 
 def read_metrics(content: bytes) -> Metrics:
-    """Read a run's metrics. Raises MetricsError if they are not those of a finished run."""
+    """Read a run's metrics. Raises MetricsError unless they are those of a finished run."""
     rows = _rows(content)
     step = 0
     for number, row in enumerate(rows, start=1):

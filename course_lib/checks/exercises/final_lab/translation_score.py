@@ -1,4 +1,4 @@
-"""How good are translations of a test set? Scored against references that the corpus holds."""
+"""Score translations of a test set against the references of its corpus."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -10,12 +10,12 @@ from course_lib.errors import BadInputError
 if TYPE_CHECKING:
     from course_lib.translation.train.scoring import Score
 
-#: The sentences of each corpus's test set, which is how a hand-in is told from another.
+#: The number of sentences in each corpus's test set, which identifies the corpus of a submitted file.
 SENTENCES = {"captions": 300, "multi30k": 1000}
 
 
 class TranslationsError(ValueError):
-    """A file cannot be scored. The message says why."""
+    """An error for a file that can't be scored. The message gives the reason."""
 
     def __init__(self, says: str, kind: Kind = "wrong", look_at: str = "") -> None:
         super().__init__(says)
@@ -26,7 +26,7 @@ class TranslationsError(ValueError):
 @cache
 def references(corpus: str) -> list[str] | str:
     """Return the references of a corpus's test set, or the reason why they are unavailable."""
-    # What reads configs and downloads takes a while to import, and all lessons' checks import this file.
+    # These imports are slow, and the checks of all lessons import this module.
     from course_lib.translation.configs.schema import DataConfig
     from course_lib.translation.data.corpora import load_corpus
 
@@ -37,9 +37,10 @@ def references(corpus: str) -> list[str] | str:
 
 
 def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
-    """Score one translation a line, in the order of the test set; say of which corpus, by the lines' number.
+    """Score translations, one per line, in the order of the test set. Return the corpus and the score.
 
-    Raises TranslationsError for something else than one line for each sentence of one of these corpora.
+    The number of lines identifies the corpus. Raises TranslationsError if it doesn't match the test set of
+    any of these corpora, or if the file or the references can't be read.
     """
     from course_lib.translation.train.scoring import (
         score,  # sacrebleu takes a while, and few cells need it

@@ -18,7 +18,7 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 def _sentences(draw: Draw, *lengths: int, width: int, pad_id: int) -> Tensor:
-    """Sentences of these lengths, padded at the end to one width; no real token is the padding's number."""
+    """Return sentences of these lengths, padded at the end to one width. No real token is `pad_id`."""
     tokens = draw.integers(10, 99, len(lengths), width)
     for sentence, length in enumerate(lengths):
         tokens[sentence, length:] = pad_id
@@ -98,7 +98,7 @@ PADDING_MASK = Exercise(
 
 
 def _of_length(length: int, candidate: Candidate) -> Reply:
-    """The mask of a length; (L, L) is as right as (1, L, L)."""
+    """Return the causal mask of a length. The shape (L, L) is as correct as (1, L, L)."""
     return candidate.make(with_batch_axis(candidate)).call(length)
 
 

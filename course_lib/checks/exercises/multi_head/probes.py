@@ -169,7 +169,7 @@ _MATRICES = tuple(f"{layer}.weight" for layer in _LAYERS)
 
 
 def _weights(draw: Draw, d_model: int, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    """Weights by the contract's names, of a size at which scores and outputs are about 1."""
+    """Return weights named as in the contract, scaled so that scores and outputs are about 1."""
     matrices = {name: draw.normal(d_model, d_model, dtype=dtype) / d_model**0.5 for name in _MATRICES}
     biases = {f"{layer}.bias": draw.normal(d_model, dtype=dtype) for layer in _LAYERS}
     return matrices | biases
@@ -178,7 +178,7 @@ def _weights(draw: Draw, d_model: int, dtype: torch.dtype = torch.float64) -> di
 def _loaded(
     candidate: Candidate, weights: Mapping[str, Tensor], *sizes: Any, **options: Any
 ) -> tuple[Candidate, Raised | None]:
-    """An instance in evaluation mode with these weights in their dtype, or what stood in the way."""
+    """Return an instance in evaluation mode with these weights in their dtype, and the first error if any."""
     module = candidate.build(*sizes, **options)
     replies = [module.train(False)]
     if weights[_MATRICES[0]].dtype == torch.float64:
@@ -194,10 +194,9 @@ def _attends(
     dtype: torch.dtype = torch.float64,
     attention: Callable[[], Fixture] | None = None,
 ) -> Probe:
-    """Make a probe that attends from one sentence to another, in evaluation mode.
+    """Return a probe that attends from one sentence to another, in evaluation mode.
 
-    `sizes` are batch, queries, keys, d_model and heads. Keys and values are not the same, so that none can
-    stand for the other.
+    `sizes` are batch, queries, keys, d_model and heads. Keys and values differ, so that swapping them shows.
     """
     batch, queries, keys, d_model, heads = sizes
 
@@ -278,7 +277,7 @@ def _self_attention(candidate: Candidate, draw: Draw) -> Reply:
 
 
 def _dropped(candidate: Candidate, draw: Draw, *rate: float, training: bool = True) -> Reply:
-    # With this attention function the output says how strong the dropout was, not what it dropped.
+    # With this attention function the output shows the dropout rate, not which elements were dropped.
     module, failed = _loaded(candidate, _weights(draw, 6), 6, 2, *rate, attention=dropout_strength())
     module.train(training)
     x = draw.normal(2, 3, 6)
@@ -314,12 +313,12 @@ def _other_batch(candidate: Candidate, draw: Draw) -> Any:
         return failed
     found: dict[str, Any] = {}
     query, memory = draw.normal(2, 3, 6), draw.normal(4, 3, 6)
-    for sentences in (4, 1):  # A batch of one would be broadcast.
+    for sentences in (4, 1):  # A batch of one can be broadcast.
         keys = memory[:sentences]
         reply = candidate.make(error_of()).call(module, query, keys, keys)
         if isinstance(reply, Returned) and reply.value is None:
-            module.call(query, keys, keys)  # Not compared, but shows what was made of the keys.
-        # The kind of error is free.
+            module.call(query, keys, keys)  # This result isn't compared, but the diagnosis can use it.
+        # Any kind of error is correct.
         refused = reply.value is not None if isinstance(reply, Returned) else reply
         found[f"«2 sentences of queries and {sentences} of keys are refused»"] = refused
     return found
@@ -327,7 +326,7 @@ def _other_batch(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("each projection starts with its own random weights")
 def _starts(candidate: Candidate, draw: Draw) -> Reply:
-    # The matrices alone: to start all biases at zero is right as well.
+    # Only the matrices: all biases may be initialised to zero.
     return candidate.make(equal_weights(*_MATRICES)).call(candidate.build(6, 2))
 
 

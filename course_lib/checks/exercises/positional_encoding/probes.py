@@ -19,7 +19,7 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 def _built(candidate: Candidate, *sizes: Any) -> Candidate:
-    """An instance in float64."""
+    """Return an instance in float64."""
     layer = candidate.build(*sizes)
     layer.call(method="double")
     return layer
@@ -134,7 +134,7 @@ def _embedding_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
 def _embedding_gradient(candidate: Candidate, draw: Draw) -> Any:
     layer = _built(candidate, 6, 3)
     loaded, toward = layer.load({"table.weight": draw.normal(6, 3)}), draw.normal(2, 3, 3)
-    # Padding is often 0 or 1, the last, or a symbol of the student's own: all but one occur.
+    # The padding id is often 0, 1 or the last. These tokens include every id except 4.
     tokens = torch.tensor([[2, 0, 2], [1, 5, 3]])
     reply = after(loaded, lambda: layer.gradients(tokens, toward=toward))
     if isinstance(reply, Raised):
@@ -188,7 +188,7 @@ TOKEN_EMBEDDING = Exercise(
 
 
 def _dropped(layer: Candidate, probability: float) -> Any:
-    """Look at what becomes of each number of the sum in training."""
+    """Report whether dropout in training mode sets elements of the sum to zero or scales them correctly."""
     x = torch.full((4, 30, 6), 10.0, dtype=torch.float64)
     reply = first_failure(layer.train(True), layer.call(x))
     if isinstance(reply, Raised) or not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:

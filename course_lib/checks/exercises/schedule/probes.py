@@ -25,7 +25,7 @@ _STATE = ("the new parameter", "the new mean", "the new variance")
 
 
 def _update(candidate: Candidate, *arguments: Any, **keywords: Any) -> Reply:
-    """Call `adam_update`, and name the parts of its result."""
+    """Call `adam_update` and name the items of its result."""
     reply = candidate.call(*arguments, **keywords)
     if not isinstance(reply, Returned) or not isinstance(reply.value, tuple) or len(reply.value) != 3:
         return reply

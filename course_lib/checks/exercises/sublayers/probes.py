@@ -25,14 +25,14 @@ Weights = Mapping[str, Tensor]
 
 
 def _built(candidate: Candidate, *sizes: Any, **options: Any) -> Candidate:
-    """An instance in float64."""
+    """Return an instance in float64."""
     layer = candidate.build(*sizes, **options)
     layer.call(method="double")
     return layer
 
 
 def _of_its_parts(reply: Reply, weights: Weights) -> Any:
-    """Gradients of the inputs and of the weights that the contract names; what else there is, is free."""
+    """Keep the gradients of the input and of the weights named in the contract. Any others are allowed."""
     if isinstance(reply, Raised):
         return reply
     arrived = {"the input": reply.value["inputs"][0]}
@@ -44,7 +44,7 @@ def _of_its_parts(reply: Reply, weights: Weights) -> Any:
 
 
 def _round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: Any) -> Reply:
-    """Load `full`, hand its state dict to `empty`, and call that."""
+    """Load weights into `full`, load its state dict into `empty`, and call `empty`."""
     state = after(full.load(weights), full.weights)
     if isinstance(state, Raised):
         return state
@@ -52,7 +52,7 @@ def _round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments:
 
 
 def _copied(layer: Candidate, weights: Weights, *arguments: Any) -> Any:
-    """Overwrite the weights of a deep copy, made after a call, then call both."""
+    """Make a deep copy after a call, overwrite the weights of the copy, then call both."""
     used = after(layer.load(weights), lambda: layer.call(*arguments))
     if isinstance(used, Raised):
         return used
@@ -65,7 +65,7 @@ def _copied(layer: Candidate, weights: Weights, *arguments: Any) -> Any:
 
 
 def _drops_with(probability: float, kept: Tensor) -> bool:
-    """Whether the share of what was kept is near what it should be."""
+    """Return whether the share of kept elements is close to the expected one."""
     return abs(float(kept.double().mean()) - (1 - probability)) < 0.1
 
 
@@ -133,7 +133,7 @@ def _norm_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(8)
     layer.call(method="bfloat16")
     loaded = layer.load(_norm_weights(draw, 8))
-    # Where that failed, how a plain float32 number is rounded beside bfloat16 would say nothing.
+    # If loading failed, the rounding differences between float32 and bfloat16 would be misleading.
     return loaded if isinstance(loaded, Raised) else layer.call(draw.normal(2, 3, 8, dtype=torch.bfloat16))
 
 
@@ -194,7 +194,7 @@ def _through_network(candidate: Candidate, draw: Draw, x: Tensor, d_ff: int) -> 
 
 
 def _dropped_features(layer: Candidate, probability: float) -> Any:
-    """See the hidden features through outer weights that pick the first three out of five."""
+    """Report the hidden features, made visible by outer weights that select the first three of five."""
     bias = torch.tensor([10.0, 20.0, 30.0], dtype=torch.float64)
     weights = {
         "inner.weight": torch.ones(5, 3, dtype=torch.float64),
@@ -315,12 +315,12 @@ def _connection_weights(draw: Draw, d_model: int) -> Weights:
 
 
 def _far_apart(draw: Draw, *shape: int) -> Tensor:
-    """Features far apart: there a norm that differs only in where eps stands gives the same."""
+    """Return features so far apart that the position of eps in the norm makes no difference."""
     return 3 * draw.normal(*shape) + torch.linspace(-9, 9, shape[-1], dtype=torch.float64)
 
 
 def _connected(candidate: Candidate, draw: Draw, *settings: Any) -> Any:
-    """Call it, in float64 and without dropout, around a sublayer that tells a second call from a first."""
+    """Call the connection in float64 and without dropout, around a sublayer that reveals a second call."""
     layer = _built(candidate, 6, 0.0, *settings)
     loaded = layer.load(_connection_weights(draw, 6))
     if isinstance(loaded, Raised):
@@ -333,7 +333,7 @@ def _connected(candidate: Candidate, draw: Draw, *settings: Any) -> Any:
 
 
 def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *settings: Any) -> Any:
-    """Look for what was kept: with three features there are eight ways to drop, and each position has one."""
+    """Find out which elements were kept: a position has three features, hence eight dropout patterns."""
     norm_first = settings[-1:] == (True,)
     layer = _built(candidate, 3, *settings)
     x, weights = _far_apart(draw, 4, 50, 3), _connection_weights(draw, 3)
@@ -376,7 +376,7 @@ def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Any:
     for name, settings in (("post-norm", (6, 0.5)), ("pre-norm", (6, 0.5, True))):
         layer = _built(candidate, *settings)
         x = _far_apart(draw, 2, 4, 6)
-        changed = layer.call(x, unchanged())  # in training mode: what was dropped is free
+        changed = layer.call(x, unchanged())  # in training mode, any elements may be dropped
         replies[f"{name}, x changed"] = (
             {"in training": bool(changed.changed)} if isinstance(changed, Returned) else changed
         )

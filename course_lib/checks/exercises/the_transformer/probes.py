@@ -61,7 +61,7 @@ def _target_mask(length: int) -> Tensor:
 
 
 def _weights_named(reply: Reply, names: Mapping[str, Any]) -> Any:
-    """Keep only the gradients of named parameters, because a student may add other parameters."""
+    """Keep only the gradients of the named parameters, because a student may add others."""
     if not isinstance(reply, Returned):
         return reply
     found = reply.value["weights"]
@@ -616,7 +616,7 @@ TIE_EMBEDDINGS = Exercise(
 # --- greedy_decode ------------------------------------------------------------------------------------------
 
 _START, _END, _PADDING = 1, 2, 0
-#: What a phrasebook model writes for each first word of a source. It would continue after its end.
+#: The output of a phrasebook model for each first word of a source. It would continue after the end token.
 _PHRASES = {3: [4, 5, _END, 6, 7], 4: [7, _END, 3, 3, 4], 5: [6, 6, 5, 4, _END], 6: [_END, 5, 5, 5, 5]}
 
 
