@@ -1,7 +1,8 @@
 """BPE dropout: different subwords for the same words in each epoch (Provilkov et al. 2020, arXiv 1910.13267).
 
-`tokenizers` implements it too, but its random generator can't be seeded, so a resumed run would differ. Here
-the training split is stored as words, and each epoch splits them with a generator seeded by (seed, epoch).
+`tokenizers` implements it too, but its random generator can't be seeded, so a resumed run would get different
+subwords. Here, the training split is stored as words, and each epoch splits them with a generator seeded by
+(seed, epoch).
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import TokenPairs
 
-#: The most splits drawn for a word per epoch. Each occurrence of the word uses one of them at random.
+#: The maximum number of splits drawn for a word per epoch. Each occurrence of the word uses a random one.
 MAX_SPLITS = 16
 
 #: A word, and the side whose vocabulary splits it: source (0) or target (1).
@@ -27,15 +28,16 @@ def split_with_dropout(
 ) -> list[str]:
     """Split a word by byte-pair encoding, but skip each possible merge with probability `rate`.
 
-    Algorithm 1 of the paper: at each step, drop each possible merge with probability `rate`; apply the
-    remaining one with the lowest rank; stop if none remains. Rate 0 is ordinary byte-pair encoding.
+    This is algorithm 1 of the paper: at each step, drop each possible merge with probability `rate`, then
+    apply the remaining merge with the lowest rank; stop if none remains. A rate of 0 is ordinary byte-pair
+    encoding.
     """
     symbols = list(word)
     while len(symbols) > 1:
         first: tuple[int, int] | None = None
         for position, pair in enumerate(pairwise(symbols)):
             rank = ranks.get(pair)
-            # Draw only for merges that would be the first so far; the others cannot be chosen.
+            # Draw only for merges with the lowest rank so far, because the others cannot be selected.
             if rank is not None and (first is None or rank < first[0]) and rng.random() >= rate:
                 first = rank, position
         if first is None:
@@ -56,7 +58,7 @@ class BpeDropoutPairs(TokenPairs):
         sides: tuple[Subwords, Subwords],
         rate: float,
     ) -> None:
-        """Create from the pairs without dropout, and the same pairs as indices into `words`."""
+        """Take the pairs split without dropout, and the same pairs as indices into `words`."""
         super().__init__(*plain.arrays)
         self._word_ids, self._word_offsets = word_pairs.arrays
         self._words = words
@@ -66,7 +68,7 @@ class BpeDropoutPairs(TokenPairs):
         self._latest: tuple[tuple[int, int], TokenPairs] | None = None
 
     def of_epoch(self, seed: int, epoch: int) -> TokenPairs:
-        """Split all words with randomness from seed and epoch alone, the same on every rank."""
+        """Split all words at random. The result depends only on the seed and the epoch, not on the rank."""
         if self._latest is None or self._latest[0] != (seed, epoch):
             self._latest = (seed, epoch), self._resampled(seed, epoch)
         return self._latest[1]
@@ -76,7 +78,7 @@ class BpeDropoutPairs(TokenPairs):
         lengths = np.fromiter(map(len, splits), np.int64, len(splits))
         first_of_split = np.cumsum(lengths) - lengths
         first_of_word = np.cumsum(self._counts) - self._counts
-        # numpy guarantees that RandomState never changes its numbers.
+        # NumPy guarantees that RandomState's random numbers never change between versions.
         digest = hashlib.sha256(f"bpe dropout {seed}, epoch {epoch}".encode()).digest()
         chance = np.random.RandomState(np.frombuffer(digest, "<u4")).random_sample(len(self._word_ids))
         chosen = first_of_word[self._word_ids] + (chance * self._counts[self._word_ids]).astype(np.int64)

@@ -28,10 +28,12 @@ def epoch_plan(
     processes and for a resumed run. The last update may have fewer batches. Raises ValueError if a pair is
     longer than `max_tokens`.
 
-    With `buckets`, ascending lengths, all pairs of a batch are padded to the same one of them.
+    With `buckets`, a list of ascending lengths, all pairs of a batch are padded to the same one of these
+    lengths.
     """
     longer = np.asarray(lengths, np.int64).reshape(-1, 2).max(axis=1)
-    # numpy guarantees that RandomState never changes its numbers. It does not for its newer generators.
+    # NumPy guarantees that RandomState's random numbers never change between versions, unlike those of its
+    # newer generators.
     digest = hashlib.sha256(f"{seed}, epoch {epoch}".encode()).digest()
     rng = np.random.RandomState(np.frombuffer(digest, "<u4"))
     order = rng.permutation(len(longer))
@@ -54,7 +56,7 @@ def bucket_lengths(max_length: int, count: int) -> list[int]:
     largest = -(-max_length // 8)
     growth = [math.ceil(largest ** (number / max(1, count - 1))) for number in range(count)]
     chosen = {largest, *growth[1:]} if count > 1 else {largest}
-    # Small lengths coincide after rounding; the next multiples take their places.
+    # Small lengths become equal after rounding, so use the next multiples of 8 instead.
     for eighths in range(1, largest):
         if len(chosen) < count:
             chosen.add(eighths)
@@ -62,18 +64,18 @@ def bucket_lengths(max_length: int, count: int) -> list[int]:
 
 
 def _batch_ends(ascending: NDArray[np.int64], max_tokens: int, one_length: bool) -> list[int]:
-    """Return the ends of the batches that `token_batches` (lesson 10) would make of ascending lengths.
+    """Return the ends of the batches that `token_batches` (lesson 10) would make from ascending lengths.
 
-    With `one_length`, a batch has pairs of one length only.
+    With `one_length`, all pairs of a batch have the same length.
     """
     if len(ascending) and ascending[-1] > max_tokens:
         raise ValueError(f"a pair has {ascending[-1]} tokens on one side, but max_tokens is {max_tokens}")
     ends = []
     first = 0
     while first < len(ascending):
-        # The first sentence is the shortest, so no more than this number of sentences can fit.
+        # The first sentence is the shortest, which limits the number of sentences that can fit.
         candidates = ascending[first : first + max_tokens // int(ascending[first])]
-        # The size grows with each sentence, so all that fit come before those that don't.
+        # The size grows with each sentence, so the sentences that fit are a prefix.
         fits = candidates * np.arange(1, len(candidates) + 1) <= max_tokens
         if one_length:
             fits &= candidates == candidates[0]

@@ -1,7 +1,8 @@
 """The prepared dataset of a run: vocabularies, and all splits as ids in files shared by all processes.
 
-The first process prepares the data, and the others only open it. A resumed run finds its data ready and reads
-no corpus. Data that is damaged, or was made from another corpus or with other settings, is prepared again.
+Rank 0 prepares the data, and the other ranks only open it. A resumed run opens its existing data and doesn't
+read the corpus. Data that is damaged, or was prepared from another corpus or with other settings, is prepared
+again.
 """
 
 import hashlib
@@ -45,15 +46,15 @@ ID_SETTINGS = (
 )
 #: The file of the vocabularies in a folder written by `course prepare`.
 VOCABULARY = "vocabulary.json"
-#: Pairs that are converted to ids at a time.
+#: The number of pairs that are converted to ids at a time.
 CHUNK = 20_000
-# The origin of vocabularies that were not given from another run: see `prepare`.
+# The possible origins of vocabularies that were not `given`: see `prepare`.
 _LEARNED, _KEPT = "learned", "kept"
 
 
 @dataclass(frozen=True)
 class EvaluationSplit:
-    """A split to evaluate on, as text and as ids. It contains every sentence of the corpus's split."""
+    """A split for evaluation, as text and as ids. It contains every sentence of the corpus's split."""
 
     sources: list[str]
     references: list[str]
@@ -80,11 +81,12 @@ class PreparedData:
 def prepare(
     config: DataConfig, folder: Path, vocabulary: Path, learn: bool, given: Vocabularies | None = None
 ) -> PreparedData:
-    """Open the data in `folder`, after preparing it unless it is there, complete and of this config.
+    """Open the data in `folder`. Prepare it first if it is missing, incomplete, or belongs to another config.
 
-    `vocabulary` is the file of the vocabularies. If `learn` is true, they are learned from the training split
-    or replaced by those `given`. If it is false, training has begun with those in the file, so they stay.
-    Raises BadInputError if the corpus or the vocabulary cannot be read, or the data cannot be written.
+    `vocabulary` is the file of the vocabularies. If `learn` is true, they are those `given` or, by default,
+    learned from the training split. If it is false, training has already begun with the vocabularies in the
+    file, so these are kept. Raises BadInputError if the corpus or the vocabulary cannot be read, or if the
+    data cannot be written.
     """
     key, origin = _key(config), given.fingerprint if given else _LEARNED
     contents = _read_contents(folder, vocabulary)
@@ -174,7 +176,7 @@ def require_same_settings(config: DataConfig, prepared: Mapping[str, Any], origi
 
 
 def prepared_settings(folder: Path) -> dict[str, Any] | None:
-    """Return the settings that a folder was prepared with, or None if it holds no complete data."""
+    """Return the settings that a folder was prepared with, or None if its data is missing or incomplete."""
     contents = _read_contents(folder, folder / VOCABULARY)
     return contents["settings"] if contents and contents.get("layout") == LAYOUT else None
 
@@ -204,7 +206,7 @@ def _open(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> PreparedD
 
 
 def _without_empty(train: ParallelText) -> ParallelText:
-    """Drop the pairs with an empty side."""
+    """Drop the pairs in which a sentence is empty."""
     pairs = [pair for pair in zip(train.german, train.english, strict=True) if all(pair)]
     if not pairs:
         raise BadInputError(f"no training pair is left: all {len(train)} have an empty side")
@@ -222,7 +224,7 @@ def _settings(config: DataConfig) -> dict[str, Any]:
 
 
 def _read_contents(folder: Path, vocabulary: Path) -> dict[str, Any] | None:
-    """Read contents.json and verify all checksums. Return None unless every file is as it was written."""
+    """Read contents.json and verify all checksums. Return None if any file is missing or damaged."""
     try:
         contents: dict[str, Any] = json.loads((folder / "contents.json").read_text("utf-8"))
         checksums = {vocabulary: contents["vocabulary"]}
@@ -240,7 +242,7 @@ def _digest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class _Direction:
-    """A direction of translation: the sentences of both sides, and their vocabularies."""
+    """The sentences of both sides for a direction of translation, and their vocabularies."""
 
     source: Vocabulary
     source_text: list[str]
@@ -253,7 +255,7 @@ class _Direction:
 
 
 class _Writer:
-    """Writes one corpus into a folder, split by split. `notes` says what was dropped or truncated."""
+    """A writer of a corpus into a folder, split by split. `notes` reports what was dropped or truncated."""
 
     def __init__(self, folder: Path, vocabularies: Vocabularies, config: DataConfig) -> None:
         self.notes: list[str] = []
@@ -264,7 +266,7 @@ class _Writer:
         self._files: list[str] = []
 
     def write_train(self, text: ParallelText) -> None:
-        """Write the training split, in both directions if the config says so."""
+        """Write the training split, in both directions if the config is bidirectional."""
         directions = [self._forward(text)]
         if self._config.both_directions:
             assert isinstance(self._vocabularies, BidirectionalSubwords), "learned with this config"
@@ -281,7 +283,7 @@ class _Writer:
             self._write_words(directions, fits if drop else [True] * len(fits))
 
     def write_evaluation_split(self, name: str, text: ParallelText) -> None:
-        """Write a split to evaluate on, with its text. Long sentences are truncated, never dropped."""
+        """Write a split for evaluation, with its text. Long sentences are truncated, never dropped."""
         self._write(name, [self._forward(text)], drop=False)
         sources, references = text.sides(self._config.direction)
         self._write_json(f"{name}.json", {"sources": sources, "references": references})
@@ -297,8 +299,8 @@ class _Writer:
         return _Direction(self._vocabularies.source, sources, self._vocabularies.target, targets)
 
     def _write(self, name: str, directions: list[_Direction], drop: bool) -> list[bool]:
-        """Write the pairs of a split as ids. Return for each pair of the text whether it is short enough."""
-        # Start and end are added later, and count towards max_length.
+        """Write the pairs of a split as ids. Return whether each pair of the text is short enough."""
+        # The start and end tokens are added later, and count towards max_length.
         longest = self._config.max_length - 2
         fits: list[bool] = []
 
@@ -323,7 +325,7 @@ class _Writer:
         return fits
 
     def _write_words(self, directions: list[_Direction], kept: list[bool]) -> None:
-        """Write the same training pairs as words, for `BpeDropoutPairs` to split."""
+        """Write the same training pairs as words, which `BpeDropoutPairs` splits."""
         word_ids: dict[tuple[int, str], int] = {}
         keep = iter(kept)
 

@@ -21,7 +21,7 @@ class Subwords:
     detokenizer is needed before scoring. `pad_id`, `start_id`, `end_id` and `unknown_id` are the first four
     ids. Text is never encoded as one of them, not even the text "<pad>".
 
-    Subwords learned from both languages are the vocabulary of both: `source` and `target` are the same.
+    Subwords that were learned from both languages serve as both vocabularies, `source` and `target`.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
@@ -37,8 +37,8 @@ class Subwords:
     def learn(cls, sentences: Iterable[str], size: int, tags: Sequence[str] = ()) -> "Subwords":
         """Learn merges from the sentences of the training split, deterministically.
 
-        A small corpus may run out of pairs to merge; then there are fewer than `size` subwords. `tags` are
-        further special tokens.
+        A small corpus may run out of pairs to merge, so there may be fewer than `size` subwords. `tags` are
+        additional special tokens.
         """
         tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
         # The space before a word is part of it, and the first word of a sentence gets one too.
@@ -68,12 +68,12 @@ class Subwords:
 
     @property
     def source(self) -> "Subwords":
-        """The vocabulary of the source language: this one."""
+        """The source vocabulary: this object, because both sides share one vocabulary."""
         return self
 
     @property
     def target(self) -> "Subwords":
-        """The vocabulary of the target language: this one too."""
+        """The target vocabulary: this object, because both sides share one vocabulary."""
         return self
 
     @property
@@ -87,12 +87,12 @@ class Subwords:
         return number
 
     def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into the words that merges stay within, each with the space before it."""
+        """Split each sentence into words, each with its leading space. Merges never cross a word boundary."""
         split = self._tokenizer.pre_tokenizer.pre_tokenize_str
         return [[word for word, _ in split(sentence)] for sentence in sentences]
 
     def merge_ranks(self) -> dict[tuple[str, str], int]:
-        """Return the pairs of symbols to merge, each with its rank: its position in the order of learning."""
+        """Return the rank of each merge of two symbols: its position in the order of learning."""
         merges = json.loads(self._tokenizer.to_str())["model"]["merges"]
         return {(left, right): rank for rank, (left, right) in enumerate(merges)}
 

@@ -19,8 +19,8 @@ from course_lib.translation.data.epoch_plan import IdPair
 class TokenPairs(Sequence[IdPair]):
     """Pairs of sentences, each a list of ids without start and end.
 
-    One array holds all ids: source, target, source, target. `offsets` holds the start of each sentence and,
-    last, the end of the last one.
+    One array holds the ids of all sentences: source, target, source, target, and so on. `offsets` holds the
+    start of each sentence, followed by the end of the last one.
     """
 
     def __init__(self, ids: NDArray[np.unsignedinteger], offsets: NDArray[np.int64]) -> None:
@@ -38,7 +38,7 @@ class TokenPairs(Sequence[IdPair]):
         return self._ids, self._offsets
 
     def of_epoch(self, seed: int, epoch: int) -> "TokenPairs":
-        """Return the pairs for one epoch: here, always the same."""
+        """Return the pairs for one epoch, which are always the same unless a subclass changes them."""
         return self
 
     @property
@@ -65,9 +65,9 @@ class TokenPairs(Sequence[IdPair]):
 def collate_batch(
     pairs: Sequence[IdPair], batch: Sequence[int], pad_id: int, start_id: int, end_id: int, max_length: int
 ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
-    """Collate the pairs at these indices into one batch, with the result of lesson 10's `collate`.
+    """Collate the pairs at the indices `batch`, with the same result as lesson 10's `collate`.
 
-    For `TokenPairs` it works on whole arrays, many times as fast, so that a GPU does not wait for it.
+    For `TokenPairs`, this uses array operations and is many times as fast, so that a GPU doesn't wait for it.
     """
     if not isinstance(pairs, TokenPairs):
         return collate([pairs[index] for index in batch], pad_id, start_id, end_id, max_length)
@@ -100,13 +100,13 @@ def pair_lengths(pairs: Sequence[IdPair]) -> NDArray[np.int64]:
     return np.array([(len(source), len(target)) for source, target in pairs], np.int64).reshape(-1, 2)
 
 
-#: The types of offsets and of indices of words in files, with a fixed byte order.
+#: The data types of offsets and word indices in files, with a fixed byte order.
 OFFSETS = "<i8"
 WORD_IDS = "<u4"
 
 
 def id_type(vocab_size: int) -> str:
-    """Return the smallest type that holds the ids of a vocabulary."""
+    """Return the smallest data type that can hold the ids of a vocabulary."""
     return "<u2" if vocab_size <= 2**16 else "<u4"
 
 
@@ -127,5 +127,5 @@ def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dt
 def _mapped(path: Path, dtype: str) -> NDArray[Any]:
     if path.stat().st_size == 0:  # An empty file cannot be mapped.
         return np.empty(0, dtype)
-    # As a plain array, because np.memmap is slow to slice.
+    # Return a plain array, because slicing an np.memmap is slow.
     return np.asarray(np.memmap(path, dtype, mode="r"))

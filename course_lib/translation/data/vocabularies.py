@@ -38,9 +38,9 @@ class Vocabulary(Protocol):
 
 @runtime_checkable
 class Vocabularies(Protocol):
-    """The vocabularies of both sides. Padding, start, end and unknown have the same ids in both.
+    """The vocabularies of source and target. Padding, start, end and unknown have the same ids in both.
 
-    `Subwords` and `BidirectionalSubwords` are shared by both sides; `SeparateVocabularies` are two.
+    `Subwords` and `BidirectionalSubwords` are one vocabulary for both sides; `SeparateVocabularies` has two.
     """
 
     pad_id: int
@@ -66,7 +66,7 @@ class Vocabularies(Protocol):
 
 @dataclass(frozen=True)
 class SeparateVocabularies:
-    """Two vocabularies of the same kind."""
+    """Two vocabularies of the same class, one for each side."""
 
     source: Vocabulary
     target: Vocabulary
@@ -87,7 +87,7 @@ class SeparateVocabularies:
         return json.dumps({"kind": kind, "source": source, "target": target}, ensure_ascii=False, indent=1)
 
 
-#: The classes of separate vocabularies, by the "kind" in their file.
+#: The class of separate vocabularies for each "kind" in a vocabulary file.
 _KINDS: dict[str, type[Subwords] | type[Words]] = {"separate-bpe": Subwords, "words": Words}
 
 
@@ -103,7 +103,7 @@ class TaggedSubwords:
         return len(self.subwords)
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Convert each sentence to ids: the tag, but no start and end. Empty sentences stay empty."""
+        """Convert each sentence to ids, with the tag, without start and end. Empty sentences get no tag."""
         tag = self.subwords.id_of(self.tag)
         assert tag is not None, "the subwords were learned with the tags"
         return [[tag, *ids] if ids else [] for ids in self.subwords.encode(sentences)]
@@ -125,8 +125,7 @@ class TaggedSubwords:
 class BidirectionalSubwords:
     """A shared vocabulary for a model that is trained in both directions.
 
-    The model is evaluated in one of them, `direction`; `reversed` encodes the other half of its training
-    pairs.
+    The model is evaluated in one of them, `direction`. `reversed` encodes the training pairs of the other.
     """
 
     subwords: Subwords
@@ -159,7 +158,7 @@ class BidirectionalSubwords:
 
 
 def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
-    """Learn the vocabularies that the config asks for. `train` must be the training split alone."""
+    """Learn the vocabularies for a config. `train` must contain only the training split."""
     size, both = config.vocab_size, [*train.german, *train.english]
     if config.both_directions:
         return BidirectionalSubwords(
@@ -180,7 +179,7 @@ def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
 
 
 def subwords_of(vocabularies: Vocabularies) -> tuple[Subwords, Subwords]:
-    """Return the subwords of source and target. Raises ValueError if these are vocabularies of words."""
+    """Return the subwords of source and target. Raises ValueError if the vocabularies contain words."""
     source = vocabularies.source
     sides = source.subwords if isinstance(source, TaggedSubwords) else source, vocabularies.target
     if not (isinstance(sides[0], Subwords) and isinstance(sides[1], Subwords)):
@@ -191,7 +190,7 @@ def subwords_of(vocabularies: Vocabularies) -> tuple[Subwords, Subwords]:
 def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularies:
     """Load vocabularies written by `save`. Raises BadInputError if the file cannot be read.
 
-    `direction` only matters for a model trained in both directions, whose file is the same for either.
+    `direction` only matters for a model trained in both directions, which has one vocabulary file for both.
     """
     try:
         text = path.read_text("utf-8")
@@ -207,5 +206,5 @@ def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularie
         kind = _KINDS[content["kind"]]
         source, target = (kind.from_json(json.dumps(content[side])) for side in ("source", "target"))
         return SeparateVocabularies(source, target)
-    except Exception:  # `tokenizers` raises a plain Exception for a file it does not understand.
+    except Exception:  # `tokenizers` raises a plain Exception for an invalid file.
         raise BadInputError(f"{path}: not a vocabulary written by a run") from None

@@ -1,7 +1,6 @@
 """A vocabulary of whole words, as in lesson 10, split by spaCy's tokenizers.
 
-spaCy is imported only when it is needed, so a cluster node that trains on subwords doesn't have to install
-it.
+spaCy is imported only when it is needed, so it needn't be installed to train on subwords.
 """
 
 import json
@@ -19,12 +18,12 @@ SPECIALS = (PAD, START, END, UNKNOWN)
 
 
 class Words:
-    """The frequent words of one language. All others are unknown.
+    """A vocabulary of the frequent words of one language. All other words are encoded as unknown.
 
-    Decoding restores spaces by majority: there is no space before (or after) a word if the training split
-    usually has none there. This is right for commas, brackets and "n't", but often wrong for quotation marks,
-    which open and close. `joined` contains the words without a space before them, and those without a space
-    after them.
+    Decoding omits the space before (or after) a word if the training split usually has none there. This is
+    correct for commas, brackets and "n't", but often wrong for quotation marks, because the opening and the
+    closing one are the same word. `joined` contains the words without a space before them, and those without
+    a space after them.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
@@ -33,7 +32,7 @@ class Words:
         self._language = language
         self._words = list(words)
         self._joined_before, self._joined_after = (frozenset(some) for some in joined)
-        # Text that spells a special token is an unknown word.
+        # Text that looks like a special token is encoded as unknown.
         ordinary = list(enumerate(self._words))[len(SPECIALS) :]
         self._number = {word: number for number, word in ordinary}
 
@@ -88,20 +87,19 @@ def _usually_joined(split: Sequence[Sequence[tuple[str, bool]]]) -> tuple[set[st
             before[right] += -1 if space else 1
             if not space:
                 touched[right].add(left)
-    # A word that follows only one other without a space may owe that to the other: "(not", because of the
-    # bracket.
+    # If a word is joined to only one preceding word, that word may be the reason, as the bracket in "(not".
     joined_before = {word for word, balance in before.items() if balance > 0 and len(touched[word]) > 1}
     after: Counter[str] = Counter()
     for words in split:
         for (left, space), (right, _) in pairwise(words):
-            # The missing space before a comma is because of the comma, not of the word before it.
+            # If a comma is joined to the word before it, that says nothing about this word.
             if right not in joined_before:
                 after[left] += -1 if space else 1
     return joined_before, {word for word, balance in after.items() if balance > 0}
 
 
 def _words(sentence: str, language: str) -> list[tuple[str, bool]]:
-    """Split a sentence into words, each with a flag: whether a space follows it."""
+    """Split a sentence into words. Return each word, and whether a space follows it."""
     tokens = _tokenizer(language)(sentence)
     return [(token.text, bool(token.whitespace_)) for token in tokens if not token.is_space]
 

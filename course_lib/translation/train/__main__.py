@@ -3,8 +3,8 @@
     python -m course_lib.translation.train CONFIG [section.key=value ...]
     torchrun --nproc-per-node=2 -m course_lib.translation.train CONFIG [section.key=value ...]
 
-Run the same command again to resume a run that was stopped. With `--parts lessons/` it trains with the code
-that a student wrote in the lessons.
+Run the same command again to resume a run that was stopped. With `--parts lessons/`, it trains with the
+student's code from the lessons.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from course_lib.translation.train.student_code.parts import UNEQUAL_PARTS, Parts
 
 EXIT_BAD_INPUT = 2
 EXIT_LOST_PEER = 1
-#: A cluster may signal all ranks, but not at the same moment: a rank that has lost a peer may get its signal
-#: later.
+#: How long a rank that has lost a peer waits for its own signal. A cluster may signal the ranks at different
+#: times.
 _SECONDS_UNTIL_SIGNAL = 5.0
 _SAMPLES = 3
 
@@ -38,13 +38,13 @@ _SAMPLES = 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    0: success. 2: bad input, explained in one line. 75: stopped by SIGTERM or SIGUSR1, to be started again.
-    130: stopped from the keyboard. 1: another process has gone, and this one received no signal.
+    0: success. 2: bad input, explained in one line. 75: stopped by SIGTERM or SIGUSR1; should be restarted.
+    130: interrupted from the keyboard. 1: another process has exited, and this one received no signal.
     """
     options = _parser().parse_intermixed_args(arguments)
     distributed: DistributedInfo | None = None
     with Interruption() as interruption:
-        # An error must leave the process group as an exception: see `process_group`.
+        # An error must leave `process_group` as an exception, so that the group isn't destroyed.
         try:
             try:
                 with process_group() as distributed:

@@ -14,7 +14,7 @@ from course_lib.translation.model.seq2seq import Components
 
 @dataclass(frozen=True)
 class DeviceBatch:
-    """Matrices of token ids on a device. All counts were made on the CPU, so nothing waits for a GPU."""
+    """A batch of token ids on a device. The counts were computed on the CPU, so reading them never waits."""
 
     source: Tensor
     target: Tensor
@@ -42,13 +42,13 @@ def move_to_device(
 ) -> DeviceBatch:
     """Count the tokens of a collated batch and start its copy to the device, without waiting for it.
 
-    With `shape`, a number of sentences and a length, the batch is padded so that what the encoder and the
-    decoder read has that shape. Additional sentences repeat the first one, without its labels.
+    With `shape`, a number of sentences and a length, the batch is padded so that the inputs of the encoder
+    and the decoder have this shape. Additional sentences repeat the first one, without its labels.
     """
     source_lengths, target_lengths = (source != pad_id).sum(1), (target != pad_id).sum(1)
     rows = len(target)
     if shape is not None:
-        # The decoder reads one token less than the target has.
+        # The decoder's input is one token shorter than the target.
         source, target = (
             _padded(matrix, shape[0], shape[1] + more, pad_id) for matrix, more in ((source, 0), (target, 1))
         )
@@ -65,7 +65,7 @@ def move_to_device(
         target_tokens=len(positions),
         real_slots=int(source_lengths.sum() + target_lengths.sum()),
         slots=source.numel() + target.numel(),
-        # The decoder reads one token less than the target has.
+        # The decoder's input is one token shorter than the target.
         flops=training_flops(model, target_vocabulary, source_lengths, target_lengths - 1),
     )
 

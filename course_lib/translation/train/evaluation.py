@@ -1,7 +1,6 @@
-"""Evaluation during training: loss and translations on held-out sentences, and the selection of the best
-weights.
+"""Evaluation during training: loss and BLEU on held-out sentences, and the selection of the best weights.
 
-The sentences are shared out over the ranks, and each is evaluated once, whatever the number of ranks.
+The sentences are divided among the ranks. Each is evaluated exactly once, whatever the number of ranks.
 """
 
 import math
@@ -29,12 +28,12 @@ from course_lib.translation.model.seq2seq import REFERENCE, Components, Transfor
 from course_lib.translation.train.scoring import Candidate, TunedAlpha, tune_alpha
 from course_lib.translation.train.student_code.adapters import DecodeFunction
 
-#: Greedy decoding: fast, and nearly as good for comparing epochs.
+#: Greedy decoding is fast, and nearly as good as beam search for comparing epochs.
 GREEDY = SearchSettings()
 
 
 class Evaluator:
-    """Evaluates a model on sentences in batches, together with the evaluators of the other ranks."""
+    """An evaluator of a model on batches of sentences, which it shares with the evaluators of other ranks."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class Evaluator:
         self._decoder = BatchDecoder(vocabularies, device, self._max_length, self._config)
 
     def loss(self, model: TransformerModel, pairs: Sequence[IdPair]) -> float:
-        """Return the mean cross-entropy of a token in nats, without label smoothing.
+        """Return the mean cross-entropy per token in nats, without label smoothing.
 
         `pairs` holds the ids of all sources and targets, without start and end, on every rank.
         """
@@ -64,7 +63,7 @@ class Evaluator:
         count = torch.zeros((), dtype=torch.int64, device=self._device)
         lengths = [min(max(len(source), len(target)) + 2, self._max_length) for source, target in pairs]
         batches = token_batches(lengths, self._config.tokens_per_batch)
-        # Compiled layers would be compiled again for evaluation and its shapes.
+        # Run eagerly, because the layers would be compiled again for the shapes of evaluation.
         with evaluating(loss_sum), torch.compiler.set_stance("force_eager"):
             for batch in self._shard(batches):
                 source, target = collate(
@@ -82,7 +81,7 @@ class Evaluator:
         settings: SearchSettings = GREEDY,
         decode: DecodeFunction | None = None,
     ) -> list[str]:
-        """Translate sentences, given as ids; return all translations in order on every rank.
+        """Translate sentences of token ids. Return all translations, in order, on every rank.
 
         `decode`, if given, replaces the lab's search.
         """
@@ -96,7 +95,7 @@ class Evaluator:
         references: Sequence[str],
         beam: int,
     ) -> TunedAlpha:
-        """Choose the length penalty for a beam by the BLEU of these sentences."""
+        """Select the length penalty with the best BLEU on these sentences for a beam size."""
         found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
         return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
 
@@ -106,7 +105,7 @@ class Evaluator:
         """Return the search settings of the config, with the length penalty tuned if it is `auto`."""
         alpha = self._config.alpha
         if self._config.beam_size == 1:
-            # With one hypothesis, there is nothing to choose from.
+            # With a single hypothesis, the length penalty has no effect.
             return SearchSettings()
         if alpha == "auto":
             alpha = self.tune(model, sentences, references, self._config.beam_size).alpha
@@ -154,7 +153,7 @@ class Evaluator:
 
 
 class BestWeights:
-    """Keeps track of the best validation result, and of the patience for a better one."""
+    """A record of the best validation result, which also determines when to stop early."""
 
     def __init__(self, config: SelectionConfig) -> None:
         self._patience = config.patience
@@ -168,7 +167,7 @@ class BestWeights:
     def is_better(self, row: dict[str, Any], step: int) -> bool:
         """Record a row of metrics, and return whether it is the best so far.
 
-        A row without the measure is ignored. An equal result is not better, and neither is NaN.
+        A row without the selection metric is ignored. Neither an equal result nor NaN counts as better.
         """
         if self._key not in row:
             return False
@@ -185,7 +184,7 @@ class BestWeights:
         return self._patience is not None and self._since >= self._patience
 
     def state(self) -> dict[str, float | int]:
-        """Return everything needed to resume."""
+        """Return the state that is needed to resume."""
         return {"best": self._best, "since": self._since, "step": self.step}
 
     def load(self, state: dict[str, Any]) -> None:

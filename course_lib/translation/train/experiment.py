@@ -50,8 +50,7 @@ def train(
     """Train a model, evaluate it and translate the test set, resuming from the latest checkpoint if there is
     one.
 
-    With a `choice`, the model and its training are built from a student's parts. Must be called on every
-    rank.
+    With a `choice`, the model and its training use the student's parts. Must be called on every rank.
 
     Raises:
         BadInputError: if the config cannot be satisfied; nothing has been written by then.
@@ -110,9 +109,9 @@ def train(
             experiment.load(inputs.state)
         else:
             rank_zero_first(distributed, experiment.files.clear_snapshots)
-        # These are as large as the model and its optimiser.
+        # Free this memory: the states are as large as the model and its optimiser.
         inputs.state = inputs.start = None
-        # However training ends, the process must not end in the middle of a checkpoint.
+        # The process must never exit while a checkpoint is being written, even after an exception.
         stack.callback(experiment.files.finish_writing)
         experiment.train()
         test_score, tokenized, translations = experiment.test()
@@ -150,7 +149,7 @@ class Experiment:
         self._best = BestWeights(config.selection)
         self._validated_step = 0
         self._saved: tuple[int, int] | None = None
-        # The model that is validated, saved and translated with. It shares the trainer's weights.
+        # The model that is validated, saved and used for translation. It shares the trainer's weights.
         self._model: TransformerModel = trainer.model
         self._student_search = None
         if student is not None:
@@ -164,7 +163,7 @@ class Experiment:
         self._validated_step = state["validated_step"]
 
     def train(self) -> None:
-        """Make the remaining updates. Raises Interrupted, with everything saved, if a stop was requested."""
+        """Train until the end. If a stop is requested, save a checkpoint and raise Interrupted."""
         trainer = self._trainer
         with self._interruption.deferred():
             if trainer.step > self._validated_step and (trainer.updates_done == 0 or self._complete):
@@ -182,14 +181,14 @@ class Experiment:
 
     @property
     def _complete(self) -> bool:
-        """Whether all epochs or all updates of the config are done."""
+        """Whether the number of epochs or updates in the config has been reached."""
         training = self._config.training
         return (training.epochs is not None and self._trainer.epochs_done >= training.epochs) or (
             training.updates is not None and self._trainer.step >= training.updates
         )
 
     def _train_epoch(self) -> None:
-        """Make the remaining updates of the epoch, or those up to `training.updates`."""
+        """Make the remaining updates of the epoch, but stop at `training.updates`."""
         trainer, training = self._trainer, self._config.training
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
@@ -218,10 +217,10 @@ class Experiment:
         self._save_checkpoint()
 
     def _validate(self) -> None:
-        """Evaluate the weights after an epoch or the last update, for which a checkpoint has been saved."""
+        """Evaluate the weights after an epoch or the last update, once a checkpoint has been saved."""
         epochs, validation = self._trainer.epochs_done, self._data.validation
         self._stop_if_requested()
-        # Several ranks stop together or not at all: the others would wait for one that left in the middle.
+        # Several ranks must stop together: if one left here, the others would wait for it.
         alone = self._distributed.world_size == 1
         with self._interruption.immediate() if alone else contextlib.nullcontext():
             row: dict[str, Any] = {"validation_loss": self._evaluator.loss(self._model, validation.pairs)}
@@ -238,7 +237,7 @@ class Experiment:
         self._trainer.window.restart_clock()
 
     def test(self) -> tuple[Score, Score, list[str]]:
-        """Translate the test split with the weights that the config chooses; save and return the results."""
+        """Translate the test split with the weights that the config selects. Save and return the results."""
         use, test, validation = self._config.evaluation.weights, self._data.test, self._data.validation
         self.files.save_average(self._trainer.step)
         if use != "last":
@@ -294,12 +293,12 @@ class Experiment:
         self.files.save_checkpoint(self._trainer.step, state)
 
     def _stop_if_requested(self) -> None:
-        """Stop on all ranks after the same update if any rank was told to."""
+        """Stop all ranks after the same update if any rank received a signal."""
         if number := global_max(self._distributed, self._interruption.requested):
             if self._saved != (self._trainer.step, self._validated_step):
                 self._save_checkpoint()
             self.files.finish_writing()
-            # torchrun ends all processes as soon as one has ended, so wait until rank 0 has written.
+            # torchrun stops all processes as soon as one has failed, so wait until rank 0 has saved.
             global_max(self._distributed, 0)
             raise Interrupted(number)
 

@@ -1,9 +1,8 @@
 """Stopping a run: SIGTERM and SIGUSR1 from a cluster, SIGINT from the keyboard.
 
-A signal arrives at any moment, and most moments are bad: in the middle of an update, one rank has sent its
-gradients and another has not. So during training the handler only records the signal. The run checks for it
-where all ranks are at the same position, saves a checkpoint, and exits with a code that says whether to start
-it again.
+A signal may arrive in the middle of an update, when one rank has sent its gradients and another has not. So
+during training, the handler only records the signal. The run checks for it when all ranks have finished the
+same update, saves a checkpoint, and exits with a code that tells whether the run should be restarted.
 """
 
 import os
@@ -14,18 +13,19 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-#: The exit code of a run that was stopped and should be started again: EX_TEMPFAIL of sysexits.h.
+#: The exit code of a run that was stopped and should be restarted: EX_TEMPFAIL of sysexits.h.
 EXIT_RESTART = 75
-#: The exit code of a run that was stopped from the keyboard, as in shells.
+#: The exit code of a run that was interrupted from the keyboard, as in shells.
 EXIT_KEYBOARD = 130
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
-#: A cluster may signal every process, and torchrun forwards the signal as well: that is one request.
+#: Signals within this time count as one request, because a cluster may signal every process itself, while
+#: torchrun forwards the signal as well.
 _SAME_REQUEST_SECONDS = 5.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run ends because of a signal; `exit_code` depends on which."""
+    """The run was stopped by a signal, which determines `exit_code`."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -33,17 +33,17 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """Handles signals while it is entered, on the main thread.
+    """A context manager that handles signals on the main thread.
 
-    By default, a signal raises `Interrupted` at once. Inside `deferred()` it is only recorded in `requested`.
-    A second signal ends the process immediately.
+    By default, a signal raises `Interrupted` at once. Inside a `deferred()` block, it is only recorded in
+    `requested`. A second signal ends the process immediately.
     """
 
     def __init__(self) -> None:
         self._number: int | None = None
         self._received = 0.0
         self._deferred = False
-        # Without a launcher nothing forwards signals, so each one counts.
+        # Without torchrun, nothing forwards signals, so each signal counts as a request.
         self._same_request = _SAME_REQUEST_SECONDS if "WORLD_SIZE" in os.environ else 0.0
         self._previous_handlers: dict[int, Any] = {}
 
@@ -65,7 +65,7 @@ class Interruption:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Defer signals within the block: record them, and let the caller poll `requested`."""
+        """Defer signals within the block: only record them, so that the caller can poll `requested`."""
         before, self._deferred = self._deferred, True
         try:
             yield
@@ -74,7 +74,10 @@ class Interruption:
 
     @contextmanager
     def immediate(self) -> Iterator[None]:
-        """Raise `Interrupted` at once within this part of a `deferred()` block: everything is saved."""
+        """Raise `Interrupted` as soon as a signal arrives, even inside a `deferred()` block.
+
+        Use this for sections that start with everything saved.
+        """
         before, self._deferred = self._deferred, False
         try:
             if self._number is not None:
@@ -84,7 +87,7 @@ class Interruption:
             self._deferred = before
 
     def wait(self, seconds: float) -> None:
-        """Wait for a signal; raise Interrupted if one arrives or has arrived already."""
+        """Wait for a signal. Raise Interrupted if one arrives or has already arrived."""
         with self.deferred():
             end = time.monotonic() + seconds
             while self._number is None and time.monotonic() < end:

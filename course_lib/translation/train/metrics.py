@@ -15,15 +15,15 @@ from torch import Tensor
 from course_lib.translation.distributed import DistributedInfo, global_max, global_sum
 from course_lib.translation.train.device_batch import DeviceBatch
 
-#: The keys of a row that measure the machine, and so differ between two runs that are otherwise the same.
+#: The keys of a row that depend on the machine, and so differ between otherwise identical runs.
 MEASURED = frozenset({"tokens_per_second", "mfu", "memory_gib"})
 
 
 class MetricsLog:
-    """`metrics.jsonl`: one JSON object a line.
+    """The file `metrics.jsonl`, with one JSON object per line.
 
-    `keep_bytes` is the size of the file when the checkpoint was saved. Everything after it is cut off when
-    the run resumes, since it repeats those updates.
+    `keep_bytes` is the size of the file when the checkpoint was saved. The file is truncated to this size
+    when the run resumes, because the run repeats the later updates.
     """
 
     def __init__(self, path: Path, keep_bytes: int = 0) -> None:
@@ -33,23 +33,23 @@ class MetricsLog:
             self._file.truncate(keep_bytes)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Append a row, visible to readers at once.
+        """Append a row, which readers can see at once.
 
-        If the disk is full, keep it and try again with the next row.
+        If the disk is full, keep the row in memory and try again with the next row.
         """
         self._unwritten += json.dumps(row).encode("utf-8") + b"\n"
         with contextlib.suppress(OSError):
             self._write()
 
     def sync(self) -> int:
-        """Return the size of the file, once it is safely on the disk. Raises OSError if the disk is full."""
+        """Flush the file to disk, and return its size. Raises OSError if the disk is full."""
         self._write()
         os.fsync(self._file.fileno())
         return os.fstat(self._file.fileno()).st_size
 
     def _write(self) -> None:
         while self._unwritten:
-            # A disk that fills up accepts the first part of a line.
+            # If the disk fills up, only the first part of a line is written.
             self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
 
     def __enter__(self) -> "MetricsLog":
@@ -64,28 +64,28 @@ class MetricsLog:
 class MetricsWindow:
     """Sums over the updates since the last row of metrics: loss, tokens, padding, operations.
 
-    Each rank adds up its own batches. The ranks' sums are combined only when a row is due, so no update
-    waits.
+    Each rank adds up its own batches. The sums of all ranks are combined only when a row is due, so that the
+    other updates don't wait for communication.
     """
 
     _NAMES = ("loss_sum", "target_tokens", "real_slots", "slots", "flops")
 
     def __init__(self, distributed: DistributedInfo) -> None:
         self._distributed = distributed
-        #: Operations a second that the devices of all ranks reach on matrix products; None if not measured.
+        #: Operations per second that all ranks' devices reach on matrix products; None if not measured.
         self.matmul_rate: float | None = None
         self._sums = torch.zeros(len(self._NAMES), dtype=torch.float64)
         self._losses: list[Tensor] = []
         self._started = time.perf_counter()
 
     def add(self, loss_sum: Tensor, batch: DeviceBatch) -> None:
-        """Count one batch of this rank."""
+        """Add one batch of this rank to the sums."""
         self._losses.append(loss_sum.detach())  # Not read yet, because that would wait for a GPU.
         counts = [0, batch.target_tokens, batch.real_slots, batch.slots, batch.flops]
         self._sums += torch.tensor(counts, dtype=torch.float64)
 
     def state(self) -> dict[str, float]:
-        """Return the sums over all ranks, and leave them on rank 0. Must be called on every rank."""
+        """Return the sums over all ranks, and move them to rank 0. Must be called on every rank."""
         if self._losses:
             self._sums[0] += torch.stack(self._losses).double().sum().cpu()
             self._losses = []
@@ -101,15 +101,15 @@ class MetricsWindow:
             self._sums = torch.tensor([state[name] for name in self._NAMES], dtype=torch.float64)
 
     def restart_clock(self) -> None:
-        """Exclude the time since the window began, which was not spent on updates."""
+        """Exclude the time since the window began from the measured speed, because no updates were made."""
         self._started = time.perf_counter()
 
     def close(self) -> dict[str, float]:
         """Return the window's loss, speed, padding and memory over all ranks, and begin the next window.
 
-        `mfu`, model FLOPs utilisation, is the share of the measured matmul rate that went into the model's
-        own matrix products. `memory_gib` is the peak memory of any rank so far, on its GPU or else on the
-        machine.
+        `mfu`, the model FLOPs utilisation, is the share of the measured matmul rate that the model's own
+        matrix products reached. `memory_gib` is the largest peak memory of any rank so far, on its GPU or, if
+        it has none, on the machine.
         """
         sums = self.state()
         self._sums = torch.zeros_like(self._sums)
@@ -127,7 +127,7 @@ class MetricsWindow:
 
 
 def peak_memory() -> int:
-    """Return the peak memory of this process in bytes, on its GPU or else on the machine; 0 if unknown."""
+    """Return the peak memory of this process in bytes, on its GPU if it has one; 0 if unknown."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return torch.cuda.max_memory_allocated()
     try:

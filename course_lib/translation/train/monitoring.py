@@ -1,4 +1,4 @@
-"""Runs seen from a notebook: their metrics so far, and runs that the notebook starts in the background."""
+"""Monitoring of runs from a notebook: reading their metrics, and starting runs in the background."""
 
 import json
 import os
@@ -16,9 +16,9 @@ _OUTPUT = "output.txt"
 
 
 def rows_so_far(run_folder: str | Path) -> list[dict[str, Any]]:
-    """Return the rows of a run's `metrics.jsonl`, or none if the file doesn't exist yet.
+    """Return the rows of a run's `metrics.jsonl`, or an empty list if the file doesn't exist yet.
 
-    A run may be writing at the same time, so a last line without its line feed is ignored.
+    The run may be writing at the same time, so a last line without a line feed is ignored.
     """
     try:
         text = RunFolder(Path(run_folder)).metrics.read_text("utf-8")
@@ -28,10 +28,10 @@ def rows_so_far(run_folder: str | Path) -> list[dict[str, Any]]:
 
 
 class BackgroundRun:
-    """A training run in another process, which the notebook that started it can watch.
+    """A training run in another process, started and monitored by a notebook.
 
-    Interrupting a cell of the notebook doesn't stop the run; `stop` does. With `restart`, an earlier run in
-    the folder is deleted first. Raises BadInputError if the folder holds something other than a run.
+    Interrupting a cell of the notebook doesn't stop the run, but `stop` does. With `restart`, an earlier run
+    in the folder is deleted first. Raises BadInputError if the folder contains anything but a run.
     """
 
     def __init__(self, config: str, run_folder: str | Path, *overrides: str, restart: bool = False) -> None:
@@ -47,8 +47,7 @@ class BackgroundRun:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Plain lines, because a notebook's process has settings for coloured output that are
-                # inherited.
+                # Request plain lines: otherwise the run inherits the notebook's settings for coloured output.
                 env={**os.environ, "TERM": "dumb", "NO_COLOR": "1", "FORCE_COLOR": "", "COLUMNS": "160"},
                 # Interrupting the notebook must not interrupt the run.
                 start_new_session=True,
@@ -69,11 +68,11 @@ class BackgroundRun:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def wait(self) -> int:
-        """Wait until the run has ended, and return its exit code: 0 for success."""
+        """Wait until the run has ended. Return its exit code, which is 0 for success."""
         return self._process.wait()
 
     def stop(self) -> None:
-        """Stop the run with a signal, as a cluster would, so that it saves a checkpoint; wait for its end."""
+        """Stop the run with a signal, so that it saves a checkpoint, and wait until it has ended."""
         if self.running:
             self._process.terminate()
         self.wait()

@@ -1,4 +1,4 @@
-"""The optimiser and its learning rate schedule: the paper's, or one of its successors."""
+"""The optimiser and its learning rate schedule: the paper's, or a newer one."""
 
 import math
 
@@ -11,7 +11,7 @@ from course_lib.translation.model.seq2seq import Components
 
 
 def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
-    """Build the optimiser with the constants of section 5.3 and a learning rate of 1.0, for a schedule."""
+    """Build the optimiser with the constants of section 5.3. Its learning rate of 1.0 is for a schedule."""
     if config.optimizer == "adamw":
         return AdamW(
             parameters, 1.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=config.weight_decay, fused=True
@@ -30,14 +30,14 @@ def make_scheduler(
 
 
 def learning_rate(config: TrainingConfig, step: int) -> float:
-    """Return the learning rate of an update, counted from 1, for the schedules that have a peak."""
+    """Return the learning rate of update `step`, counted from 1, for every schedule but the paper's."""
     assert config.lr is not None, "validated with the config"
     warmup_share = step / config.warmup_steps
     return config.lr * min(warmup_share, _decay(config, max(step, config.warmup_steps)))
 
 
 def _decay(config: TrainingConfig, step: int) -> float:
-    """Return the share of the peak at a step after the warmup."""
+    """Return the learning rate at a step after the warmup, as a share of the peak."""
     if config.schedule == "inverse-sqrt":
         return math.sqrt(config.warmup_steps / step)
     if config.schedule == "constant":

@@ -1,4 +1,4 @@
-"""`training.profile`: a trace of some updates, the operations that took the time, and a memory snapshot."""
+"""The profiler for `training.profile`: a trace of updates, a table of operations, and a memory snapshot."""
 
 from pathlib import Path
 
@@ -10,10 +10,11 @@ _SKIPPED, _WARMUP = 5, 1
 
 
 class UpdateProfiler:
-    """Profiles `count` updates of this process and writes the results to `folder`; with 0, does nothing.
+    """A profiler of `count` updates of this process, which writes the results to `folder`.
 
-    `trace.json` opens in Perfetto (ui.perfetto.dev) or chrome://tracing, `operations.txt` is a table, and on
-    a GPU `memory.pickle` opens at pytorch.org/memory_viz.
+    Open `trace.json` in Perfetto (ui.perfetto.dev) or chrome://tracing, and `memory.pickle`, which is only
+    written on a GPU, at pytorch.org/memory_viz. `operations.txt` is a table. With a count of 0, nothing is
+    profiled.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -23,7 +24,7 @@ class UpdateProfiler:
         self._profiler: profile | None = None
 
     def step(self) -> str | None:
-        """Count an update; return a line for the user when the profile has been written."""
+        """Count an update. Return a message for the user once the profile has been written."""
         if not self._remaining:
             return None
         if self._profiler is None:

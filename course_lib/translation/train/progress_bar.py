@@ -51,7 +51,9 @@ class RunDisplay:
         self._bar.advance(self._task)
 
     def show_metrics(self, row: dict[str, Any], permanent: bool) -> None:
-        """Show a row of metrics: as a line if it is permanent or there is no bar, otherwise by the bar."""
+        """Show a row of metrics: as a line of its own if it is `permanent` or there is no progress bar,
+        otherwise next to the bar.
+        """
         text = "  ".join(f"{name} {_short(value)}" for name, value in row.items())
         if permanent or self._bar.disable:
             self._console.print(text)

@@ -2,7 +2,7 @@
 
 Writes are idempotent: a resumed run repeats the updates since its last checkpoint, and writes the same rows
 and files again. So everything that belongs to an update is written before the checkpoint of that update. (On
-a GPU, "the same" means up to the order of additions in some of PyTorch's kernels.)
+a GPU, results may differ by rounding, because some of PyTorch's kernels add numbers in varying order.)
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ from course_lib.translation.train.metrics import MetricsLog
 
 
 class RunFiles:
-    """Writes the files of a run on rank 0; on the other ranks, all methods that write do nothing.
+    """The files of a run, which rank 0 writes. On the other ranks, the methods that write do nothing.
 
-    If the disk refuses a file during training, this is reported to the user and training continues.
-    Checkpoints are written by a thread, from a copy of the state, while training continues; `finish_writing`
-    waits for it.
+    If a file cannot be written during training, this is reported to the user and training continues.
+    Checkpoints are written by a thread, from a copy of the state, while training continues. `finish_writing`
+    waits for this thread.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RunFiles:
         self._tensorboard = _tensorboard(folder.path) if log and config.training.tensorboard else None
 
     def clear_snapshots(self) -> None:
-        """Remove the snapshots of an earlier run in the folder, which must not enter this run's average."""
+        """Remove the snapshots of an earlier run, so that they don't become part of this run's average."""
         if self._log is None:
             return
         try:
@@ -67,7 +67,7 @@ class RunFiles:
             self._tensorboard.flush()
 
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
-        """Start to save a checkpoint, after making sure that all metrics are on the disk."""
+        """Flush the metrics to disk, then start to save a checkpoint."""
         self.finish_writing()
 
         def save(log: MetricsLog) -> None:
@@ -104,7 +104,7 @@ class RunFiles:
     def load_model(self, kind: ModelKind, best_step: int) -> TrainedModel:
         """Load one of the run's models, on any rank.
 
-        Raises BadInputError if the best model is not of `best_step`.
+        Raises BadInputError if the best model was not saved at update `best_step`.
         """
         path = self.folder.model(kind)
         model = load_model(path)
@@ -117,7 +117,10 @@ class RunFiles:
         return model
 
     def save_results(self, translations: list[str], settings: SearchSettings) -> None:
-        """Save the translations of the test split and the search settings. Raises BadInputError."""
+        """Save the translations of the test split and the search settings.
+
+        Raises BadInputError if a file cannot be written.
+        """
         if self._log is None:
             return
         # A line feed inside a translation would shift all sentences after it.
@@ -147,7 +150,7 @@ class RunFiles:
 def _tensorboard(run_folder: Path) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
-    # A resumed run repeats the updates since its checkpoint; TensorBoard shows the newer values.
+    # A resumed run writes the values since its checkpoint again. TensorBoard shows the newer ones.
     return SummaryWriter(str(run_folder / "tensorboard"))
 
 

@@ -1,4 +1,4 @@
-"""BLEU, and the choice of the length penalty by BLEU."""
+"""BLEU scores, and tuning of the length penalty for BLEU."""
 
 import re
 from collections.abc import Sequence
@@ -8,20 +8,20 @@ from sacrebleu.metrics import BLEU
 
 from course_lib.transformer import length_penalty
 
-#: The exponents of the length penalty to choose from.
+#: The candidate exponents of the length penalty.
 ALPHAS = tuple(tenths / 10 for tenths in range(0, 21, 2))
 
 
 @dataclass(frozen=True)
 class Score:
-    """A BLEU score from 0 to 100 and sacreBLEU's signature. Only scores with the same signature compare."""
+    """A BLEU score from 0 to 100, with sacreBLEU's signature. Compare only scores with the same signature."""
 
     bleu: float
     signature: str
 
 
 def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
-    """Compute the BLEU of plain text against one reference each (Post 2018, arXiv 1804.08771).
+    """Compute the BLEU of plain text, with one reference per translation (Post 2018, arXiv 1804.08771).
 
     The score is case-sensitive unless `lowercase` is given, as for some published scores.
     """
@@ -33,11 +33,11 @@ def score(translations: Sequence[str], references: Sequence[str], lowercase: boo
 def tokenized_score(translations: Sequence[str], references: Sequence[str], language: str) -> Score:
     """Compute the BLEU of text that is tokenized first, with compounds split, as in table 2 of the paper.
 
-    Scores for WMT 2014 were computed after Moses' tokenizer, with "text-book" split into "text", "-" and
-    "book". These tokens are easier to match than sacreBLEU's, so the score is usually 0.5 to 1 higher; the
-    two must not be compared.
+    Published scores for WMT 2014 were computed on the tokens of Moses' tokenizer, with "text-book" split into
+    "text", "-" and "book". These tokens are easier to match than sacreBLEU's, so the score is usually 0.5 to
+    1 higher. The two kinds of scores must not be compared.
     """
-    from sacremoses import MosesTokenizer  # only for a score that few runs need
+    from sacremoses import MosesTokenizer  # Imported here because few runs need this score.
 
     moses = MosesTokenizer(language)
 
@@ -53,7 +53,7 @@ def tokenized_score(translations: Sequence[str], references: Sequence[str], lang
 
 @dataclass(frozen=True)
 class Candidate:
-    """A translation that a search has found."""
+    """A translation found by a search."""
 
     text: str
     length: int
@@ -63,17 +63,17 @@ class Candidate:
 
 @dataclass(frozen=True)
 class TunedAlpha:
-    """The exponent with the best BLEU, and the BLEU of all of them."""
+    """The exponent with the best BLEU, and the BLEU of every exponent."""
 
     alpha: float
     bleu: dict[float, float]
 
 
 def tune_alpha(found: Sequence[Sequence[Candidate]], references: Sequence[str]) -> TunedAlpha:
-    """Choose the exponent of the length penalty with the best BLEU; if several are equal, the smallest.
+    """Select the exponent of the length penalty with the best BLEU; if several are equal, the smallest.
 
     `found` holds all candidates of a full beam for each sentence. The penalty only ranks these at the end of
-    a search, so one search is enough to compare all exponents.
+    a search, so a single search is enough to compare all exponents.
     """
     bleu: dict[float, float] = {}
     scored: dict[tuple[str, ...], float] = {}

@@ -1,4 +1,4 @@
-"""Everything before the first update: devices, the validation of the config, and the run's data."""
+"""The setup of a run before the first update: devices, validation of the config, and data."""
 
 import importlib.util
 import os
@@ -37,20 +37,21 @@ _LOCAL_SETTINGS = {
     *("training.threads", "training.init_from"),
 }
 
-#: Settings that must be the same for the weights of one run to fit another.
+#: Settings that must be equal in two runs for the weights of one to fit the other.
 _SHAPE = ("layers", "d_model", "heads", "d_ff", "norm_first", "tie_embeddings")
 
 
 def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[RunConfig, torch.device]:
-    """Choose this rank's device and threads, and check that all ranks agree on the config.
+    """Select this rank's device, set its number of threads, and check that the config is equal on all ranks.
 
     Return the config with `precision: auto` resolved, so that a resumed run uses the same precision. Raises
     BadInputError on all ranks if the config cannot be satisfied.
     """
     training = config.training
     device = rank_zero_first(distributed, lambda: choose_device(training, distributed))
-    # Before any other communication: a rank on a CPU and one on a GPU would wait for each other. Different
-    # cards would wait for the slowest one, and may lack a number format.
+    # This must precede any other communication: a rank on a CPU and a rank on a GPU would wait for each other
+    # forever. Different GPUs are rejected because all ranks would wait for the slowest one, and a GPU may not
+    # support the precision.
     require_equal(distributed, {"the device": device_name(device)})
     if training.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise_on_all_ranks(
@@ -70,8 +71,8 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
 def divide_updates(config: RunConfig, world_size: int) -> RunConfig:
     """Divide each update into at least as many batches as there are processes.
 
-    The batches become smaller, so that an update has as many tokens as before; but each batch must hold the
-    longest sentence, so with very many processes an update grows.
+    The batches become smaller, so that an update has as many tokens as before. But every batch must be large
+    enough for the longest sentence, so with very many processes an update has more tokens.
     """
     training = config.training
     if training.batches_per_update >= world_size:
@@ -95,10 +96,10 @@ def resolve_precision_on_all_ranks(
 
 
 def choose_kernels(precision: Precision) -> None:
-    """Choose among PyTorch's kernels for a GPU, for the whole process.
+    """Select PyTorch's GPU kernels for the whole process.
 
-    Without cuDNN's attention: on Hopper cards it would be chosen whenever there is no dropout inside
-    attention, and it spends tens of milliseconds on a plan for each new shape.
+    This disables cuDNN's attention, which PyTorch would select on Hopper GPUs if there is no dropout inside
+    attention. It takes tens of milliseconds to plan each new shape.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
@@ -129,14 +130,14 @@ def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch
     return device
 
 
-#: The file in which NVIDIA's driver gives its version.
+#: The file that contains the version of NVIDIA's driver.
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def gpu_problem() -> str | None:
-    """Return why PyTorch can't use the GPU of this machine; None if there is none, or it can.
+    """Return the reason why PyTorch can't use this machine's GPU, or None if there is no GPU or no problem.
 
-    Otherwise a driver that is too old would silently turn a day on a GPU into a month on its CPU.
+    Without this check, a run on a machine with an outdated driver would silently use the CPU.
     """
     if torch.cuda.is_available() or not DRIVER.is_file():
         return None
@@ -151,7 +152,7 @@ def gpu_problem() -> str | None:
 
 
 def device_name(device: torch.device) -> str:
-    """Return the name of the card, or cpu."""
+    """Return the name of the GPU, or "cpu"."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
@@ -160,13 +161,13 @@ def require_enough_memory(
 ) -> None:
     """Raise BadInputError on all ranks if training won't fit into the memory of this rank's GPU."""
     estimate, (free, _) = trainer.estimate_memory(), torch.cuda.mem_get_info(device)
-    missing = estimate.total - estimate.weights - free  # The weights are there already.
+    missing = estimate.total - estimate.weights - free  # The weights are already allocated.
     if global_max(distributed, int(missing > 0)):
         raise_on_all_ranks(distributed, too_little_memory(config, estimate, free))
 
 
 def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int) -> str:
-    """Return the message for a card without enough memory."""
+    """Return the error message for a GPU with too little memory."""
     training = config.training
     return (
         f"training.tokens_per_batch: training needs {estimate.in_words} on each GPU, but only "
@@ -177,7 +178,7 @@ def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int) ->
 
 
 def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
-    """Share the cores of a machine evenly among its ranks; torchrun gives each only one thread."""
+    """Divide the cores of a machine evenly among its ranks. By default, torchrun sets one thread per rank."""
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     elif distributed.local_world_size > 1:
@@ -187,7 +188,7 @@ def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
 
 @dataclass
 class RunInputs:
-    """The data of a run, and the state or the weights that it starts from."""
+    """The data of a run, and the checkpoint or the weights that it starts from."""
 
     config: RunConfig
     """The config with as many batches in an update as the run's processes need."""
@@ -253,7 +254,7 @@ def _load(
             return config, open_given(config.data, prepared), state
         return config, open_prepared(folder.data, folder.vocabulary), state
     folder.remove_temporary_files()
-    # A run may learn another vocabulary only before its first checkpoint.
+    # The vocabulary must not change after the first checkpoint.
     known = start.vocabularies if start else None
     if prepared:
         data = open_given(config.data, prepared)
@@ -286,7 +287,7 @@ def _load(
 def _divided_as_before(
     checkpoint: Path, state: dict[str, Any], given: RunConfig, world_size: int
 ) -> RunConfig:
-    """Return the config with the batches of an update that the run had when it was started.
+    """Return the config with updates divided into the same batches as when the run was started.
 
     Raises BadInputError if there are more processes than those batches.
     """

@@ -1,9 +1,9 @@
-"""Weight updates that are exactly the same for any number of processes, and after any number of restarts.
+"""Weight updates that don't depend on the number of processes or on restarts.
 
 Three properties ensure this. The plan of an epoch depends only on the seed and the epoch. The loss of an
-update is the sum over all its real tokens, divided by their number, on whichever rank a batch is computed.
-And the dropout of a batch is seeded by (seed, update, number of the batch), so no generator's state has to be
-saved or shared.
+update is the sum over all its real tokens, divided by their number, regardless of which rank computes which
+batch. And the dropout of a batch is seeded by (seed, update, number of the batch), so that no generator's
+state has to be saved or shared.
 """
 
 import contextlib
@@ -36,7 +36,8 @@ from course_lib.translation.train.device_batch import DeviceBatch, move_to_devic
 from course_lib.translation.train.metrics import MetricsWindow
 from course_lib.translation.train.optimization import make_optimizer, make_scheduler
 
-# The only buffer holds the sinusoids, which are the same on all ranks. The option was renamed in torch 2.13.
+# DDP needn't synchronise buffers: the only one holds the positional encoding, which is equal on all ranks.
+# The option was renamed in torch 2.13.
 _NO_BUFFER_SYNC: dict[str, Any] = (
     {"forward_sync_buffers": False}
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
@@ -92,7 +93,7 @@ class Trainer:
         self._buckets = (
             bucket_lengths(config.data.max_length, training.length_buckets) if training.length_buckets else []
         )
-        # Gradients in float16 would underflow; the scale adapts itself, and other precisions need none.
+        # Gradients in float16 would underflow without a scaler. Other precisions need none.
         self._scaler = torch.amp.GradScaler(device.type, enabled=training.precision == "float16")
         self._next_batches: tuple[tuple[int, int], Future[list[tuple[int, DeviceBatch]]]] | None = None
         self._prefetcher = ThreadPoolExecutor(1, "prefetch")
@@ -117,9 +118,9 @@ class Trainer:
     def update(
         self, batches: Sequence[Sequence[int]], upcoming: Sequence[Sequence[int]] | None = None
     ) -> float:
-        """Make one update from batches that are shared out over the ranks; return its learning rate.
+        """Make one update from batches that are divided among the ranks. Return its learning rate.
 
-        `upcoming` are the batches of the next update of the same epoch, to be prepared in the meantime.
+        `upcoming` holds the batches of the next update of the same epoch, which are prefetched.
         """
         world_size = self._distributed.world_size
         moved = self._prepared(batches)
@@ -136,14 +137,14 @@ class Trainer:
             self._contribute_zero_gradients()
         for number, batch in moved:
             torch.manual_seed(_dropout_seed(self._config.seed, self.step, number))
-            # Gradients are sent once an update, with the last batch.
+            # Gradients are synchronised once per update, with the last batch.
             with self._gradients_kept_local(number != moved[-1][0]):
                 loss_sum = self._loss_sum(batch.source, batch.target, batch.positions)
                 self._scaler.scale(loss_sum * scale).backward()
             self.window.add(loss_sum, batch)
         if self._config.training.max_grad_norm is not None:
             self._scaler.unscale_(self._optimizer)
-            # Every rank has the gradients of all ranks now, so all compute the same norm.
+            # The gradients are the sums over all ranks by now, so all ranks compute the same norm.
             nn.utils.clip_grad_norm_(self.model.parameters(), self._config.training.max_grad_norm)
         learning_rate = float(self._scheduler.get_last_lr()[0])
         self._scaler.step(self._optimizer)
@@ -192,7 +193,10 @@ class Trainer:
             ) from None
 
     def measure_machine(self) -> None:
-        """Measure the denominator of MFU, in a third of a second. Must be called on every rank."""
+        """Measure the matmul rate, to which MFU is relative. This takes about 0.3 seconds.
+
+        Must be called on every rank.
+        """
         rate = measure_matmul_rate(self._device, self._config.training.precision)
         total = global_sum(self._distributed, torch.tensor(rate, dtype=torch.float64, device=self._device))
         self.window.matmul_rate = float(total)
@@ -201,12 +205,12 @@ class Trainer:
         """Estimate the memory that training needs on this rank's device."""
         lengths = [8 * math.ceil(self._config.data.max_length / 8), *self._buckets]
         tokens = self._config.training.tokens_per_batch
-        # Batches of the longest sentences save the most for attention.
+        # Attention saves the most in batches of the longest sentences.
         length = min(max(lengths), tokens)
         return estimate_memory(self._model_and_loss, max(1, tokens // length), length, self._device)
 
     def _epoch_pairs(self) -> tuple[Sequence[IdPair], NDArray[np.int64]]:
-        """Return the pairs as they are split into subwords in the current epoch, and their lengths.
+        """Return the pairs, as split into subwords for the current epoch, and their lengths.
 
         Lengths include the start and end tokens.
         """
@@ -219,10 +223,10 @@ class Trainer:
     def _label_count(self, batches: Sequence[Sequence[int]]) -> int:
         """Count the labels of an update's batches on all ranks.
 
-        Every rank knows the plan and can count alone.
+        This needs no communication, because every rank knows the plan.
         """
         _, lengths = self._epoch_pairs()
-        # A target's first token, the start, is no label.
+        # The start token of a target is not a label.
         return sum(int((lengths[batch, 1] - 1).sum()) for batch in batches)
 
     def _prepared(self, batches: Sequence[Sequence[int]]) -> list[tuple[int, DeviceBatch]]:
@@ -255,14 +259,13 @@ class Trainer:
         return torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
 
     def _contribute_zero_gradients(self) -> None:
-        """Contribute zero gradients if this rank has no batch, because the others wait for an all-reduce."""
+        """Contribute zero gradients when this rank has no batch, because the all-reduce needs all ranks."""
         empty = self._empty_sentence()
         position = torch.zeros(1, dtype=torch.int64, device=self._device)
         (self._loss_sum(empty, empty, position) * 0.0).backward()
 
     def _compile(self) -> None:
-        # Sizes that are equal, or 1, would be compiled in as constants: hence different lengths and three
-        # rows.
+        # Sizes that are equal or 1 would be compiled as constants, so use different lengths and three rows.
         source, target = self._empty_sentence().repeat(3, 2), self._empty_sentence().repeat(3, 3)
         whole = self._model_and_loss.train()
         whole.refresh()
@@ -271,7 +274,7 @@ class Trainer:
         dynamic = self._config.training.length_buckets is None
         reason = compile_layers(layers, lambda: whole(source, target), COMPILE_BACKEND, dynamic)
         whole.zero_grad()
-        # On all ranks or on none, because ranks that compute differently would make another run.
+        # Compile on all ranks or on none: otherwise their results would differ by rounding.
         failures = global_sum(self._distributed, torch.tensor(int(reason is not None), device=self._device))
         if int(failures):
             whole.compiled = False
@@ -281,7 +284,7 @@ class Trainer:
 
     def _gradients_kept_local(self, local: bool) -> contextlib.AbstractContextManager[None]:
         if local and isinstance(self._loss_sum, DistributedDataParallel):
-            # This must include the forward pass.
+            # DDP requires the forward pass to be inside this context as well.
             return self._loss_sum.no_sync()
         return contextlib.nullcontext()
 

@@ -1,4 +1,4 @@
-"""The corpora that a config can name."""
+"""Loading of the corpora that a config can name."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ CAPTIONS = Path(__file__).with_name("captions")
 
 
 def load_corpus(config: DataConfig) -> Corpus:
-    """Load the corpus that the config names. Raise BadInputError if a file is missing or damaged."""
+    """Load the corpus that the config names. Raises BadInputError if a file is missing or damaged."""
     if config.corpus in PUBLISHED:
         mirror = config.mirror or os.environ.get("COURSE_DATA")
         cache = Path(config.cache) if config.cache else None

@@ -13,9 +13,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from course_lib.errors import BadInputError
 
 TIMEOUT_SECONDS = 30
-#: Attempts in a row without any progress after which a download gives up. A later call resumes it.
+#: The number of consecutive attempts without progress after which a download fails. A later call resumes it.
 ATTEMPTS = 4
-#: Seconds to wait after the first attempt without progress, twice as long after the second, and so on.
+#: Seconds to wait after the first attempt without progress. The pause grows by as much after each further one.
 PAUSE = 0.5
 #: Bytes written at a time. If the connection breaks, an incomplete chunk is lost.
 CHUNK = 2**14
@@ -29,10 +29,10 @@ def has_checksum(path: Path, checksum: str) -> bool:
 
 
 def download(url: str, path: Path, checksum: str) -> Path:
-    """Download the file at `url` with this checksum to `path`, unless it is there already. Return the path.
+    """Download the file at `url` with this checksum to `path`, unless it already exists. Return the path.
 
     If the connection breaks, the received part stays in `NAME.part`, and the next attempt, in this process or
-    a later one, requests the rest. Processes that download the same file at once wait for the first one.
+    a later one, requests the rest. If several processes download the same file, all wait for the first one.
     Raises BadInputError if the download fails.
     """
     try:
@@ -54,7 +54,7 @@ def _fetch(url: str, path: Path, checksum: str) -> None:
     resumed = part.is_file()
     _fetch_part(url, part)
     if not has_checksum(part, checksum) and resumed:
-        # The part left by an earlier attempt may belong to another file. Start from scratch.
+        # A part left by an earlier attempt may belong to another file, so start from scratch.
         part.unlink()
         _fetch_part(url, part)
     if not has_checksum(part, checksum):
@@ -74,20 +74,20 @@ def _fetch_part(url: str, part: Path) -> None:
             return _fetch_rest(url, part)
         except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError):
             failures = 0 if _size(part) > before else failures + 1
-            # Without a part, no attempt has ever reached the server.
+            # Give up at once if there is no part, because then no attempt has reached the server.
             if failures == ATTEMPTS or not part.is_file():
                 raise
             time.sleep(PAUSE * failures)
 
 
 def _fetch_rest(url: str, part: Path) -> None:
-    """Request the missing rest of the part and append it."""
+    """Request the rest of a partial file and append it."""
     have = _size(part)
     # Without "identity", the length could count the bytes of a compressed response.
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as answer:
         if have and answer.status_code == requests.codes.requested_range_not_satisfiable:
-            return  # The part is complete, or too long: the checksum will tell.
+            return  # The part is complete or too long. The caller verifies the checksum.
         answer.raise_for_status()
         # A server without support for ranges sends the whole file.
         resumes = answer.status_code == requests.codes.partial_content

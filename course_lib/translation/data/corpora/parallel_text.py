@@ -17,7 +17,7 @@ _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL)
 
 @dataclass(frozen=True)
 class ParallelText:
-    """German and English sentences. Those at the same index are translations of each other."""
+    """German and English sentences. Sentences at the same index are translations of each other."""
 
     german: list[str]
     english: list[str]
@@ -40,7 +40,10 @@ class Corpus:
 
 
 def parallel_text(german: list[str], english: list[str], origin: str) -> ParallelText:
-    """Pair sentences. Raises BadInputError, naming their origin, if there are none or the numbers differ."""
+    """Pair German and English sentences.
+
+    Raises BadInputError, naming `origin`, if there are no sentences or their numbers differ.
+    """
     if len(german) != len(english) or not german:
         raise BadInputError(
             f"{origin}: expected one English sentence for each German one, got {len(german)} German and "
@@ -84,8 +87,8 @@ def _lines(content: bytes, origin: str) -> list[str]:
 def read_members(archive: Path, names: Iterable[str]) -> dict[str, list[str]]:
     """Read text files inside a .tgz archive, without unpacking it, and return the lines of each by its name.
 
-    The archive is read once, up to the last of the files. Raises BadInputError if it is damaged or lacks a
-    file.
+    The archive is read once, only up to the last of these files. Raises BadInputError if it is damaged or
+    lacks one of them.
     """
     missing = set(names)
     found: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
 """Published corpora, read from a mirror folder or downloaded: Multi30k, IWSLT 2017 and WMT 2014.
 
-Every file is checked against a pinned checksum. The corpora are not free for every use, so none of them is
-part of this package.
+Every file is verified with a pinned checksum. The licences of these corpora restrict their use, so this
+package doesn't include them.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from course_lib.translation.data.corpora.parallel_text import (
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file, the address of the folder that contains it, and its checksum."""
+    """A published file: its name, the address of the folder that contains it, and its checksum."""
 
     name: str
     home: str
@@ -36,7 +36,7 @@ class PublishedFile:
 
 @dataclass(frozen=True)
 class PublishedCorpus:
-    """A corpus, its files, and the function that reads it from them."""
+    """A published corpus: its files, and the function that reads them."""
 
     name: str
     files: tuple[PublishedFile, ...]
@@ -45,16 +45,16 @@ class PublishedCorpus:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the checksums, known even before the files are there."""
+        """A hash of the checksums, which doesn't require the files."""
         checksums = [self.name, *(file.checksum for file in self.files)]
         return hashlib.sha256("\n".join(checksums).encode()).hexdigest()
 
     def load(self, mirror: Path | None = None, url: str | None = None, cache: Path | None = None) -> Corpus:
-        """Read the corpus from a mirror folder if one is given. Otherwise download it once and keep it.
+        """Read the corpus from a mirror folder if one is given. Otherwise download it, unless it is cached.
 
-        Downloads come from the folder at `url` (default: each file's home) and are kept in `cache` (default:
-        the user's cache folder). Raises BadInputError if a file is missing, cannot be downloaded, or is not
-        the published one.
+        Files are downloaded from the folder at `url` (default: each file's publisher) and kept in `cache`
+        (default: the user's cache folder). Raises BadInputError if a file is missing, cannot be downloaded,
+        or differs from the published one.
         """
         if mirror is not None:
             return self.read(self._find(mirror))
@@ -63,7 +63,7 @@ class PublishedCorpus:
     def fetch(self, folder: Path, url: str | None = None) -> dict[str, Path]:
         """Download the files into `folder`/`name` and return their paths. `folder` is then a mirror.
 
-        Files that are already there are only checked. Raises BadInputError if one cannot be downloaded.
+        Existing files are only verified. Raises BadInputError if a file cannot be downloaded.
         """
         return {file.name: self._download(file, url, folder / self.name) for file in self.files}
 
@@ -100,7 +100,7 @@ class PublishedCorpus:
 
 
 # Multi30k, task 1, with the test set of 2016: 29,000 captions of photographs (Elliott et al. 2016, W16-3210),
-# for non-commercial research and education. The raw files, at the commit with these hashes.
+# for non-commercial research and education. These are the raw files at a fixed commit.
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
 _MULTI30K_SHA256 = {
     "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
@@ -174,7 +174,7 @@ IWSLT17 = PublishedCorpus("iwslt17", (_WIT3,), _read_iwslt17)
 # newstest2014, sacrebleu's `wmt14/full`. The hashes of the training archives are those that Hugging Face's
 # `datasets` recorded; those of the tests are sacrebleu's.
 _WMT13, _WMT14 = "https://www.statmt.org/wmt13", "https://www.statmt.org/wmt14"
-#: The training archives, each with the path of its two files without the language at the end.
+#: The training archives, each with the path of its two files without the language suffix.
 _WMT14_TRAIN = {
     PublishedFile(
         "training-parallel-europarl-v7.tgz",

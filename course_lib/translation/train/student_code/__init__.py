@@ -1,1 +1,1 @@
-"""Training with the code that a student wrote in the lessons."""
+"""Training with a student's code from the lessons."""

@@ -1,4 +1,4 @@
-"""Adapters between a student's code and the lab: a resumable schedule, a decoding function, a fast model."""
+"""Adapters from a student's code to the lab: a resumable schedule, a search, and the reference's model."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,15 +20,15 @@ from course_lib.translation.model.seq2seq import TransformerModel, build_model
 
 
 class StudentSchedule(LRScheduler):
-    """Drives an optimiser by the result of a student's `make_scheduler`, and can be saved.
+    """A schedule that wraps the result of a student's `make_scheduler` and can be saved.
 
-    That result may be a closure with a counter or another object that cannot be saved. Its state is
-    determined by the number of steps, so only that number is saved, and the steps are repeated.
+    The result may be an object that cannot be saved, such as a closure with a counter. Its state is
+    determined by the number of steps, so only this number is saved, and loading repeats the steps.
     """
 
     def __init__(self, optimizer: Optimizer, make: Callable[[], Any]) -> None:
-        # The base class's __init__ is not called: all its methods that are used are overridden below, and the
-        # student's scheduler drives the optimiser.
+        # The base class's __init__ is not called, because the student's scheduler sets the learning rate, and
+        # all methods that the lab uses are overridden below.
         self._optimizer = optimizer
         self._make = make
         self._base_rates = [group["lr"] for group in optimizer.param_groups]
@@ -36,32 +36,33 @@ class StudentSchedule(LRScheduler):
         self._updates = 0
 
     def step(self, epoch: int | None = None) -> None:
-        """Count an update, and set the learning rate of the next."""
+        """Count an update, and set the learning rate of the next one."""
         self._scheduler.step()
         self._updates += 1
 
     def get_last_lr(self) -> list[float | Tensor]:
-        """Return the learning rates of the next update."""
+        """Return the learning rate of each parameter group for the next update."""
         return [float(group["lr"]) for group in self._optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of updates."""
+        """Return the number of updates, which determines the state."""
         return {"updates": self._updates}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Make the schedule again, and repeat its steps."""
+        """Create the schedule again, and repeat its steps."""
         for group, rate in zip(self._optimizer.param_groups, self._base_rates, strict=True):
             group["lr"] = rate
             group.pop("initial_lr", None)
         with warnings.catch_warnings():
-            # The optimiser made its steps in another process.
+            # Ignore the warning that the optimiser has made no steps: it made them in an earlier process.
             warnings.filterwarnings("ignore", "Detected call of", UserWarning)
             self._scheduler, self._updates = self._make(), 0
             for _ in range(state_dict["updates"]):
                 self.step()
 
 
-#: Decodes one batch: from a model, sentences as ids and settings to the hypotheses of each, the best first.
+#: A function that decodes a batch. It takes a model, sentences of token ids, and settings, and returns the
+#: hypotheses of each sentence, the best first.
 DecodeFunction = Callable[[TransformerModel, Sequence[Sequence[int]], SearchSettings], list[list[Hypothesis]]]
 
 
@@ -73,11 +74,10 @@ def search_exercises(beam: int) -> tuple[str, ...]:
 def student_search(
     parts: Parts, config: RunConfig, vocabularies: Vocabularies, device: torch.device
 ) -> DecodeFunction | None:
-    """Return a student's search for the translations of the test split; None if the student has not written
-    it.
+    """Return a student's search for translating the test split, or None if the student hasn't written one.
 
-    It computes the whole prefix for every token, so the many translations during training use the lab's
-    search.
+    It computes the whole prefix for every token, so it is too slow for validation during training, which uses
+    the lab's search.
     """
     if not set(search_exercises(config.evaluation.beam_size)) & set(parts.yours):
         return None
@@ -87,8 +87,8 @@ def student_search(
         model: TransformerModel, sentences: Sequence[Sequence[int]], settings: SearchSettings
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in sentences]
-        # The length limit depends on the longest source, so only sentences of one length share a batch: a
-        # translation must not depend on the other sentences.
+        # The length limit depends on the longest source. Only sentences of equal length share a batch, so
+        # that a translation doesn't depend on the other sentences.
         by_length: dict[int, list[int]] = {}
         for index, sentence in enumerate(sentences):
             by_length.setdefault(len(sentence), []).append(index)
@@ -130,11 +130,11 @@ _FIRST_TOKEN, _TOKENS = 1, 6
 def reference_view(
     model: TransformerModel, config: ModelConfig, source_size: int, target_size: int
 ) -> TransformerModel:
-    """Return the reference's Transformer with the weights of a student's model, shared and not copied.
+    """Return the reference's Transformer, sharing the weights of a student's model.
 
     The contract fixes the names of the weights and what is computed from them, so a student's model can be
-    saved, and decoded with a cache, as if it were the reference's. If the two models don't compute the same
-    logits after all, return the student's model itself.
+    saved, and decoded with a cache, as if it were the reference's. If the two models nevertheless compute
+    different logits, return the student's model itself.
     """
     weights = model.state_dict()
     generator = weights["generator.weight"]
@@ -154,7 +154,7 @@ def reference_view(
 
 
 def _logits(model: TransformerModel) -> Tensor:
-    """Compute the logits of a few tokens."""
+    """Compute the logits for a few fixed tokens."""
     assert isinstance(model, nn.Module), "a Transformer is a module"
     device = model.generator.weight.device
     tokens = torch.arange(_FIRST_TOKEN, _FIRST_TOKEN + _TOKENS, device=device).repeat(2, 1)

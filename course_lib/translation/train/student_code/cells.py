@@ -1,4 +1,4 @@
-"""A student's cells while they run: errors name the cell, and output is suppressed."""
+"""Error messages and output of a student's cells: errors name the cell, and printing is suppressed."""
 
 import builtins
 import contextlib
@@ -12,23 +12,26 @@ from course_lib.student.parts import Parts, PartsError
 from course_lib.translation.distributed import DistributedInfo, LostPeerError, lost_peers_reported
 
 _MAX_MESSAGE = 200
-#: Part of the file name in the code objects of every cell.
+#: A part of the file name that the code objects of all cells have.
 _CELL = ".ipynb, cell "
 
 
 class UpdateFailedError(BadInputError):
-    """A BadInputError in the middle of an update, when the other ranks are waiting and cannot be told."""
+    """A BadInputError in the middle of an update, when the other ranks are waiting and can't be notified."""
 
 
 class SuppressedPrint:
-    """Replaces `print` in a student's cells, because a thousand updates would print a thousand times."""
+    """A replacement for `print` in a student's cells that suppresses output to the terminal.
+
+    Training calls the cells on every update. The class records which cells tried to print.
+    """
 
     def __init__(self) -> None:
         self.cells: set[str] = set()
         """The file names of the cells that tried to print."""
 
     def __call__(self, *values: object, **options: Any) -> None:
-        """Record the cell that prints. Output to a file of the student's is still written."""
+        """Record the cell that tries to print. Output to other files is written as usual."""
         if options.get("file") not in (None, sys.stdout, sys.stderr):
             builtins.print(*values, **options)
             return
@@ -41,10 +44,10 @@ class SuppressedPrint:
 
 @contextlib.contextmanager
 def failing_cell_named(parts: Parts | None, distributed: DistributedInfo) -> Iterator[None]:
-    """Turn an exception of a student's code into a BadInputError with the innermost cell, the line and the
-    message.
+    """Convert an exception from a student's code to a BadInputError that names the innermost cell and line.
 
-    Other exceptions pass through. If a student's code has ended another rank, this rank's error says so.
+    Other exceptions propagate. If a student's code is in use and another rank has exited, the error of this
+    rank refers to the other rank's message.
     """
     try:
         with lost_peers_reported(distributed) if parts else contextlib.nullcontext():
@@ -61,7 +64,7 @@ def failing_cell_named(parts: Parts | None, distributed: DistributedInfo) -> Ite
         where = _innermost_cell(error.__traceback__, parts) if parts else None
         if where is None:
             raise
-        # Errors of torch may have long messages.
+        # Truncate the message, because torch's may be long.
         message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")[:_MAX_MESSAGE]
         raise UpdateFailedError(
             f"{where}: your code raised {message}. Fix it, run the check of its lesson, save the notebook, "

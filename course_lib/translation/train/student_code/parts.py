@@ -1,7 +1,7 @@
-"""The parts of a run that a student wrote, compared with the reference before training starts.
+"""A student's parts of a run, which are compared with the reference before training starts.
 
-Every rank reads the notebooks, and all must find the same code. A mistake is reported by its lesson before
-the run, and not by a BLEU score the next morning.
+Every rank reads the notebooks, and all must find the same code. A mistake is reported with its lesson before
+the run starts, rather than discovered through a low BLEU score at the end.
 """
 
 import hashlib
@@ -39,14 +39,14 @@ from course_lib.translation.train.student_code.cells import SuppressedPrint
 UnequalParts = Literal["refuse", "reference"]
 UNEQUAL_PARTS: tuple[UnequalParts, ...] = ("refuse", "reference")
 
-#: Exercises whose code does not affect the weights.
+#: The exercises whose code doesn't affect the weights.
 _AFTER_TRAINING = ("greedy_decode", *LESSONS["11-decoding"])
 _NOT_USED = "not used: "
 
 
 @dataclass(frozen=True)
 class PartsChoice:
-    """The location of a student's code, and what to do if a part doesn't compute what the reference does."""
+    """The location of a student's code, and the action if a part computes something other than the reference."""
 
     folder: str
     """The lessons' folder, or the `parts.json` of a run."""
@@ -55,7 +55,7 @@ class PartsChoice:
 
 @dataclass(frozen=True)
 class StudentCode:
-    """The parts that a run is built from: the student's, and the reference's for those that are missing."""
+    """The student's parts that a run uses. The reference's are used for all others."""
 
     parts: Parts
     notes: dict[str, str]
@@ -82,11 +82,11 @@ class StudentCode:
         return f"{self.parts.table(self.notes)}\n{summary}"
 
     def save(self, path: Path) -> None:
-        """Save a copy of the code, because the notebooks will change. Raises OSError."""
+        """Save a copy of the code, because the notebooks may change later. Raises OSError."""
         self.parts.keep(path)
 
     def components(self) -> Components:
-        """Return the components that training is to use."""
+        """Return the components for training."""
         parts = self.parts
         return Components(
             transformer=self._transformer,
@@ -105,8 +105,8 @@ class StudentCode:
         self, source_vocab: int, target_vocab: int, config: TransformerConfig
     ) -> TransformerModel:
         model = build_transformer(self.parts, source_vocab, target_vocab, config)
-        # The comparison has shown that a weight which the lessons don't have has no effect. It gets no
-        # gradient, for which DDP would wait.
+        # The comparison has shown that additional weights have no effect. They get no gradients, and DDP
+        # would wait for these.
         known = model.state_dict(keep_vars=True)
         with torch.device("meta"):
             names = Transformer(source_vocab, target_vocab, config).state_dict()
@@ -125,9 +125,9 @@ def load_student_code(
 ) -> StudentCode:
     """Load a student's parts and compare them with the reference. Must be called on every rank.
 
-    Raises BadInputError on all ranks if there is no such folder or nothing in it is written, if the ranks
-    have different code, or if parts are broken or unequal, unless the choice is to use the reference's for
-    these.
+    Raises BadInputError on all ranks if the folder doesn't exist or contains no completed exercise, or if the
+    ranks have different code. Also raises it if a part fails or differs from the reference, unless the choice
+    is to use the reference's parts instead.
     """
     suppressed_print = SuppressedPrint()
     parts = _read(choice.folder, distributed, suppressed_print)
@@ -140,7 +140,7 @@ def load_student_code(
         for part in parts
         if part.problem and not part.unwritten and not part.notebook_missing
     }
-    # After removing those that are wrong by themselves, others may still be wrong together.
+    # After the parts that differ individually have been removed, the others may still differ in combination.
     while found := _unequal(parts, unused, distributed, device):
         faults |= found
         parts = parts.without({name: f"it is left out: {difference}" for name, difference in found.items()})
@@ -157,7 +157,7 @@ def load_student_code(
 def require_same_code(
     checkpoint: Path, saved_code: Path, before: str | None, student: StudentCode | None
 ) -> None:
-    """Raise BadInputError if a checkpoint was made with other code; `saved_code` is the run's copy of it."""
+    """Raise BadInputError if a checkpoint was made with other code. `saved_code` is the run's copy of it."""
     if before == (student.fingerprint if student else None):
         return
     if student is None:
@@ -204,7 +204,9 @@ def _read(folder: str, distributed: DistributedInfo, suppressed_print: Suppresse
 def _unequal(
     parts: Parts, unused: dict[str, str], distributed: DistributedInfo, device: torch.device
 ) -> dict[str, str]:
-    """Return the student's parts that differ from the reference, and how, on all ranks."""
+    """Return, on all ranks, the student's parts that differ from the reference, with a description of each
+    difference.
+    """
     skipped = {*unused, *LESSONS["12-data-parallel"]}
     model_parts = [name for name in parts.yours if name not in skipped]
     found = broadcast_from_rank_zero(distributed, lambda: unequal_parts(parts.only(model_parts), device))
@@ -249,7 +251,7 @@ def _compare_mean(function: Any, distributed: DistributedInfo) -> str:
 
 
 def _unused(config: RunConfig) -> dict[str, str]:
-    """Return the exercises that a run doesn't use, and why."""
+    """Return the exercises that a run doesn't use, each with the reason."""
     beam = config.evaluation.beam_size
     reasons = {"average_checkpoints": "a run averages its snapshots file by file"}
     reasons |= dict.fromkeys(search_exercises(2 if beam == 1 else 1), f"evaluation.beam_size is {beam}")
