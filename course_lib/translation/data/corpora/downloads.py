@@ -15,7 +15,8 @@ from course_lib.errors import BadInputError
 TIMEOUT_SECONDS = 30
 #: The number of consecutive attempts without progress after which a download fails. A later call resumes it.
 ATTEMPTS = 4
-#: Seconds to wait after the first attempt without progress. The pause grows by as much after each further one.
+#: Seconds to wait after the first attempt without progress. The wait grows by as much after each further one
+#: in a row.
 PAUSE = 0.5
 #: Bytes written at a time. If the connection breaks, an incomplete chunk is lost.
 CHUNK = 2**14

@@ -46,7 +46,7 @@ _NOT_USED = "not used: "
 
 @dataclass(frozen=True)
 class PartsChoice:
-    """The location of a student's code, and the action if a part computes something other than the reference."""
+    """The location of a student's code, and the action if a part differs from the reference."""
 
     folder: str
     """The lessons' folder, or the `parts.json` of a run."""
