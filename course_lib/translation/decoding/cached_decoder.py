@@ -49,9 +49,9 @@ class CachedDecoder:
         self._steps = self._filled = 0
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Read one more token of every beam, and return the logits of the next.
+        """Process the next token of every beam, and return the logits of the token after it.
 
-        The first step reads one token of each sentence, the start; later steps read a token of every beam.
+        The first step processes one token per sentence, the start token. Later steps process one per beam.
         """
         beams = tokens.shape[1]
         x = self._model.embed_target(tokens, self._steps)
@@ -65,13 +65,13 @@ class CachedDecoder:
         return self._model.generator(x.to(self.dtype))
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Let beam k of each sentence continue its beam `parent[k]`."""
+        """Reorder the beams of each sentence: beam k becomes a continuation of the previous `parent[k]`."""
         if self._visible is not None:
             visible = self._visible[:, :, : self._filled]
             self._visible[:, :, : self._filled] = visible.gather(1, parent.unsqueeze(-1).expand_as(visible))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Drop all sentences but these."""
+        """Remove all sentences from the batch except the given ones."""
         for layer in self._layers:
             layer.keep_sentences(sentences, self._filled)
         if self._source_bias is not None:

@@ -184,7 +184,7 @@ class BestWeights:
         return self._patience is not None and self._since >= self._patience
 
     def state(self) -> dict[str, float | int]:
-        """Return the state that is needed to resume."""
+        """Return the state that `load` restores."""
         return {"best": self._best, "since": self._since, "step": self.step}
 
     def load(self, state: dict[str, Any]) -> None:

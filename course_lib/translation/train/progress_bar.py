@@ -51,8 +51,9 @@ class RunDisplay:
         self._bar.advance(self._task)
 
     def show_metrics(self, row: dict[str, Any], permanent: bool) -> None:
-        """Show a row of metrics: as a line of its own if it is `permanent` or there is no progress bar,
-        otherwise next to the bar.
+        """Show a row of metrics: permanently, as a line of its own, or next to the progress bar.
+
+        Without a progress bar, every row is a line of its own.
         """
         text = "  ".join(f"{name} {_short(value)}" for name, value in row.items())
         if permanent or self._bar.disable:

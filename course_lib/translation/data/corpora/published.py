@@ -41,7 +41,7 @@ class PublishedCorpus:
     name: str
     files: tuple[PublishedFile, ...]
     read: Callable[[Mapping[str, Path]], Corpus]
-    """Reads the corpus, given the paths of the files by name."""
+    """The function that reads the corpus, given the paths of the files by name."""
 
     @property
     def fingerprint(self) -> str:
