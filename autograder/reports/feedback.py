@@ -58,7 +58,7 @@ class FeedbackExporter(HTMLExporter):
 
 
 class ForStudents(ClearHiddenTests):
-    """nbgrader's ClearHiddenTests for feedback, which also adds the points and the reasons for them.
+    """A variant of nbgrader's ClearHiddenTests for feedback, which also adds the points and their reasons.
 
     Plain nbgrader shows hidden tests twice in feedback: in the cell and in the traceback of its error. This
     also removes the mark schemes for graders and the paths of the grading machine.

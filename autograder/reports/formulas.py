@@ -43,7 +43,7 @@ class FormulaRenderer(IPythonRenderer):
         try:
             # The converter does not escape HTML in \text.
             formula = str(bleach.clean(convert(body, display=display), tags=_TAGS, attributes=_ATTRIBUTES))
-        except Exception:  # any text between dollar signs can fail in many ways
+        except Exception:  # Any text can be between dollar signs, with many kinds of errors
             formula = f"<code>{escape(body)}</code>"
         name = f"formula-{secrets.token_hex(8)}"  # a student cannot guess it
         self._formulas[name] = formula

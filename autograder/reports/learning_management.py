@@ -5,7 +5,7 @@ ID or SIS Login ID, a row "Points Possible", and a column per assignment, with i
 Canvas has given it one. Moodle (https://docs.moodle.org/en/Grade_import): the columns of its own export,
 which the instructor matches at the import.
 
-A cell keeps what it had, which is nothing without a roster, until all points of the submission are given.
+Until all points of a submission are given, its cell keeps the roster's value, or is empty without a roster.
 """
 
 import csv
@@ -25,13 +25,13 @@ from course_lib.atomic_files import atomic_write_text
 _CANVAS_COLUMN = re.compile(r"(?P<name>.+?)\s*\((?P<number>\d+)\)")
 _POINTS_POSSIBLE = "Points Possible"
 
-#: What Canvas calls the student that an instructor uses to try a course.
+#: Canvas's name for the test student, with which instructors try a course.
 _TEST_STUDENT = "Student, Test"
 
 
 @dataclass(frozen=True)
 class StudentGrades:
-    """A student's final points, by lesson. Lessons with points that are still open are left out."""
+    """A student's final points, by lesson. Lessons with points that are still open are omitted."""
 
     id: str
     first_name: str
@@ -42,7 +42,7 @@ class StudentGrades:
 
     @property
     def keys(self) -> frozenset[str]:
-        """What identifies the student in a learning management system."""
+        """The student's identifiers in a learning management system."""
         return frozenset(filter(None, (self.id, self.email, self.lms_user_id)))
 
 
@@ -68,13 +68,13 @@ def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGr
 
 
 class _Export(ExportPlugin):
-    """Writes one CSV file with a row per student and a column per lesson."""
+    """An exporter of one CSV file with a row per student and a column per lesson."""
 
     roster = Unicode(
         help="A CSV file exported from the learning management system. Its rows and columns are kept."
     ).tag(config=True)
 
-    #: The name of the file if nobody names one.
+    #: The default name of the file.
     file = ""
 
     def export(self, gradebook: Gradebook) -> None:
@@ -126,7 +126,7 @@ class _Export(ExportPlugin):
         columns: Mapping[str, int],
         identifiers: Sequence[str],
     ) -> list[list[str]]:
-        """Put the points into the rows of the students, who are found by their identifiers."""
+        """Write the points into the students' rows, which are found by the students' identifiers."""
         at = [header.index(name) for name in identifiers if name in header]
         if not at:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Describe to students how many points they earned, and why."""
+"""Describe to students how many points they earned and why."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class Points:
 
     @property
     def said(self) -> str:
-        """The verdict in a few words."""
+        """A short description of the verdict."""
         if self.by_hand:
             if not self.answered:
                 return "no answer"
@@ -131,7 +131,7 @@ class Points:
                 return "Some tests failed. The check doesn't recognise this mistake."
             case "unwritten":
                 return "It is not written yet."
-            case "missing" if verdict.says:  # a file that should have been handed in
+            case "missing" if verdict.says:  # a missing file
                 return _sentence("; and ".join(verdict.says))
             case "missing":
                 return "Nothing of this name was defined."

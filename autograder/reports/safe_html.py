@@ -130,7 +130,7 @@ _SHOWN_NAMES = ("student", "first_name", "last_name", "notebook_path")
 
 
 class Harmless(Preprocessor):
-    """Removes everything from a notebook that its page does not need, before the page is rendered.
+    """A preprocessor that removes everything from a notebook that its rendered page does not need.
 
     nbconvert rejects invalid notebooks, but its templates trust the metadata of valid ones: they write a
     picture's width or URL into the page without escaping, even if HTML should be sanitized.

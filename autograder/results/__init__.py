@@ -1,1 +1,1 @@
-"""Grading: submissions are read whatever state they are in, and a killed run starts again where it was."""
+"""Compute and store the results of grading, so that a killed run can resume."""

@@ -29,14 +29,14 @@ T = TypeVar("T")
 #: Timeouts in seconds: for reaching the scheduler, and for the first worker, which may wait in a queue.
 _CONNECT_TIMEOUT, _WORKER_TIMEOUT = 30, 600
 
-#: Seconds until a refused worker leaves: it must have joined before it can.
+#: Seconds until a refused worker leaves, because it can only leave after it has joined.
 _CLOSE_DELAY = 1.0
 
 
 class SandboxPlugin(WorkerPlugin):
-    """Gives each Dask worker its sandboxes: as many as it has threads. They stay warm until the worker ends.
+    """A plugin that starts one sandbox per thread of a Dask worker. They stay warm until the worker ends.
 
-    A worker that has another version of the course, or nothing to confine code with, leaves the cluster.
+    A worker with a different version of the course, or without a way to confine code, leaves the cluster.
     """
 
     idempotent = True  # Several graders share the sandboxes.
@@ -66,7 +66,7 @@ class SandboxPlugin(WorkerPlugin):
             await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in a process with a sandbox. A refused worker hands it to another one."""
+        """Call a function in a process with a sandbox. A refused worker passes the call to another one."""
         if self._executor is None:
             raise Reschedule
         return self._executor.submit(function, *args, **kwargs).result()
@@ -86,7 +86,7 @@ class SandboxPlugin(WorkerPlugin):
 
 
 class ClusterExecutor(Executor):
-    """Runs calls in the sandboxes of a cluster's workers.
+    """An executor that runs calls in the sandboxes of a cluster's workers.
 
     If a worker dies, Dask gives its calls to another one.
     """

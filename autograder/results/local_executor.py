@@ -20,7 +20,7 @@ _ATTEMPTS = 2
 
 
 class WorkerDiedError(NotComputedError):
-    """Each worker process that ran a call died."""
+    """Every worker process that attempted a call died."""
 
 
 class WorkerExecutor(Protocol):
@@ -36,7 +36,7 @@ class WorkerExecutor(Protocol):
 
 
 class LocalExecutor(Executor):
-    """Runs calls in worker processes, first come, first served.
+    """An executor that runs calls in worker processes, in the order of submission.
 
     Each worker is a pool of one process with a thread that feeds it. So if a worker dies, the call that it
     was running is known: it is tried again in a new worker, and no other call is affected.
@@ -104,10 +104,10 @@ class LocalExecutor(Executor):
 
 
 class SharedExecutor:
-    """One executor for several runs in the same process, closed after some idle time.
+    """An executor shared by several runs in the same process, and closed after some idle time.
 
     Formgrader starts a run for each submission that a grader clicks on. Workers take seconds to start, so
-    they wait for the next run.
+    they are kept for the next run.
     """
 
     def __init__(self, idle_seconds: float = 0.0) -> None:

@@ -12,7 +12,7 @@ from autograder.results.worker import grade
 
 
 class Results:
-    """Returns stored results, and has an executor compute missing ones. Equal jobs are computed once."""
+    """The results of jobs. An executor computes those that are not stored, once for equal jobs."""
 
     def __init__(self, store: ResultStore, executor: WorkerExecutor, log: logging.Logger) -> None:
         self._store, self._executor, self._log = store, executor, log
@@ -50,7 +50,7 @@ class Results:
         self._executor.submit(grade, source, job).add_done_callback(finish)
 
     def get(self, source: LessonSource, job: Job) -> Result:
-        """Return the result of a job, requested before or not, and forget it: the store keeps it.
+        """Return the result of a job and remove it from memory. It is requested first if necessary.
 
         Raises NotComputedError if it can't be run.
         """
@@ -90,7 +90,7 @@ class Results:
             self._warn(f"Results cannot be stored, so they would have to be computed again: {error}")
 
     def _warn(self, message: str) -> None:
-        """Log a problem of the store, once: it doesn't affect grades."""
+        """Log a problem with the store, but only once, because it doesn't affect grades."""
         if not self._has_warned:
             self._log.warning("%s", message)
             self._has_warned = True

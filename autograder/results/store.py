@@ -2,7 +2,7 @@
 
 A file has two lines of JSON: what the result depends on, with a checksum, and the result. It never changes
 once it is written, and it is written atomically, so that several processes, accounts and machines can share a
-store. Whatever a file contains, a reader notices if it isn't the result of the job that it is named after.
+store. A reader detects any file that isn't the result of the job that it is named after.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ class ResultStore:
         )
         path = self._path(job.digest)
         self._make_folder(path.parent)
-        # No fsync: a file that a power failure has emptied is noticed, and its job is run again.
+        # No fsync: a file emptied by a power failure is detected, and its job is run again.
         temporary = path.with_name(f".{path.stem}.{os.getpid()}.{os.urandom(4).hex()}")
         try:
             temporary.write_bytes(msgspec.json.encode(header) + b"\n" + body + b"\n")

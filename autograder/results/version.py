@@ -1,4 +1,4 @@
-"""The version of the code that judges a lesson: a hash of its files, which nobody has to bump."""
+"""The version of the code that judges a lesson: a hash of its files, which needs no manual updates."""
 
 import contextlib
 import hashlib

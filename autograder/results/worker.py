@@ -1,4 +1,4 @@
-"""What runs in a worker. It loads torch and the checks; the parent process does not."""
+"""The code that runs in a worker. It loads torch and the checks; the parent process does not."""
 
 import ctypes
 import faulthandler
@@ -26,11 +26,11 @@ _LESSONS = 20
 
 
 class OtherVersionError(NotComputedError):
-    """A worker has another version of the checks than the process that wants a result."""
+    """The worker's version of the checks differs from that of the process that requested a result."""
 
 
 class GradingWorker:
-    """A warm sandbox, and the lessons that it has been prepared for."""
+    """A warm sandbox, and the lessons for which it has been prepared."""
 
     def __init__(self, confinement: Confinement) -> None:
         self._fork_server = ForkServer(confinement)

@@ -276,7 +276,7 @@ def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
     os.waitpid(child, 0)
     secret = Path(task["secret"])
     localhost = "127.0.0.1"
-    # The outside observes whether these succeed: in a separate network, sending raises no error.
+    # The process outside observes whether these succeed: in a separate network, sending raises no error.
     observed_outside: tuple[Callable[[], object], ...] = (
         lambda: secret.write_text("the student's"),
         (secret.parent / "more").touch,

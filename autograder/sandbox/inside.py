@@ -32,7 +32,7 @@ PRELOADED = (
     *("ipykernel.kernelapp", "ipykernel.ipkernel", "zmq.eventloop.zmqstream", "asyncio", "pyseccomp"),
     *("autograder.sandbox.kernel", "autograder.sandbox.landlock", "autograder.sandbox.system_calls"),
 )
-#: Modules that the first use of another module would import.
+#: Modules that other modules import only when they are first used.
 IMPLICIT_IMPORTS = {"torch.optim": "torch._dynamo"}
 
 #: The maximum length of a command and of an answer, in bytes.
@@ -48,7 +48,7 @@ _POLLS_PER_DISK_CHECK = 10  # Measuring files takes longer.
 
 @dataclass
 class Supervisor:
-    """Forks kernels, enforces their limits, and cleans up after them."""
+    """The supervisor of the kernels: it forks them, enforces their limits and cleans up after them."""
 
     control: socket.socket
     scratch: Path

@@ -1,4 +1,4 @@
-"""The resource limits of a submission, and those of them that the operating system enforces."""
+"""The resource limits of a submission. The operating system enforces some of them."""
 
 import ctypes
 import dataclasses
@@ -52,7 +52,7 @@ class Limits:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Limits":
-        """Create limits from their names and values; the others have their defaults. Raises ValueError."""
+        """Create limits from names and values; omitted limits have their defaults. Raises ValueError."""
         known = [field.name for field in dataclasses.fields(cls)]
         if unknown := sorted(set(values) - set(known)):
             raise ValueError(f"unknown limit {', '.join(unknown)}; choose from {', '.join(known)}")

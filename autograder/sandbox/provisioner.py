@@ -38,7 +38,7 @@ class Launch:
 
 
 class SandboxProvisioner(KernelProvisionerBase):
-    """Starts a kernel with the fork server of the `launch` argument of `start_kernel`, or with its own.
+    """A provisioner that uses the fork server in `start_kernel`'s `launch` argument, or one of its own.
 
     With its own fork server, the kernel sees the whole course and the files next to its notebook.
     """

@@ -17,13 +17,13 @@ from nbgrader.utils import parse_utc
 
 from autograder.submissions.reading import MOST_BYTES, UnreadableError, shown, too_large
 
-#: nbgrader's `timestamp.txt` is one line.
+#: The maximum size of nbgrader's `timestamp.txt` in bytes. It has a single line.
 _MOST_TIMESTAMP = 1_000
 
-#: The deepest nesting of folders; Python's own limit for walking a tree is far higher.
+#: The maximum nesting depth of folders. Python's own limit for walking a tree is far higher.
 _DEEPEST = 50
 
-#: The most files that are refused by name; if there are more, no file is copied.
+#: The maximum number of files that are refused by name. If there are more, no file is copied.
 _MOST_REFUSED = 100
 
 
@@ -49,7 +49,7 @@ class Submission:
         return os.path.join(self.folder, f"{notebook}.ipynb")
 
     def find(self, notebook: str) -> Path:
-        """Return the path of a notebook: the one with the expected name, else the only one.
+        """Return the path of the notebook with the expected name, or else of the only notebook.
 
         Raises UnreadableError if there is none, if it is ambiguous, or if it is not a regular file.
         """
@@ -91,7 +91,7 @@ class Submission:
         return digest.hexdigest()
 
     def inspect(self, masters: Iterable[str], most_bytes: int) -> None:
-        """Record what must not be copied, and what else is odd.
+        """Record the files that must not be copied, and other problems.
 
         `masters` are the instructor's files of the lesson, by their paths inside its folder. Raises
         UnreadableError if the student's name is not valid text, if folders are nested too deep, or if the
@@ -234,7 +234,7 @@ def _refuse_special(path: Path) -> None:
 
 def _odd(path: str, most_bytes: int) -> str | None:
     """Return what is wrong with a file that would be copied, or None."""
-    if not os.path.basename(path).isprintable():  # a terminal would obey it
+    if not os.path.basename(path).isprintable():  # a terminal would interpret them
         return "a file with control characters in its name"
     about = os.lstat(path)
     if stat.S_ISLNK(about.st_mode):

@@ -1,4 +1,4 @@
-"""Read the file that a student handed in: clean cells, or the reason why it cannot be read."""
+"""Read the file that a student submitted. Return clean cells, or the reason why it cannot be read."""
 
 import codecs
 import json
@@ -32,7 +32,7 @@ class UnreadableError(ValueError):
 
 @dataclass
 class SubmittedCell:
-    """One cell as the student left it, with values of the right types and without outputs."""
+    """A cell as submitted, with values of the right types and without outputs."""
 
     kind: str
     """One of KINDS."""
@@ -93,7 +93,7 @@ _NOTEBOOK_METADATA = msgspec.json.Decoder(_NotebookMetadata)
 
 
 def read_notebook(raw: bytes) -> SubmittedNotebook:
-    """Read a notebook of nbformat 4 from the bytes of its file, repairing what is odd in it.
+    """Read a notebook of nbformat 4 from the bytes of its file, repairing invalid values.
 
     Raises UnreadableError if the bytes are not a notebook.
     """
@@ -148,7 +148,7 @@ def _in_utf8(raw: bytes, notes: list[str]) -> bytes:
 
 
 def _odd_notebook(raw: bytes, notes: list[str]) -> _Notebook:
-    """Read what msgspec refuses: unexpected types, NaN, lone surrogates, bytes that are not UTF-8."""
+    """Read a notebook that msgspec refuses: unexpected types, NaN, lone surrogates, invalid UTF-8."""
     if len(raw) > MOST_ODD_BYTES:
         _refuse_other_files(raw)
         raise UnreadableError(
@@ -271,7 +271,7 @@ def _text(source: Any) -> str | None:
 
 
 def _clean(text: str) -> str:
-    """Remove what UTF-8 files and databases cannot hold: NUL characters and lone surrogates."""
+    """Remove NUL characters and lone surrogates, which UTF-8 files and databases cannot store."""
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.replace("\r\n", "\n").replace("\0", "")
 

@@ -1,6 +1,6 @@
-"""Turn the notebook that a student handed in into one that can be graded, and record the repairs.
+"""Turn a submitted notebook into one that can be graded, and record the repairs.
 
-The released lesson defines which cells there are, their order, and which are locked.
+The released lesson determines the cells, their order, and which of them are locked.
 """
 
 import copy
@@ -19,7 +19,7 @@ from autograder.submissions.reading import SubmittedCell, UnreadableError, read_
 
 __all__ = ["Repaired", "UnreadableError", "repair"]
 
-#: The key of a notebook's metadata that holds how it was graded.
+#: The key of the grading record in a notebook's metadata.
 GRADING = "course_grading"
 
 #: Tags that would keep a cell from running, or an error in it from counting.
@@ -28,10 +28,10 @@ EVASIVE_TAGS = {"skip-execution", "raises-exception"}
 #: The fields of nbgrader's metadata that decide how a cell is graded.
 FLAGS = ("grade", "locked", "solution", "task", "points")
 
-#: The most notes that are kept for one notebook.
+#: The maximum number of notes for one notebook.
 MOST_NOTES = 40
 
-#: The fields of each kind of cell, apart from those of all. nbformat's constructors validate each cell.
+#: The fields of each kind of cell, besides those of all cells. nbformat's constructors validate each cell.
 _FIELDS: dict[str, dict[str, Any]] = {
     "code": {"execution_count": None, "outputs": []},
     "markdown": {},
@@ -92,7 +92,7 @@ class _Repair:
         self.others = {cell.id: cell for cell in released.cells if cell.id not in self.named}
         course = released.metadata.get("course", {})
         self.lesson, self.version = course.get("lesson"), course.get("version")
-        #: A notebook of another release may differ in ways that would be suspicious in this one.
+        #: A notebook of another release may have differences that would be suspicious in the current one.
         self.same_release = self.submitted.version in (None, self.version)
 
     def repaired(self) -> Repaired:
@@ -114,7 +114,7 @@ class _Repair:
         self._set_metadata(notebook)
         return Repaired(notebook, self.notes, self.tampering, self.from_another_release)
 
-    # --- Which cell is which --------------------------------------------------------------------------------
+    # --- Identifying cells --------------------------------------------------------------------------------
     def _claims(self) -> dict[str, list[int]]:
         """Return the candidates for each released cell, found by grade_id, else id, else content."""
         claims: dict[str, list[int]] = {name: [] for name in self.named}
@@ -171,7 +171,7 @@ class _Repair:
         ][:1]
 
     def _refuse_another_lesson(self, claims: Mapping[str, Sequence[int]]) -> None:
-        """Raise UnreadableError if no answer of this lesson is there: that must not become a zero."""
+        """Raise UnreadableError if no answer of this lesson is found: this must not be graded as 0."""
         answers = [name for name, cell in self.named.items() if is_solution(cell)]
         if not answers or any(claims[name] for name in answers):
             return
@@ -185,7 +185,7 @@ class _Repair:
         )
 
     def _choose(self, name: str, places: Sequence[int], claims: Mapping[str, Sequence[int]]) -> int:
-        """Choose which of several copies of a cell is graded."""
+        """Select the copy of a cell that is graded."""
         if len(places) == 1:
             return places[0]
         if is_locked(self.named[name]):
@@ -201,7 +201,7 @@ class _Repair:
         return chosen
 
     def _displaced(self, name: str, place: int, claims: Mapping[str, Sequence[int]]) -> tuple[int, bool]:
-        """Return a sort key: how many released cells would be on the wrong side of this one.
+        """Return a sort key: the number of released cells that this position would put in the wrong order.
 
         Among equals, a cell that kept its id comes first, because a copy gets a new id.
         """
@@ -213,7 +213,7 @@ class _Repair:
         )
         return wrong, self.cells[place].id != name
 
-    # --- What becomes of a cell -----------------------------------------------------------------------------
+    # --- Restoring cells -----------------------------------------------------------------------------
     def _known(self, name: str, cell: SubmittedCell, place: int) -> list[_Placed]:
         """Restore the metadata, type and, if locked, source of a released cell."""
         released = self.named[name]
@@ -266,7 +266,7 @@ class _Repair:
             self._suspect(f"{name} was tagged {', '.join(sorted(tags))}; the tags were removed")
 
     def _own(self, cell: SubmittedCell, place: int, copy_of: str | None = None) -> _Placed:
-        """Make a cell the student's own, without nbgrader metadata."""
+        """Convert a cell into one of the student's own, without nbgrader metadata."""
         claimed = (cell.nbgrader or {}).get("grade_id")
         if claimed is not None and copy_of is None and claimed not in list(self.named):
             self.notes.append(
@@ -370,7 +370,7 @@ def _stripped(text: str) -> list[str]:
 
 
 def _as_its_checksum_says(cell: SubmittedCell) -> bool:
-    """Return whether a locked cell is unchanged since some release made it."""
+    """Return whether a locked cell matches its checksum, so that it is unchanged since some release."""
     metadata: dict[str, Any] = cell.nbgrader or {}
     if not isinstance(metadata.get("grade_id"), str) or not isinstance(
         metadata.get("points", 0), int | float
@@ -381,7 +381,7 @@ def _as_its_checksum_says(cell: SubmittedCell) -> bool:
     )
     try:
         return metadata.get("checksum") == compute_checksum(node)
-    except (KeyError, UnicodeEncodeError):  # grade without points, or half a character in the name
+    except (KeyError, UnicodeEncodeError):  # a grade without points, or a lone surrogate in the name
         return False
 
 
