@@ -72,7 +72,7 @@ def architecture_map(
 
 
 def _further_boxes() -> list[Box]:
-    """Return boxes below the drawing for exercises that have no place in it."""
+    """Return boxes below the drawing for exercises that have no box in it."""
     drawn = {box.name for box in (*BOXES, *WAVES)}
     names = [name for name in public_curriculum().blocks if name not in drawn]
     return [
@@ -100,7 +100,7 @@ def _boxes(
     corner: int,
     align: Literal["left", "center"],
 ) -> list[alt.Chart]:
-    """Draw boxes and their labels, later ones above earlier ones; neighbours in one state share a layer."""
+    """Draw boxes and their labels, later ones on top. Consecutive boxes in one state share a layer."""
     about = public_curriculum().blocks
     fields = ("name:N", "part"), ("does:N", "what it does"), ("lesson:N", "lesson"), ("state:N", "state")
     layers = []

@@ -1,4 +1,4 @@
-"""The charts of attention weights: heat maps, a sentence to click on, the effect of a mask."""
+"""The charts of attention weights: heat maps, a sentence with clickable words, the effect of a mask."""
 
 from collections.abc import Sequence
 
@@ -92,7 +92,7 @@ def attention_heatmap(
 
 
 def _about_rows(matrices: Floats) -> str:
-    """Describe what the rows of these weights sum to; the rows of a wrong result may not sum to 1."""
+    """Describe the row sums of these weights. The rows of a wrong result may not sum to 1."""
     sums = matrices.sum(axis=-1)
     ones, zeros = np.isclose(sums, 1, atol=0.01), (matrices == 0).all(axis=-1)
     if ones.all():
@@ -111,7 +111,7 @@ def strongest(weights: Floats, rows: Sequence[str], columns: Sequence[str]) -> l
 
 
 def mask_cells(allowed: Booleans) -> list[Cell]:
-    """Return the cells of a mask: a tick on blue where a key is allowed, else a cross on grey."""
+    """Return the cells of a mask: a tick on blue where a key is allowed, otherwise a cross on grey."""
     open_cell = Cell(AMOUNTS[1], "✓", "may attend")
     closed = Grid([""], [""], 1).numbers(np.zeros((1, 1)), WEIGHT_SHADES, np.zeros((1, 1), bool))[0]
     return [open_cell if may else closed for may in allowed.ravel()]
@@ -128,9 +128,9 @@ def mask_effect(
 ) -> Picture:
     """Draw three panels of one (Q, K) attention: the scores, the mask, and the weights with their row sums.
 
-    `mask` is boolean, True for "may attend", and broadcasts to (Q, K). Among the weights masked cells are
-    crossed out; those that are not zero, or hold no number, are marked. `queries` and `keys` are words, by
-    default numbers. Raises ValueError if the shapes do not fit.
+    `mask` is boolean, True for "may attend", and broadcasts to (Q, K). In the panel of weights, masked cells
+    are crossed out, and marked if their weight is NaN, infinite or not zero. `queries` and `keys` are words,
+    by default numbers. Raises ValueError if the shapes do not match.
     """
     score_matrix = from_tensor(scores, "scores", (2,))
     weight_matrix = from_tensor(weights, "weights", (2,))
@@ -196,11 +196,11 @@ def attention_over_sentence(
     start: int = 0,
     title: str = "Which words does this word attend to?",
 ) -> Picture:
-    """Draw the weights of one query over the keys; a click on a word, or the list below, chooses the query.
+    """Draw the weights of one query over the keys. A click on a word, or the list below, selects the query.
 
-    `weights` is (Q, K). Lines lead from the chosen query to the keys, thicker for more weight; each key
-    darkens with its weight, and a bar below shows it. `start` is the query chosen first. Everything is
-    computed in the browser. Raises ValueError if shapes do not fit, a weight isn't between 0 and 1, or
+    `weights` is (Q, K). Lines lead from the selected query to the keys, thicker for larger weights; each key
+    darkens with its weight, and a bar below shows it. `start` is the query selected first. Everything is
+    computed in the browser. Raises ValueError if the shapes do not match, a weight isn't between 0 and 1, or
     `start` isn't the index of a query.
     """
     matrix = weights_from_tensor(weights, (2,))
@@ -238,7 +238,7 @@ def attention_over_sentence(
 
 
 def _looks(matrix: Floats, rows: list[str], columns: list[str], choice: alt.Parameter) -> alt.Chart:
-    """Return a chart with one table row for each key of the chosen query."""
+    """Return a chart whose data has one table row for each key of the selected query."""
     table = pd.DataFrame(
         {
             "query": q,
@@ -262,7 +262,7 @@ def _looks(matrix: Floats, rows: list[str], columns: list[str], choice: alt.Para
 
 
 def _lines_to_keys(looks: alt.Chart, columns: list[str]) -> list[alt.Chart]:
-    """Draw the keys in boxes, and a line from the chosen query to each key that has some weight."""
+    """Draw the keys in boxes, and a line from the selected query to each key that has some weight."""
     thickness = alt.Scale(domain=[0, 1], range=[0.5, 14])
     lines = looks.transform_filter("datum.weight >= 0.005").mark_rule(
         color=CHOSEN, strokeCap="round", opacity=0.55, aria=False
@@ -294,7 +294,7 @@ def _lines_to_keys(looks: alt.Chart, columns: list[str]) -> list[alt.Chart]:
 
 
 def _query_boxes(rows: list[str], choice: alt.Parameter) -> list[alt.Chart]:
-    """Draw the queries, to click on; the chosen one is filled and bold."""
+    """Draw the queries as clickable boxes. The selected one is filled and bold."""
     index = np.arange(len(rows))
     frame = pd.DataFrame({"query": index, "query word": rows, "from": (index + 0.5) / len(rows)})
     frame["left"], frame["right"] = (index + 0.04) / len(rows), (index + 0.96) / len(rows)
@@ -323,7 +323,7 @@ def _query_boxes(rows: list[str], choice: alt.Parameter) -> list[alt.Chart]:
 
 
 def _bars(looks: alt.Chart, count: int) -> alt.LayerChart:
-    """Draw a bar for each key, under its word, with its weight written above."""
+    """Draw a bar for each key, below its word, with its weight written above."""
     axis = alt.Axis(title="weight", values=[0, 0.5, 1], format="~g")
     base = looks.encode(x=fixed_x("to", 0, 1), y=fixed_y("weight", 0, 1.12, axis))
     bars = base.mark_bar(color=CHOSEN, width=min(40, 0.6 * ACROSS / count))

@@ -1,4 +1,4 @@
-"""Attention worked out step by step for a few words: a table that grows line by line."""
+"""The calculation of attention for a few words, step by step: a table that grows row by row."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, WIDTH, Picture, ink_on
 
 STEPS = ("key", "query · key", "divided by √d", "e to the power of it", "weight", "value", "weight × value")
 LARGEST, ROW, LABELS = 8, 34, 170
-"""The largest number of keys, the height of a row in pixels, and the room for the names of the steps."""
+"""The maximum number of keys, the height of a row in pixels, and the width of the steps' names."""
 
 
 def attention_steps(
@@ -29,9 +29,9 @@ def attention_steps(
 ) -> Picture:
     """Draw the calculation of attention for one query as a table: a column for each key, a row for each step.
 
-    `query` is (Q, d), `key` (K, d) and `value` (K, v), with at most 8 keys. A list chooses the query, a
-    slider the number of steps that are shown; `start` and `shown` are their initial values. Raises
-    ValueError if shapes do not fit, there are more keys, or `start` or `shown` is out of range.
+    `query` is (Q, d), `key` (K, d) and `value` (K, v), with at most 8 keys. A list selects the query, a
+    slider the number of steps that are shown; `start` and `shown` are their initial values. Raises ValueError
+    if the shapes do not match, there are more than 8 keys, or `start` or `shown` is out of range.
     """
     q, k, v = (
         from_tensor(values, name, (2,), finite=True)

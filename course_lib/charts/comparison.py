@@ -1,4 +1,4 @@
-"""The chart of a failed check: a result beside the expected one."""
+"""The chart of a failed check: a result next to the expected one."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
@@ -11,12 +11,12 @@ from course_lib.charts.marks import ROOM_FOR_TEXT, Cell, Grid, Shades, cell_size
 from course_lib.charts.theme import ALARM_FILL, ALARM_INK, EQUAL_FILL, QUIET_INK, WIDTH, Picture
 
 LARGEST = 16
-"""The most rows and columns shown. Of larger results, the part around the first difference is shown."""
+"""The maximum number of rows and columns. Larger results are cropped around the first difference."""
 
 NAMES = ("your result", "expected", "where they differ")
 
 SCALE_ROOM = 2.0
-"""Where the colours end, as a multiple of the largest expected size, so that no outlier hides the rest."""
+"""The end of the colour scale, relative to the largest expected value, so that no outlier hides the rest."""
 
 Window: TypeAlias = tuple[range, range]
 """The rows and the columns that are shown."""
@@ -34,9 +34,9 @@ def found_beside_expected(
 
     `found` and `expected` have up to two axes, named by `axes`; a result with one axis is drawn as a row. Two
     values differ if they are more than `tolerance` apart, absolute plus relative to the expected one; NaN
-    equals NaN. Of more than 16 rows or columns the part around the first difference is shown, and the
-    subtitle says which. Results of different shapes are drawn without the third panel. The default title
-    counts the differences. Raises ValueError for more axes or no numbers at all.
+    equals NaN. If there are more than 16 rows or columns, only the part around the first difference is shown,
+    and the subtitle says which. Results of different shapes are drawn without the third panel. The default
+    title counts the differences. Raises ValueError for more than two axes or empty results.
     """
     left, right = from_tensor(found, "found", (0, 1, 2)), from_tensor(expected, "expected", (0, 1, 2))
     wrong = None
@@ -82,7 +82,7 @@ def found_beside_expected(
 
 
 def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
-    """Return the rows and columns to show: all, or 16 with the first difference in their middle."""
+    """Return the rows and columns to show: all of them, or 16 around the first difference."""
     first = (0, 0) if wrong is None or not wrong.any() else np.argwhere(wrong)[0].tolist()
     starts = [max(0, min(at - LARGEST // 2, size - LARGEST)) for at, size in zip(first, shape, strict=True)]
     rows, columns = (
@@ -97,7 +97,7 @@ def _grid(window: Window, cell: int, axes: tuple[str, str]) -> Grid:
 
 
 def _layout(windows: Sequence[Window]) -> tuple[int, bool]:
-    """Return the size of a cell, and whether the panels are stacked, as they are for one or two wide rows."""
+    """Return the size of a cell, and whether to stack the panels, which is done for one or two wide rows."""
     highest, widest = (max(map(len, indices)) for indices in zip(*windows, strict=True))
     room = WIDTH - 130
     beside = cell_size(3 * widest, room, 40)
@@ -107,7 +107,7 @@ def _layout(windows: Sequence[Window]) -> tuple[int, bool]:
 
 
 def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: bool) -> list[Cell]:
-    """Return the cells of the third panel: the difference, or a quiet sign of equality."""
+    """Return the cells of the third panel: the difference, or a pale equals sign."""
     cells = []
     for f, e, differs in zip(found.flat, expected.flat, wrong.flat, strict=True):
         told = f"got {exact(f)}, expected {exact(e)}"
@@ -123,7 +123,7 @@ def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: boo
 def _notes(
     matrices: Sequence[Floats], windows: Sequence[Window], shades: Shades, cells: Iterable[Cell]
 ) -> list[str]:
-    """Return what a reader must know: which part is shown, black cells, colours that end early."""
+    """Return notes for the reader: the part that is shown, black cells, where the colour scale ends."""
     lines = [
         f"Shown: rows {rows[0]} to {rows[-1]} of {matrix.shape[0]}, "
         f"columns {columns[0]} to {columns[-1]} of {matrix.shape[1]}."

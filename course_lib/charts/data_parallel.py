@@ -1,4 +1,4 @@
-"""The charts of lesson 12: a timeline of computing and communicating, and the memory of each rank."""
+"""The charts of lesson 12: a timeline of computation and communication, and the memory of each rank."""
 
 import altair as alt
 import pandas as pd
@@ -26,7 +26,7 @@ def communication_timeline(
     last = float(table["end"].max()) or 1.0
     table["width"] = table["end"] - table["start"]
     table["middle"] = (table["start"] + table["end"]) / 2
-    # About seven pixels a letter, on 520 pixels.
+    # About seven pixels per letter, on 520 pixels.
     table["shown"] = [
         name if 7 * len(str(name)) < 520 * width / last else ""
         for name, width in table[["name", "width"]].itertuples(index=False)
@@ -88,11 +88,11 @@ def communication_timeline(
 def memory_per_rank(
     table: pd.DataFrame, *, title: str = "How much memory does training take on each rank?"
 ) -> Picture:
-    """Draw stacked bars: the gigabytes on one rank for each plan, by what they hold.
+    """Draw a stacked bar for each plan: the gigabytes of memory on one rank, by their content.
 
     `table` has one row for each `plan` (at most eight) and `kind` (at most four, such as parameters and
-    optimiser state), with `gigabytes`. Raises ValueError for missing columns, an empty table, more plans or
-    kinds, or sizes that aren't finite and 0 or more.
+    optimiser state), with `gigabytes`. Raises ValueError for missing columns, an empty table, too many plans
+    or kinds, or sizes that aren't finite and at least 0.
     """
     check_table(table, ("plan", "kind", "gigabytes"))
     check_count(table["plan"].nunique(), 8, "table", "plans")

@@ -23,10 +23,10 @@ from course_lib.charts.theme import (
 )
 
 ROOM, ROW, BOX = 60, 40, 24
-"""Pixels: the room for the names of the steps, the distance of two steps, and the height of a box."""
+"""Pixels: the width of the steps' names, the distance between two steps, and the height of a box."""
 
 WIDEST, MOST = 150, 8
-"""The width of a box in pixels and the number of prefixes in a step, at most."""
+"""The maximum width of a box in pixels, and the maximum number of prefixes in a step."""
 
 FATES = {
     "winner": "part of the returned sentence",
@@ -70,7 +70,7 @@ def word_by_word(
     for word, ranked in zip(words, candidates, strict=True):
         for candidate, number in ranked.items():
             shown = f"{candidate} {number:.2f}"
-            # Only light shades, on which black text is easy to read.
+            # Use only light shades, on which black text is easy to read.
             fill = on_ramp(AMOUNTS[:3], number)
             cells.append(Cell(fill, shown, f"{candidate}, {number:.4f}", framed=candidate == word))
         cells += [Cell("#ffffff")] * (count - len(ranked))

@@ -104,7 +104,7 @@ def _metric(table: pd.DataFrame, last: int, title: str, number: str, ticks: str)
 
 
 CHOICE = "chosen"
-"""The name of the parameter that holds the chosen layer and head."""
+"""The name of the parameter that holds the selected layer and head."""
 
 MEAN = 0
 """The number that stands for the mean over all heads of a layer."""
@@ -131,7 +131,7 @@ def layers_and_heads(
     maps = weights_from_tensor(weights, (4,))
     layers, heads, query_count, key_count = maps.shape
     rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
-    # A subword may be a single space, which nobody would see.
+    # A subword may be a single space, which would be invisible.
     rows, columns = ([word if word.strip() else "(space)" for word in words] for words in (rows, columns))
     for name, number, least, most in (("layer", layer, 1, layers), ("head", head, MEAN, heads)):
         if number is not None and not least <= number <= most:
@@ -174,8 +174,8 @@ def layers_and_heads(
 def _one_row_for_each_head(maps: Floats) -> pd.DataFrame:
     """Return one table row for each layer and head, and for each layer's mean, with its weights as one list.
 
-    A row for each weight would be tens of thousands of rows for a model of the paper's size. The browser
-    unpacks the list of the chosen head.
+    One row for each weight would make tens of thousands of rows for a model of the paper's size. The browser
+    unpacks the list of the selected head.
     """
     return pd.DataFrame(
         {
@@ -216,7 +216,7 @@ def _weights(
         shades = [step / 100 for step in range(100)]
         dark = next(shade for shade in shades if ink_on(WEIGHT_SHADES.colour(shade)) != "#000000")
         ink = alt.condition(f"datum.weight >= {dark}", alt.value("#ffffff"), alt.value("#000000"))
-        # Smaller weights would be written as 0.00.
+        # Smaller weights would be rounded to 0.00.
         text = base.mark_text(fontSize=min(12, int(cell * 0.4)), aria=False).transform_filter(
             "datum.weight >= 0.005"
         )
@@ -225,7 +225,7 @@ def _weights(
 
 
 def _overview(table: pd.DataFrame, names: list[str], choice: alt.Parameter) -> alt.LayerChart:
-    """Draw a cell for each layer and head, darker the more focused it is; a click chooses it."""
+    """Draw a cell for each layer and head, darker for more focused heads. Clicking a cell selects it."""
     layers, cell = int(table["layer"].max()), max(24, min(44, 500 // len(names)))
     gaps = alt.Scale(paddingInner=0.12)
     base = alt.Chart(table.drop(columns="weight")).encode(

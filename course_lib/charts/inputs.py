@@ -9,16 +9,16 @@ import torch
 from numpy.typing import NDArray
 
 Numbers: TypeAlias = torch.Tensor | NDArray[Any] | Sequence[Any]
-"""What a chart accepts as numbers: a tensor of any dtype on any device, an array, or nested lists."""
+"""The numbers that a chart accepts: a tensor of any dtype on any device, an array, or nested lists."""
 
 Floats: TypeAlias = NDArray[np.float64]
 Booleans: TypeAlias = NDArray[np.bool_]
 
 
 def from_tensor(values: Numbers, name: str, axes: Sequence[int], *, finite: bool = False) -> Floats:
-    """Convert `values` to a float64 array with one of the numbers of axes in `axes`.
+    """Convert `values` to a float64 array. `axes` lists the allowed numbers of axes.
 
-    Gradients are detached, other devices copied from, narrow types widened. Raises ValueError for anything
+    Tensors are detached and copied to the CPU, and narrow dtypes are widened. Raises ValueError for anything
     but real numbers, for another number of axes, for an empty array and, with `finite`, for NaN or infinity.
     """
     array = _as_numpy(values, name)
@@ -69,7 +69,7 @@ def mask_from_tensor(mask: Numbers, shape: tuple[int, ...]) -> Booleans:
 
 
 def as_words(words: Sequence[str], count: int, name: str) -> list[str]:
-    """Return `words` as a list. Raises ValueError unless there are `count` of them."""
+    """Return `words` as a list. Raises ValueError unless there are exactly `count` of them."""
     if isinstance(words, str):
         raise ValueError(f"{name}: expected a list of words, got one string. Split it first: text.split().")
     listed = [str(word) for word in words]
@@ -98,7 +98,8 @@ def check_column(
 ) -> None:
     """Raise ValueError unless all numbers of a column are finite and from `low` to `high`.
 
-    Without `ends` the two bounds themselves are refused. `expected` says in the message what is allowed.
+    Without `ends`, the bounds themselves are not allowed. `expected` describes the allowed values for the
+    message.
     """
     numbers = table[column].astype(float)
     allowed = numbers.between(low, high, inclusive="both" if ends else "neither") & np.isfinite(numbers)
@@ -108,7 +109,7 @@ def check_column(
 
 
 def check_count(found: int, most: int, name: str, what: str) -> None:
-    """Raise ValueError unless there are 1 to `most` of something."""
+    """Raise ValueError unless `found`, a number of items, is from 1 to `most`."""
     if not 1 <= found <= most:
         raise ValueError(f"{name}: expected 1 to {most} {what}, got {found}.")
 

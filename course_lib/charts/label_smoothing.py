@@ -31,8 +31,8 @@ def target_distributions(
 ) -> Picture:
     """Draw targets as cells: a row for each position, a column for each word, and the sum of each row.
 
-    `targets` is (L, V), `labels` are the L correct words, `vocabulary` the V words there are. Raises
-    ValueError if shapes or words do not fit.
+    `targets` is (L, V), `labels` are the L correct words, and `vocabulary` is the list of all V words. Raises
+    ValueError if shapes or words do not match.
     """
     matrix = from_tensor(targets, "targets", (2,))
     rows = as_words(labels, matrix.shape[0], "labels")
@@ -53,7 +53,7 @@ def target_distributions(
 
 
 def _probability(value: float) -> str:
-    """Write a probability in few characters: 0.0125 becomes .013, and an exact zero is a plain 0."""
+    """Format a probability in few characters: 0.0125 becomes .013, and an exact zero is a plain 0."""
     return f"{value:.2g}".replace("0.", ".", 1) if 0 < value < 1 else exact(value)
 
 
@@ -114,7 +114,7 @@ def _log_odds(confidence: float) -> float:
 
 SHAPES = ("circle", "square", "diamond", "triangle-up")
 BINS, FEWEST = 10, 20
-"""The number of bins for confidences, and the fewest predictions for which a bin is drawn."""
+"""The number of bins for confidences, and the minimum number of predictions for a bin to be drawn."""
 
 
 def calibration_curves(
@@ -123,11 +123,12 @@ def calibration_curves(
     """Draw the share of correct predictions against the confidence, a line of points for each model.
 
     `table` has one row for each prediction: the `model` (at most four), its `confidence`, which is the
-    probability it gave, and whether it was `right`. The predictions are put into ten bins by confidence; a
-    point shows the mean confidence and the share of correct predictions of a bin, and is larger the more
-    there are. Bins with fewer than 20 are left out. On the dashed line confidence and share agree. Raises
-    ValueError for missing columns, more models, confidences outside 0 to 1, answers other than True and
-    False, or if no bin has enough predictions.
+    probability that the model gave to its prediction, and whether the prediction was `right`. The predictions
+    are grouped into ten bins by confidence; a point shows the mean confidence and the share of correct
+    predictions of a bin, and is larger for more predictions. Bins with fewer than 20 are left out. On the
+    dashed line, confidence and share are equal. Raises ValueError for missing columns, too many models,
+    confidences outside 0 to 1, values of `right` that aren't True or False, or if no bin has enough
+    predictions.
     """
     check_table(table, ("model", "confidence", "right"))
     names = list(dict.fromkeys(table["model"]))

@@ -12,7 +12,7 @@ from course_lib.charts.marks import powers_of_ten, series, tips
 from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, readable
 
 HEIGHT, NAME_ROOM, NAME_HEIGHT = 300, 210, 16
-"""Pixels: the height of a chart, the room for names on the right, and the least distance of two names."""
+"""Pixels: the height of a chart, the width of the names on the right, the minimum distance of two names."""
 
 
 def named_lines(
@@ -44,7 +44,7 @@ def named_lines(
         raise ValueError(f"table: expected y above 0 for a log scale, got {table['y'].min():.3g}.")
     low, high = _domain(table["y"].to_numpy(float), log)
     scale = alt.Scale(type="log" if log else "linear", domain=[low, high], nice=False)
-    # Between whole numbers, such as steps and positions, there is nothing to mark.
+    # Between integers, such as steps and positions, there is no tick to draw.
     whole = (table["x"] % 1 == 0).all()
     ticks = alt.Axis(tickCount=8, tickMinStep=1 if whole else alt.Undefined, labelOverlap=True)
     x = alt.X("x:Q", title=across, axis=ticks, scale=alt.Scale(nice=False, zero=False))
@@ -64,7 +64,7 @@ def named_lines(
         tooltip=tips(("line:N", "line"), ("x:Q", across, ".3~g"), ("y:Q", up, ".3~g"))
     )
     ends = table.loc[table.groupby("line", sort=False)["x"].idxmax()]
-    # The name of a line that stops early is where it stops; all others are in one column on the right.
+    # The name of a line that stops early is at its end; all other names are in one column on the right.
     right = float(table["x"].max())
     early = ends["x"] < right - 0.1 * float(np.ptp(table["x"]))
     labels = ends.assign(
@@ -95,7 +95,7 @@ def named_lines(
 
 
 def _domain(values: Floats, log: bool) -> tuple[float, float]:
-    """Return the lowest and the highest value, with a little room."""
+    """Return the lowest and the highest value, with a small margin."""
     if log:
         low, high = math.log10(values.min()), math.log10(values.max())
         room = 0.04 * max(high - low, 0.5)
@@ -105,7 +105,7 @@ def _domain(values: Floats, log: bool) -> tuple[float, float]:
 
 
 def _apart(values: Floats, low: float, high: float, log: bool) -> list[float]:
-    """Move the heights of the names apart so that no two overlap."""
+    """Move the names vertically so that no two overlap."""
 
     def height_of(value: float) -> float:
         return math.log10(value) if log else value
@@ -115,7 +115,7 @@ def _apart(values: Floats, low: float, high: float, log: bool) -> list[float]:
     heights = [height_of(float(values[index])) for index in order]
     for upper in range(1, len(heights)):
         heights[upper] = max(heights[upper], heights[upper - 1] + step)
-    # A name that was pushed out at the top pushes the others down.
+    # If the topmost name is pushed beyond the top, it pushes the others down.
     heights[-1] = min(heights[-1], height_of(high))
     for lower in reversed(range(len(heights) - 1)):
         heights[lower] = min(heights[lower], heights[lower + 1] - step)
@@ -136,7 +136,7 @@ def curves_with_dots(
 ) -> alt.LayerChart:
     """Draw a curve for each value of the column `line`, and a dot for each row of `dots`.
 
-    The column `shown` of `dots` is written beside the dot, in the style of the mark `number`.
+    The column `shown` of `dots` is written next to the dot, in the style of the mark `number`.
     """
     colour, dash = series(f"{line}:N", list(dict.fromkeys(table[line])), legend)
     base = alt.Chart().encode(x=x, y=y, color=colour, tooltip=tooltip)

@@ -11,7 +11,7 @@ from course_lib.charts.theme import Picture, as_svg
 
 @dataclass(frozen=True)
 class Frame:
-    """One state of a display: a line of text, a progress bar if there are steps, and a chart."""
+    """One state of a display: a line of text, a progress bar if the number of steps is known, and a chart."""
 
     text: str
     svg: str = ""
@@ -62,9 +62,9 @@ def watch_live(
 ) -> None:
     """Redraw a chart every `every` seconds while `is_running` returns True, and once more at the end.
 
-    Stop after `timeout` seconds at the latest, so that the cells below can run. `status` returns a line to
-    show above the chart; outside a notebook it is printed when it changes. The notebook's stop button ends
-    the watching, not what is watched. Raises ValueError for a negative time.
+    Stops after `timeout` seconds at the latest, so that the cells below can run. `status` returns a line to
+    show above the chart; outside a notebook, the line is printed when it changes. The notebook's stop button
+    stops the redrawing, but not the run itself. Raises ValueError for a negative time.
     """
     if every < 0:
         raise ValueError(f"every: expected 0 or more seconds, got {every:g}.")
@@ -76,7 +76,7 @@ def watch_live(
     drawn = ""
     try:
         while True:
-            # Asked before drawing, so that the last chart shows the final state.
+            # Check this before drawing, so that the last chart shows the final state.
             more = is_running() and time.monotonic() < end
             svg = as_svg(picture())
             if svg != drawn or not more:

@@ -1,8 +1,8 @@
 """The layout of the architecture map: the positions of its boxes, arrows and words.
 
-Positions are pixels from the upper left corner. The left half follows the words upwards through the model,
-like the paper's figure 1; the right half shows the inside of two of its boxes; what trains the model is
-below.
+Positions are pixels from the upper left corner. The left half follows the words upwards through the model, as
+in the paper's figure 1. The right half shows the inside of two of its boxes. The parts that train the model
+are at the bottom.
 """
 
 from dataclasses import dataclass
@@ -171,7 +171,7 @@ SIGNS = (
     (234, 212, "K"),
     (234, 241, "V"),
 )
-"""Words outside the boxes, by their middle."""
+"""Words outside the boxes, with the position of their middle."""
 
 HEADINGS = (
     (434, 348, "Masks, lesson 04"),
@@ -180,4 +180,4 @@ HEADINGS = (
     (250, 502, "Training, lessons 07 to 09"),
     (548, 502, "Many machines, lesson 12"),
 )
-"""Names of groups, by their left end."""
+"""Names of groups, with the position of their left end."""

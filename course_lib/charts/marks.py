@@ -1,8 +1,7 @@
-"""What several charts are drawn from: matrices of cells, axes with words, numbers in few characters,
-tooltips.
+"""The building blocks of several charts: matrices of cells, axes with words, short numbers, tooltips.
 
-Colour is never the only sign: a cell has its value written in it if it is large enough, a masked cell has a
-cross, and a cell without a number is black and says what it holds.
+Colour is never the only sign: a cell contains its value if it is large enough, a masked cell has a cross, and
+a cell without a number is black with a text that describes its content.
 """
 
 import json
@@ -33,13 +32,13 @@ from course_lib.charts.theme import (
 )
 
 ROOM_FOR_TEXT = 28
-"""The width in pixels from which on a cell has its value written in it."""
+"""The minimum width, in pixels, of a cell that contains its value as text."""
 
 Write: TypeAlias = Callable[[float], str]
 
 
 def short(value: float) -> str:
-    """Write a number in about three characters: 0.42, -1.30, 12.5, 1e+9; whole numbers without a point."""
+    """Format a number in about three characters: 0.42, -1.30, 12.5, 1e+9; integers without a point."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -53,12 +52,12 @@ def short(value: float) -> str:
 
 
 def hundredths(value: float) -> str:
-    """Write a weight with two decimals. An exact zero is a plain 0, unlike a weight that rounds to zero."""
+    """Format a weight with two decimals. An exact zero is a plain 0, unlike a weight that rounds to zero."""
     return f"{value:.2f}" if math.isfinite(value) and value != 0 else short(value)
 
 
 def exact(value: float) -> str:
-    """Write a number with seven significant digits, for tooltips and descriptions."""
+    """Format a number with seven significant digits, for tooltips and descriptions."""
     return short(value) if not math.isfinite(value) else f"{value:.7g}"
 
 
@@ -127,7 +126,7 @@ def number_cell(value: float, shades: Shades, write: Write | None = short, *, ma
 
 
 def leak_cell(shown: str, told: str) -> Cell:
-    """Return a cell in the colours of an alarm."""
+    """Return a cell in the alarm colours."""
     return Cell(ALARM_FILL, shown, told, "leak", ink=ALARM_INK)
 
 
@@ -287,7 +286,7 @@ def word_axis(words: Sequence[str], step: int, *, orient: Literal["top", "bottom
 
 
 def beside_rows(texts: Sequence[str], cell: int, *, title: str, width: int) -> alt.Chart:
-    """Draw a column of texts beside the rows of a grid. Texts with a "!" are in the colour of an alarm."""
+    """Draw a column of texts next to the rows of a grid. Texts with a "!" are in the alarm colour."""
     inks = [ALARM_INK if "!" in text else INK for text in texts]
     return (
         alt.Chart(pd.DataFrame({"row": range(len(texts)), "shown": texts, "ink": inks}))
@@ -318,7 +317,7 @@ def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
 def series(
     field: str, names: Sequence[str], legend: alt.Legend | None = None
 ) -> tuple[alt.Color, alt.StrokeDash]:
-    """Return colours and dash patterns that tell the lines called `names` apart."""
+    """Return colours and dash patterns that distinguish the lines called `names`."""
     colours = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
     dashes = alt.Scale(domain=names, range=list(DASHES[: len(names)]))
     return (
@@ -330,7 +329,7 @@ def series(
 def note(
     text: str, x: float, y: float, *, align: Literal["left", "right"] = "left", bold: bool = False
 ) -> alt.Chart:
-    """Draw a line of text at a place in pixels; it is quiet unless it is bold."""
+    """Draw a line of text at a position in pixels. It is grey unless it is bold."""
     mark = alt.Chart(pd.DataFrame({"text": [text]})).mark_text(
         align=align, fontWeight="bold" if bold else "normal", color=INK if bold else QUIET_INK
     )
@@ -339,7 +338,7 @@ def note(
 
 @dataclass(frozen=True)
 class Path:
-    """A line along corners, given in pixels, with an arrowhead at its end if it `points`."""
+    """A line through corner points, given in pixels, with an arrowhead at its end if it `points`."""
 
     corners: tuple[tuple[float, float], ...]
     points: bool = True
@@ -387,7 +386,7 @@ def texts(
     align: Literal["left", "center"] = "center",
     weight: Literal["normal", "bold"] = "normal",
 ) -> alt.Chart:
-    """Draw words at places in pixels on a canvas of this size."""
+    """Draw words at positions in pixels on a canvas of this size."""
     return (
         alt.Chart(pd.DataFrame(signs, columns=["x", "y", "text"]))
         .mark_text(fontSize=size, color=colour, fontWeight=weight, align=align)
@@ -396,7 +395,7 @@ def texts(
 
 
 def powers_of_ten(low: float, high: float, decades_with_steps: int = 4) -> alt.Axis:
-    """Return an axis with ticks at 1, 2 and 5 times the powers of ten, or at some powers of many."""
+    """Return an axis with ticks at 1, 2 and 5 times the powers of ten, or only at powers for a wide range."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if len(decades) < decades_with_steps else (1,)
     every = 1 + len(decades) // 12

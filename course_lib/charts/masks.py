@@ -62,9 +62,9 @@ def leak_probe(
     """Draw how far the output at each position moved when the token at position `changed` was replaced.
 
     `moved` maps the name of a mask, which gets a row, to L distances, one for each of the L words; 0 means
-    that the output is the same to the last bit. An output before the changed token that moved depends on a
-    later token: it is orange with a "!". An arrow marks the changed token. The default title counts the
-    leaks. Raises ValueError if there is no mask, words do not fit, or `changed` is no position.
+    that the output is exactly the same. An output before the changed token that moved depends on a later
+    token: it is orange with a "!". An arrow marks the changed token. The default title counts the leaks.
+    Raises ValueError if there is no mask, words do not match, or `changed` isn't a position.
     """
     if not moved:
         raise ValueError("moved: expected at least one named mask, got none.")
@@ -101,7 +101,7 @@ def leak_probe(
 
 
 def _moved_cell(value: float, shades: Shades, *, before: bool, has_room: bool) -> Cell:
-    # A small distance must not look like none.
+    # A small distance must not look like zero.
     written = f"{value:.1g}" if 0 < value < 0.01 else short(value)
     if value == 0:
         return Cell(EQUAL_FILL, "0" if has_room else "", "not at all", ink=MASKED_INK)

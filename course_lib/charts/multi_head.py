@@ -43,10 +43,10 @@ def features_in_heads(
     """Draw a row of panels for each way to split a sentence into heads, one panel for each head.
 
     `cuts` maps a name to heads of shape (H, L, D/H), made from a sentence in which feature f of word i is the
-    number i * D + f, so that each number says where it is from: `torch.arange(L * D)`. `words` are the L
-    words, at most six. A cell says its word and feature in the colour of its word. Each row of a panel
-    belongs to the word beside it, and a cell from another word is framed. Raises ValueError if a number is
-    missing or duplicated, or the words do not fit.
+    number i * D + f, so that each number identifies its origin: `torch.arange(L * D)`. `words` are the L
+    words, at most six. A cell shows its word and feature in the colour of its word. Each row of a panel
+    belongs to the word next to it, and a cell from another word is framed. Raises ValueError if a number is
+    missing or duplicated, or the words do not match.
     """
     if not cuts:
         raise ValueError("cuts: expected at least one way to split a sentence, got none.")
@@ -74,7 +74,7 @@ def features_in_heads(
 
 
 def _traced(head: Floats, words: list[str], heads: int) -> list[Cell]:
-    """Return the cells of one head, each with the word and the feature that its number is from."""
+    """Return the cells of one head, each with the word and the feature that its number comes from."""
     width = heads * head.shape[1]
     cells = []
     for (row, _), number in np.ndenumerate(head.astype(int)):
@@ -143,7 +143,7 @@ def _count_bars(table: pd.DataFrame, column: str, name: str, colour: str) -> alt
 
 
 def _count(number: float) -> str:
-    """Write a count with about three digits: 800, 80k, 1.05M."""
+    """Format a count with about three digits: 800, 80k, 1.05M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"
@@ -159,8 +159,8 @@ def heads_overview(
 ) -> Picture:
     """Draw the attention weights of all layers (rows) and heads (columns) of a model as small heat maps.
 
-    `weights` is (N, H, Q, K), for N layers and at most 16 heads H. A tooltip says which weight a cell
-    is. Raises ValueError if shapes or words do not fit, or a weight isn't between 0 and 1.
+    `weights` is (N, H, Q, K), for N layers and at most 16 heads H. A tooltip names the layer, head, query and
+    key of a cell. Raises ValueError if shapes or words do not match, or a weight isn't between 0 and 1.
     """
     maps = weights_from_tensor(weights, (4,))
     layers, heads, query_count, key_count = maps.shape

@@ -111,7 +111,7 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
         )
     )
     ends = f"{exact(float(field.min()))} to {exact(float(field.max()))}"
-    # Inside a layer, the title is aligned with the picture instead of the cells.
+    # In a layered chart, the title is aligned with the picture instead of the cells.
     return alt.LayerChart(layer=[cells], width=across * width, height=down * height).properties(
         title=alt.Title(title),
         description=f"{title} {height} rows ({rows}) by {width} columns ({columns}); {value} from {ends}.",
@@ -119,7 +119,7 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
 
 
 def _numbered(count: int, step: int, orient: str) -> alt.Axis:
-    """Return an axis with as many numbers as fit without touching."""
+    """Return an axis with as many numbers as fit without overlapping."""
     every = next(every for every in (1, 2, 4, 8, 16, 32, 64, 128, 10_000) if every * step >= 22)
     values = list(range(0, count, every))
     return alt.Axis(values=values, labelAngle=0, orient=orient, ticks=False, domain=False, grid=False)  # type: ignore[arg-type]
@@ -233,7 +233,7 @@ def _clock(points: Floats, pair: int, offset: int, side: int) -> alt.LayerChart:
             (f"{sine}:Q", f"column {2 * pair}", ".4~f"),
             (f"{cosine}:Q", f"column {2 * pair + 1}", ".4~f"),
         )
-        # Beside the tip, away from the other hand: at a small angle the numbers would cover each other.
+        # Next to the tip, away from the other hand: at a small angle the numbers would overlap.
         beside = "datum.begins + datum.turn + 0.13" if prefix else "datum.begins - 0.13"
         name = shown.transform_calculate(right=f"1.17 * sin({beside})", up=f"1.17 * cos({beside})")
         layers += [

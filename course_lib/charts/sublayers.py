@@ -28,9 +28,9 @@ def normalisation_effect(
 ) -> Picture:
     """Draw the features of each position before and after, as ticks, over a bar of one standard deviation.
 
-    `before` and `after` are (L, D), `words` name the L positions. The bar is centred on the mean and reaches
-    one standard deviation (that of all D features) to each side; both numbers are written beside it. Both
-    panels have the same axis. Raises ValueError if the shapes do not fit or a number isn't finite.
+    `before` and `after` are (L, D), and `words` name the L positions. The bar is centred on the mean and
+    reaches one standard deviation (that of all D features) to each side; both numbers are written next to it.
+    The panels share one axis. Raises ValueError if the shapes do not match or a number isn't finite.
     """
     left = from_tensor(before, "before", (2,), finite=True)
     right = from_tensor(after, "after", (2,), finite=True)

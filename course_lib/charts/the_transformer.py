@@ -14,7 +14,7 @@ from course_lib.charts.marks import Cell, Grid, Path, arrows, fixed_x, fixed_y, 
 from course_lib.charts.theme import ALARM_INK, AMOUNTS, CATEGORIES, QUIET_INK, WIDTH, Picture, on_ramp
 
 Stages: TypeAlias = Sequence[tuple[str, Sequence[int]]]
-"""The stages of a stack from its input upwards: a name and a shape each."""
+"""The stages of a stack, from its input upwards, each with a name and a shape."""
 
 ROW, BAR, GAP = 38, 22, 24
 """Pixels: the height of a stage and of its bar, and the gap between the two columns."""
@@ -135,7 +135,7 @@ def _bars(table: pd.DataFrame, height: float) -> list[alt.Chart]:
 
 
 def _arrows(table: pd.DataFrame, memory_to: Sequence[str], height: float) -> list[alt.Chart]:
-    """Draw an arrow from each stage to the next, and two (keys and values) to each reader of the memory."""
+    """Draw an arrow from each stage to the next, and two (keys and values) to each stage in `memory_to`."""
     stages = table.to_dict("records")
     upward = [
         Path(((lower["middle"], lower["top"]), (lower["middle"], upper["bottom"])))

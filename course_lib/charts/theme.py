@@ -18,16 +18,16 @@ import altair as alt
 Picture: TypeAlias = (
     alt.Chart | alt.LayerChart | alt.FacetChart | alt.ConcatChart | alt.HConcatChart | alt.VConcatChart
 )
-"""What every chart function of the course returns."""
+"""The return type of every chart function of the course."""
 
 CATEGORIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Blue, vermilion, green, purple, orange, sky blue, black. Lines and groups take them in this order."""
+"""Blue, vermilion, green, purple, orange, sky blue, black. Lines and groups use them in this order."""
 
 AMOUNTS = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
-"""From nothing to much, for amounts such as attention weights."""
+"""A ramp from zero to large values, for amounts such as attention weights."""
 
 SIGNED = ("#7f3b08", "#c8691b", "#f3b775", "#f7f7f7", "#9ecae1", "#2b7bba", "#08306b")
-"""From negative (brown) over zero (near white) to positive (blue), for signed numbers such as scores."""
+"""A ramp from negative (brown) through zero (near white) to positive (blue), for scores, for example."""
 
 DASHES = ([1, 0], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4], [4, 2], [6, 2, 1, 2])
 """One pattern for each category, so that lines can be told apart without colour."""
@@ -137,21 +137,22 @@ def show_offline() -> None:
 def as_svg(chart: Picture) -> str:
     """Return the chart as one `<svg>` element, for pages without scripts: a failed check, a feedback file.
 
-    The element carries the chart's description for screen readers, and its ids are unique, so that a page can
-    hold several. Needs neither a browser nor the internet; the first call in a process starts vl-convert.
+    The element contains the chart's description for screen readers, and its ids are unique, so that a page
+    can contain several charts. This needs neither a browser nor the internet. The first call in a process
+    starts vl-convert, which takes longer.
     """
     buffer = StringIO()
     with alt.theme.enable(NAME):
         chart.save(buffer, format="svg")
     svg = buffer.getvalue()
-    # vl-convert counts its ids up during the life of the process. Ours depend on the chart alone.
+    # vl-convert increments its ids during the life of the process. These ids depend on the chart alone.
     ids = {
         name: str(number) for number, name in enumerate(dict.fromkeys(name for _, name in ID.findall(svg)))
     }
     svg = ID.sub(lambda match: match[1] + ids[match[2]], svg)
     prefix = "c" + hashlib.sha256(svg.encode()).hexdigest()[:12] + "-"
     svg = ID.sub(lambda match: match[1] + prefix + match[2], svg)
-    # State the font once instead of at every word, which saves a third of a heat map's bytes.
+    # Set the font once instead of for every word, which saves a third of a heat map's bytes.
     font = f' font-family="{FONT}"'
     narrow = ' style="max-width:100%;height:auto"'
     description = "" if chart.description is alt.Undefined else escape(str(chart.description))

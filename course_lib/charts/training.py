@@ -1,4 +1,4 @@
-"""The charts of lesson 09: the loss while a model learns, and how much each token counts in the loss."""
+"""The charts of lesson 09: the loss during training, and the weight of each token in the loss."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -88,7 +88,7 @@ def token_counts(
     room = (WIDTH - 170 - gap * (len(matrices) - 1)) // len(matrices)
     positions = [str(position + 1) for position in range(shape[1])]
     grid = Grid(rows, positions, cell_size(shape[1], room, 34), ("sentence", "position", "counts"))
-    # Light shades only, on which small numbers are easy to read.
+    # Use only light shades, on which small numbers are easy to read.
     shades = Shades(
         0.0, float(max(matrix.max() for matrix in matrices.values())) or 1.0, (*AMOUNTS[:2], "#9ecae1")
     )

@@ -1,4 +1,4 @@
-"""The charts of lesson 10: tokens of words, sentence lengths, padding and batches."""
+"""The charts of lesson 10: the tokens of words, sentence lengths, padding and batches."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -79,7 +79,7 @@ def merge_steps(
             "told": [f"{sum(map(len, spelling))} symbols in total" for spelling in spellings],
         }
     )
-    # Short lines: the layout is computed for the first position of the slider.
+    # Keep the lines short: the layout is computed for the initial value of the slider.
     line = alt.Chart(status).transform_filter(now).encode(x=alt.value(0))
     height = row_height * len(words)
     pair = line.mark_text(align="left", fontWeight="bold", fontSize=13).encode(
@@ -101,7 +101,7 @@ def merge_steps(
 
 
 def _symbol_rows(step: int, spelling: Spelling, newest: str | None) -> Iterable[dict[str, object]]:
-    """Yield one table row for each symbol: where it begins and ends, in letters, and how it looks."""
+    """Yield one table row for each symbol: its start and end, in letters, and its appearance."""
     for row, symbols in enumerate(spelling):
         start = 0
         for symbol in symbols:
@@ -122,7 +122,7 @@ def _symbol_rows(step: int, spelling: Spelling, newest: str | None) -> Iterable[
 
 
 def _boxes(base: alt.Chart, rows: int, letters: float, height: int, font_size: int) -> list[alt.Chart]:
-    """Draw symbols in boxes along rows that are `letters` wide."""
+    """Draw symbols as boxes in rows that are `letters` wide."""
     base = base.encode(
         y=index_y("row", rows),
         tooltip=tips(("symbol:N", "symbol"), ("kind:N", "it is")),

@@ -21,12 +21,12 @@ Entry: TypeAlias = Prediction | Exercise | Explanation | HandIn
 
 _SHOWN = f"{SOURCES}/course.toml"
 _LESSON_NAME = re.compile(r"\d\d-[a-z0-9-]{1,37}")
-#: The name of a cell, which is also its grade_id in nbgrader.
+#: The pattern of a cell's name, which is also its grade_id in nbgrader.
 _CELL_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,49}")
 
 
 class CourseError(ValueError):
-    """The course's source cannot be built or must not be released.
+    """An error in the course's source, which can't be built or must not be released.
 
     Each problem is one line that names the file, the cell and what to do.
     """
@@ -63,7 +63,7 @@ def load_curriculum(course: Path) -> Curriculum:
 
 
 def _location(entries: Any, location: tuple[str | int, ...]) -> str:
-    """Describe a position in the TOML file by the names of lessons and exercises, not by numbers."""
+    """Describe a position in the TOML file by the names of lessons and exercises, not by their indices."""
     words: list[str] = []
     for step in location:
         if isinstance(step, int) and isinstance(entries, list) and step < len(entries):

@@ -1,4 +1,4 @@
-"""What the course consists of, and the part of it that students may see."""
+"""The lessons and exercises of the course, and the part of them that students may see."""
 
 import json
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ Points: TypeAlias = int | float
 
 
 class _Table:
-    """A table of `course.toml`. Unknown keys are refused."""
+    """A table of `course.toml`. Unknown keys are rejected."""
 
-    # pydantic reads this setting. It isn't imported here: every lesson and every graded notebook imports this
-    # module and would have to wait for it.
+    # pydantic reads this setting. Importing pydantic here would slow down every lesson and every graded
+    # notebook, because they all import this module.
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
 
@@ -49,11 +49,11 @@ class Exercise(_Table):
     name: str
     points: Points
     does: str = ""
-    """What it does, in one sentence, for the architecture map. Exercises without one are not on the map."""
+    """A one-sentence description for the architecture map. Exercises without one are not on the map."""
     part: bool = False
     """Whether the translation lab can run with a student's own version."""
     hints: list[str] = field(default_factory=list)
-    """Three hints, from gentle to plain."""
+    """Three hints, from vague to explicit."""
     deductions: dict[str, Points] = field(default_factory=dict)
     """The points that known mistakes cost, by their names. Any other mistake costs all points."""
     may_not_call: list[str] = field(default_factory=list)
@@ -80,9 +80,9 @@ class Lesson(_Table):
     title: str
     minutes: int
     paper: list[str]
-    """The sections of the paper that it teaches."""
+    """The sections of the paper that the lesson teaches."""
     seed: int = -1
-    """The seed of the random inputs of its hidden tests."""
+    """The seed of the random inputs of the lesson's hidden tests."""
     files: list[str] = field(default_factory=list)
     """Files that students get with the notebook, as paths inside the lesson's folder."""
     predictions: list[Prediction] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Lesson(_Table):
 
     @property
     def number(self) -> int:
-        """The number at the beginning of its name."""
+        """The number at the beginning of the lesson's name."""
         return int(self.name[:2])
 
     @property
@@ -102,13 +102,13 @@ class Lesson(_Table):
 
     @property
     def written(self) -> dict[str, Prediction | Exercise]:
-        """What students write in code cells, by name."""
+        """The functions, classes and predictions that students write in code cells, by name."""
         entries: list[Prediction | Exercise] = [*self.predictions, *self.exercises]
         return {entry.name: entry for entry in entries}
 
     @property
     def checked(self) -> dict[str, Prediction | Exercise | HandIn]:
-        """Everything that has a check cell, by name."""
+        """All exercises, predictions and files that have a check cell, by name."""
         return {**self.written, **{entry.name: entry for entry in self.hand_ins}}
 
     @property
@@ -139,7 +139,7 @@ class Curriculum(_Table):
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """The names of the exercises that a student can run the lab with, by lesson."""
+        """The names of the exercises whose student version the lab can use, by lesson."""
         found = {
             lesson.name: tuple(exercise.name for exercise in lesson.exercises if exercise.part)
             for lesson in self.lessons
@@ -153,7 +153,7 @@ def public_json(curriculum: Curriculum) -> str:
 
 
 def _public(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Empty values are left out: they are the defaults.
+    # Omit empty values, because they are the defaults.
     return {
         name: value for name, value in pairs if name not in INSTRUCTORS_ONLY and value not in ("", False, [])
     }

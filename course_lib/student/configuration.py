@@ -1,8 +1,8 @@
 """Write the Jupyter configuration with which students fetch, validate and hand in lessons.
 
 An administrator runs this once for everyone (`--into /etc/jupyter`), or students run it in their own
-accounts. Fetched lessons go to a folder with the course's name in the student's home. JupyterLab opens a
-start page there, which shows the student's progress and is updated while they work.
+accounts. Fetched lessons are stored in a folder with the course's name in the student's home. JupyterLab
+opens a start page there, which shows the student's progress and is updated while they work.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from course_lib.atomic_files import atomic_write_text
 #: The course's name in `autograder/nbgrader_config.py`.
 COURSE_ID = "build-the-transformer"
 
-#: The first line of the files, by which a later run knows that it may replace them.
+#: The first line of each file, which shows a later run that it may overwrite the file.
 _HEADER = "# Written by `course student-config`; run it again to change this file."
 
 _NBGRADER = """\
@@ -43,9 +43,9 @@ c.LabApp.default_url = first_page(Path.home(), {course_id!r})
 
 
 def write_configuration(into: Path, exchange: Path, course_id: str = COURSE_ID) -> list[Path]:
-    """Write nbgrader's and Jupyter's configuration to a folder, and return the files.
+    """Write nbgrader's and Jupyter's configuration to a folder, and return the paths of the files.
 
-    Raises ValueError if one is there that somebody else wrote; nothing is written then.
+    Raises ValueError, and writes nothing, if a file exists that this command didn't write.
     """
     texts = {
         into / name: text.format(header=_HEADER, course_id=course_id, exchange=str(exchange))

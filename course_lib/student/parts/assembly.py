@@ -34,7 +34,7 @@ class Part:
     origin: Literal["student", "reference"]
     value: Any
     problem: str = ""
-    """Why the reference's part is used."""
+    """The reason why the reference's part is used."""
     unwritten: bool = False
     """Whether the student hasn't written it yet."""
     notebook_missing: bool = False
@@ -48,9 +48,9 @@ class Parts:
     parts: tuple[Part, ...]
     sources: tuple[PartSource, ...]
     timeout: float
-    """How many seconds a cell may run."""
+    """The time limit of a cell, in seconds."""
     names: Mapping[str, Any] = field(default_factory=dict)
-    """Names that every cell sees, in addition to its lesson's imports."""
+    """Additional names in the namespace of every cell, besides its lesson's imports."""
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self.parts)
@@ -72,17 +72,17 @@ class Parts:
 
     @property
     def yours(self) -> list[str]:
-        """The exercises whose part is the student's."""
+        """The exercises for which the student's part is used."""
         return [part.exercise for part in self.parts if part.origin == "student"]
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with unusable parts, without repetitions. An unwritten part is not a problem."""
+        """Descriptions of unusable parts, without duplicates. An unwritten part is not a problem."""
         return list(dict.fromkeys(part.problem for part in self.parts if part.problem and not part.unwritten))
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """A hash of the student's code of each part that is the student's."""
+        """A hash of the student's code for each part for which it is used."""
         return {
             source.exercise: hashlib.sha256((source.code or "").encode()).hexdigest()
             for source in self._students_sources()
@@ -111,11 +111,11 @@ class Parts:
         return "\n".join(lines)
 
     def only(self, exercises: Collection[str]) -> "Parts":
-        """Return these parts of the student's, with the reference's in place of all others."""
+        """Return parts with the student's versions of `exercises`, and the reference's of the others."""
         return _assemble(self.sources, self.timeout, self.names, exercises)
 
     def without(self, reasons: Mapping[str, str]) -> "Parts":
-        """Replace these parts with the reference's, each for a reason that the table shows."""
+        """Replace these parts with the reference's, each for a reason that `table()` shows."""
         sources = [
             replace(source, code=None, problem=reasons[source.exercise])
             if source.exercise in reasons
@@ -125,7 +125,7 @@ class Parts:
         return _assemble(sources, self.timeout, self.names)
 
     def keep(self, path: Path) -> None:
-        """Write a copy of the student's code, because the notebooks keep changing. Raises OSError."""
+        """Write a copy of the student's code, because the notebooks may change later. Raises OSError."""
         keep_sources(self._students_sources(), path)
 
     def _students_sources(self) -> list[PartSource]:
@@ -157,7 +157,7 @@ def load_parts(
     root = Path(folder)
     try:
         missing = not root.exists()
-    except OSError:  # It exists but isn't accessible; reading the notebooks reports that.
+    except OSError:  # The file exists but isn't accessible. Reading the notebooks reports that.
         missing = False
     if missing:
         raise PartsError(f"{root}: there is no such folder; give the one that contains the lessons")
@@ -198,7 +198,8 @@ def _assemble(
     names: Mapping[str, Any],
     students: Collection[str] | None = None,
 ) -> Parts:
-    """Make the parts in order. Of the student's, use only the exercises in `students`; None means all.
+    """Build the parts in order. `students` limits the exercises for which the student's version is used.
+
 
     `names` are added to every cell's namespace. The reference replaces parts that can't be used.
     """
@@ -238,7 +239,7 @@ def _assemble(
 
 
 def _rebind(value: Any, source: PartSource, values: dict[str, Any]) -> Any:
-    """Define the reference's part again, in a namespace in which it uses the parts before it."""
+    """Redefine the reference's part in a namespace in which it uses the parts before it."""
     namespace = vars(sys.modules[value.__module__]) | values
     exec(_reference_code(source.exercise), namespace)
     return namespace[source.exercise]

@@ -19,10 +19,10 @@ class UnwrittenError(PartsError):
 
 
 def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Build a namespace from the imports of a setup cell, with `parts` in place of the reference's.
+    """Build a namespace from the imports of a setup cell, with `parts` in place of the reference's versions.
 
-    Only imports and type variables (`Item = TypeVar("Item")`) are executed. Imports that fail are skipped:
-    a cluster node doesn't have the packages for charts, for example.
+    Only imports and type variables (`Item = TypeVar("Item")`) are executed. Imports that fail are skipped: a
+    cluster node doesn't have the packages for charts, for example.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}  # as in a notebook
     try:
@@ -129,7 +129,7 @@ def _parse(code: str, location: str) -> ast.Module:
 
 
 def _failing_line(error: BaseException, location: str) -> str:
-    """Return the location with the cell's first line in the traceback."""
+    """Return the location, with the number of the cell's first line in the traceback."""
     frame = error.__traceback__
     while frame is not None:
         if frame.tb_frame.f_code.co_filename == location:

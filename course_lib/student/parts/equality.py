@@ -1,9 +1,10 @@
 """Compare a model built from a student's parts with the reference, and find the parts that differ.
 
 Both models get the same weights, and everything that the parts compute is compared: logits, gradients, tied
-weights, decoded tokens, learning rates, the loss. If something differs, a search by halving finds the parts
-that make a difference on their own. The computation is in float64, where equal results look equal. Logits are
-also computed in float32, and under autocast in bfloat16 as during training, where they need only be finite.
+weights, decoded tokens, learning rates, the loss. If something differs, a binary search finds the parts that
+cause a difference on their own. The computation uses float64, in which correct parts agree closely. Logits
+are also computed in float32, and under autocast in bfloat16 as during training, where they only need to be
+finite.
 """
 
 import io
@@ -22,17 +23,17 @@ from course_lib.student.parts.notebook import PartsError
 from course_lib.time_limit import OutOfTime, time_limit
 from course_lib.transformer import Transformer, TransformerConfig
 
-#: Relative to the largest value. A correct part may contain a constant in float32.
+#: The tolerance relative to the largest value. A correct part may contain a constant in float32.
 TOLERANCE = 1e-6
-#: A gradient sums over all positions, which adds up the differences.
+#: The tolerance for gradients, which sum over all positions and so accumulate the differences.
 GRADIENT_TOLERANCE = 1e-4
-#: The rounding of float32 depends on the order of sums.
+#: The tolerance in float32, whose rounding depends on the order of sums.
 FLOAT32_TOLERANCE = 1e-3
 
 _TIMEOUT = 10.0
 _VOCAB, _PAD, _START, _END = 11, 0, 1, 2
 _MAX_LENGTH = 9
-#: A generator may have no bias. If it has one, it is set to zero.
+#: The generator's bias, which is optional. If there is one, it is set to zero.
 _OPTIONAL_WEIGHT = "generator.bias"
 
 
@@ -138,7 +139,7 @@ def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]
     yield from _decode(parts, source, source_mask)
     tied = parts["tie_embeddings"](model)
     with torch.no_grad():
-        # Which of the three tensors the model keeps is up to the student.
+        # The student decides which of the three tensors the model keeps.
         tied.source_embedding.table.weight.copy_(_weights(norm_first=True)["target_embedding.table.weight"])
         logits = tied(*batch)
     yield "the logits with tied embeddings", logits
@@ -228,7 +229,7 @@ def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
             scheduler.step()
         yield "the learning rates that the scheduler sets", torch.tensor(used, dtype=torch.float64)
     if "smooth_targets" in parts:
-        # Their dtype is up to the student.
+        # The student decides on the dtype of these results.
         yield "the smoothed targets", parts["smooth_targets"](labels, _VOCAB, _PAD, 0.1).double()
 
 
@@ -238,10 +239,10 @@ def _decode(parts: Parts, source: Tensor, source_mask: Tensor) -> Iterator[tuple
         penalties = [float(parts["length_penalty"](length, 0.6)) for length in range(1, 9)]
         yield "the length penalties", torch.tensor(penalties, dtype=torch.float64)
     if "beam_search" in parts:
-        # When to stop is up to the student: with these weights the usual rules find the same sentences.
+        # The student decides when to stop: with these weights, the usual rules find the same sentences.
         model = _model(parts, norm_first=True, seed=22, gain=3.0).to(source.device)
         ids = parts["beam_search"](model, source, source_mask, 3, _MAX_LENGTH, _START, _END, 0.6)
-        # So is the number of columns after the last end symbol.
+        # The student also decides on the number of columns after the last end token.
         ids = nn.functional.pad(ids, (0, max(0, _MAX_LENGTH - ids.shape[1])), value=_END)
         yield "the tokens of beam_search", ids
     if "average_checkpoints" in parts:

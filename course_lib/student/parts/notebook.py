@@ -40,7 +40,7 @@ class PartSource:
     code: str | None = None
     """The code of the student's solution cell, or None if there is no usable cell."""
     problem: str = ""
-    """Why there is no usable cell."""
+    """The reason why there is no usable cell."""
     notebook_missing: bool = False
     """Whether the whole notebook is missing."""
 
@@ -106,7 +106,7 @@ class _Notebook:
     solutions: dict[str, str]
     """The code of each solution cell, by exercise."""
     unusable: dict[str, str]
-    """Why a solution cell can't be used, by exercise: it is not a code cell, or there are two of it."""
+    """The reason why a solution cell can't be used, by exercise: not a code cell, or duplicated."""
 
     @classmethod
     def read(cls, folder: Path, lesson: str) -> "_Notebook":

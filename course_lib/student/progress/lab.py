@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     jupyter = command(folder.resolve(), for_jupyter)
-    if sys.platform == "win32":  # There, execv doesn't quote spaces and returns to the shell at once.
+    if sys.platform == "win32":  # On Windows, execv doesn't quote spaces, and the shell doesn't wait for it.
         return subprocess.call(jupyter)
     return os.execv(jupyter[0], jupyter)
 

@@ -65,7 +65,7 @@ class Lesson:
 
 
 def is_lesson(path: Path) -> bool:
-    """Return whether a path is that of a lesson's notebook, such as 01-attention/01-attention.ipynb."""
+    """Return whether this is the path of a lesson's notebook, such as 01-attention/01-attention.ipynb."""
     return path.suffix == ".ipynb" and bool(_LESSON.fullmatch(path.stem)) and path.stem == path.parent.name
 
 
@@ -85,7 +85,7 @@ def read_lessons(folder: Path) -> list[Lesson]:
 def nearest_lessons() -> Path:
     """Return the folder of the lessons: `lessons`, or else this folder or its parent if it contains them.
 
-    JupyterLab opens terminals in the folder of the lessons, or in that of one lesson.
+    JupyterLab opens terminals in the folder of the lessons, or in the folder of one lesson.
     """
     usual = Path("lessons")
     return next((folder for folder in (usual, Path(), Path("..")) if _lesson_notebooks(folder)), usual)
@@ -98,8 +98,8 @@ def _lesson_notebooks(folder: Path) -> list[Path]:
 def finished_exercises(folder: str | Path = "..") -> list[str]:
     """Return the exercises of the architecture map whose checks pass in the saved notebooks of a folder.
 
-    The default is the folder above a lesson, where a notebook's own kernel runs. A folder without lessons has
-    none, because a lesson must also run on its own.
+    The default is the parent of the lesson's folder, in which the notebook's kernel runs. The result is empty
+    if the folder contains no lessons, because a lesson must also work on its own.
     """
     try:
         lessons = read_lessons(Path(folder))

@@ -58,7 +58,7 @@ def describe(lesson: Lesson) -> str:
 
 
 def summary(lessons: Iterable[Lesson]) -> str:
-    """Return how many checks pass in total, as a sentence."""
+    """Return a sentence with the number of checks that pass."""
     checks = [check for lesson in lessons for check in lesson.checks]
     return f"{sum(lesson.passing for lesson in lessons)} of {len(checks)} checks pass."
 
@@ -93,9 +93,9 @@ def write_page(folder: Path) -> Path:
 
 
 def first_page(home: Path, course_id: str) -> str:
-    """Return the address of the page with which JupyterLab opens a student's account, and write the page.
+    """Write the start page, and return the address of the page that JupyterLab opens in a student's account.
 
-    The lessons are in a folder of the home that has the course's name, where nbgrader fetches them to.
+    The lessons are in the folder of the home with the course's name, into which nbgrader fetches them.
     """
     folder = home / course_id
     try:
@@ -104,7 +104,7 @@ def first_page(home: Path, course_id: str) -> str:
             write_page(folder)
         except ProgressError:
             atomic_write_text(folder / PAGE, _NOTHING_FETCHED)
-    except OSError:  # such as a full disk, with which a student can still read
+    except OSError:  # for example, a full disk, on which a student can still read
         return "/lab"
     return f"/lab/tree/{quote(course_id)}/{PAGE}"
 
