@@ -27,7 +27,7 @@ class _Names:
 
     used: frozenset[str] = frozenset()
     bound: frozenset[str] = frozenset()
-    """Names that it binds or modifies, such as `x` in `x.size = 3`."""
+    """Names that the cell binds or modifies, such as `x` in `x.size = 3`."""
 
 
 def cells_to_run(

@@ -26,7 +26,7 @@ class LessonContext:
     may_not_call: Mapping[str, Sequence[str]]
     """The prohibited functions of each exercise."""
     imports: tuple[str, ...] = ()
-    """The modules that its cells import."""
+    """The modules that the lesson's cells import."""
 
 
 def prepare_lesson_context(source: LessonSource) -> LessonContext:

@@ -28,7 +28,7 @@ class Judged:
 
     outputs: list[NotebookNode]
     findings: list[Finding] = field(default_factory=list)
-    """The findings of the checks in it."""
+    """The findings of the checks in the cell."""
 
 
 def imports_of(sources: Iterable[str]) -> dict[str, Any]:

@@ -54,9 +54,9 @@ class GradingRun:
         self._preparation = Preparation(self._course, execute)
         self._releases = self._preparation.releases
         self._current: dict[tuple[str, str], dict[str, str]] = {}
-        """What the results of each lesson's notebooks would depend on now."""
+        """The current `Job.depends_on` of each notebook, by lesson and name."""
         self._stale: dict[str, int] = {}
-        """By lesson, the number of submissions that were graded with other checks or limits."""
+        """The number of submissions, by lesson, that were graded with different checks or limits."""
 
     @property
     def _folder(self) -> Path:

@@ -43,7 +43,7 @@ class SandboxPlugin(WorkerPlugin):
 
     def __init__(self, version: str, allow_unconfined: bool) -> None:
         self.name = f"course-sandbox-{version[:16]}"
-        """Also the topic under which the scheduler records which workers were refused."""
+        """The plugin's name, and the topic under which the scheduler records the refused workers."""
         self._version, self._allow_unconfined = version, allow_unconfined
         self._executor: LocalExecutor | None = None
 

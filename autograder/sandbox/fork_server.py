@@ -37,9 +37,9 @@ class KernelState:
 
     running: bool
     ended: int | None
-    """Its exit status; negative if a signal ended it."""
+    """The kernel's exit status; negative if a signal ended it."""
     violations: tuple[str, ...]
-    """The limits that it has exceeded."""
+    """The limits that the kernel has exceeded."""
 
 
 @dataclass

@@ -40,9 +40,9 @@ class Submission:
     refused: list[str] = field(default_factory=list)
     """Paths that must not be copied."""
     notes: list[str] = field(default_factory=list)
-    """What is odd about the folder and looks like an accident."""
+    """Problems with the folder that look accidental."""
     tampering: list[str] = field(default_factory=list)
-    """What is odd about the folder and looks intentional."""
+    """Problems with the folder that look intentional."""
 
     def path(self, notebook: str) -> str:
         """Return the path where a notebook of this name is expected."""

@@ -50,14 +50,14 @@ class SubmittedNotebook:
 
     cells: list[SubmittedCell]
     lesson: str | None
-    """The lesson that its metadata names."""
+    """The lesson named in the notebook's metadata."""
     version: str | None
-    """The release of the course that its metadata names."""
+    """The course release named in the notebook's metadata."""
     kernel: str | None
     graded: bool
     """Whether it carries the mark of a graded notebook, which only the grader writes."""
     notes: list[str]
-    """What was repaired, one sentence each."""
+    """The repairs, one sentence each."""
 
 
 class _Cell(msgspec.Struct):

@@ -47,9 +47,9 @@ class Repaired:
 
     notebook: NotebookNode
     notes: list[str] = field(default_factory=list)
-    """Repairs of what looks like an accident."""
+    """Repairs of changes that look accidental."""
     tampering: list[str] = field(default_factory=list)
-    """Repairs of what looks intentional."""
+    """Repairs of changes that look intentional."""
     from_another_release: bool = False
     """Whether locked cells are those of another release."""
 

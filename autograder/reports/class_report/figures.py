@@ -41,12 +41,12 @@ class Figures:
     """The tables of the report. Rows are in the order of lessons, exercises and students."""
 
     totals: pd.DataFrame
-    """A row for each student: points in the lessons that anyone has handed in. What was not handed in counts
-    as zero, and points still to be given by a person count neither way."""
+    """A row for each student: points in the lessons that anyone has handed in. Missing submissions count
+    as zero, and points that a person has not given yet are excluded."""
     students_to_help: pd.DataFrame
     """A row for each student who is behind, the smallest share first."""
     scores: pd.DataFrame
-    """A row for each student and lesson. The share leaves out points that are still to be given."""
+    """A row for each student and lesson. The share excludes points that have not been given yet."""
     points_by_exercise: pd.DataFrame
     """A row for each graded cell: students with all, some or none of its points, and the verdicts.
     The discrimination is the correlation of the points for the cell with those for the rest of the lesson.

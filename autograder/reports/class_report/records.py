@@ -29,9 +29,9 @@ class LessonRecord:
     name: str
     title: str
     most: float
-    """The points that it can give."""
+    """The maximum of the points."""
     due: datetime | None
-    """For students without an extension, UTC."""
+    """The due date in UTC for students without an extension."""
     minutes: int | None
     """The planned duration; None if course.toml does not have the lesson."""
     cells: tuple[str, ...]
@@ -44,7 +44,7 @@ class StudentRecord:
 
     id: str
     name: str
-    """First and last name, or the id where the gradebook has neither."""
+    """First and last name, or the id if the gradebook has neither."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ class SubmissionRecord:
     student: str
     graded: bool
     points: float
-    """After the late penalty, as nbgrader exports it."""
+    """The points after the late penalty, as nbgrader exports them."""
     handed_in: datetime | None
-    """By the submission's timestamp, UTC; None where there is none."""
+    """The submission's timestamp in UTC, or None if there is none."""
     due: datetime | None
-    """With the student's extension, UTC."""
+    """The due date in UTC, including the student's extension."""
     marks: tuple[Mark, ...]
     code: Mapping[str, str]
     """The source of the student's own cells, by name."""
@@ -112,9 +112,9 @@ class ClassRecords:
     students: list[StudentRecord] = field(default_factory=list)
     submissions: list[SubmissionRecord] = field(default_factory=list)
     not_graded: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Why a submission has no grade, by lesson and student."""
+    """The reasons why submissions have no grade, by lesson and student."""
     notes: list[str] = field(default_factory=list)
-    """What could not be read, as sentences."""
+    """Descriptions of what could not be read, as sentences."""
 
 
 def read_records(

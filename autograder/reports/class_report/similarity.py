@@ -42,9 +42,9 @@ class SimilarAnswers:
     lesson: str
     exercise: str
     students: tuple[str, ...]
-    """The ids of those whose answers are the same but for names and comments."""
+    """The ids of students whose answers are identical except for names and comments."""
     other: tuple[str, ...]
-    """The ids of those with the other answer, `REFERENCE` among them, or empty if there is no other."""
+    """The ids of the students with the other answer, including `REFERENCE`; empty if there is no other."""
     similarity: float
     """The share of text in common, of the shorter answer, from 0 to 1."""
     usual: float
