@@ -48,7 +48,7 @@ def word_by_word(
     decoder attends to most.
 
     `candidates` holds, for each step, at most five words with their probabilities, the likeliest first;
-    `written` is the word chosen at each step, which is framed; `attended` holds a source word and its weight.
+    `written` is the word selected at each step, which is framed; `attended` has a source word and its weight.
     Raises ValueError if the numbers of steps differ, a step has no or too many candidates, or a probability
     or a weight isn't between 0 and 1.
     """

@@ -125,7 +125,7 @@ def layers_and_heads(
     `weights` is (N, H, Q, K), for N layers and H heads. `layer` and `head`, counted from 1, are shown first;
     a head of 0 is the mean over the layer's heads. By default the most focused one is shown: the one whose
     queries have the largest weights on average, by which the overview is coloured. Everything is computed in
-    the browser. Raises ValueError if shapes or words do not fit, a weight isn't between 0 and 1, or there is
+    the browser. Raises ValueError if shapes or words don't match, a weight isn't between 0 and 1, or there is
     no such layer or head.
     """
     maps = weights_from_tensor(weights, (4,))

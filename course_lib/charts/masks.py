@@ -32,7 +32,7 @@ def mask_panels(
 
     `masks` maps a name to a boolean mask, True for "may attend", that broadcasts to (1, Q, K): one of shape
     (1, K) has the same row for every query. `queries` and `keys` are words, the same ones in self-attention.
-    Raises ValueError if there is no mask, or if shapes and words do not fit.
+    Raises ValueError if there is no mask, or if shapes and words do not match.
     """
     if not masks:
         raise ValueError("masks: expected at least one named mask, got none.")

@@ -21,7 +21,7 @@ def position_waves(
     """Draw one row for each pair of columns: the even one as a line, the odd one dashed, a dot at each
     position.
 
-    `table` is (L, D) with two or more positions; pair i is the columns 2i and 2i + 1. Beside each row is the
+    `table` is (L, D) with two or more positions; pair i is the columns 2i and 2i + 1. Next to each row is the
     number of positions in a full turn, from the angle between the first two positions. Raises ValueError for
     a pair that the table doesn't have, or numbers that aren't finite.
     """

@@ -230,8 +230,8 @@ def decoding_steps(
 ) -> Picture:
     """Draw a table with one row for each step and one column for each word, darker for a higher probability.
 
-    `probabilities` is (steps, words); `chosen` holds the index of the word chosen at each step, which is
-    framed. Raises ValueError if the sizes do not fit, a row does not sum to one, or an index is out of range.
+    `probabilities` is (steps, words); `chosen` holds the index of the word selected at each step, which is
+    framed. Raises ValueError if the sizes don't match, a row doesn't sum to one, or an index is out of range.
     """
     table = from_tensor(probabilities, "probabilities", (2,))
     steps, count = table.shape

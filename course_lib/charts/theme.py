@@ -125,7 +125,7 @@ def show_offline() -> None:
     """Make notebooks show the course's charts live, in its theme and without the internet.
 
     A lesson calls this once, after importing the charts. altair's default renderer loads Vega from a server;
-    the Jupyter renderer takes it from the installed vl-convert instead. The menu beside a chart offers to
+    the Jupyter renderer takes it from the installed vl-convert instead. The menu next to a chart offers to
     save it; the link to an online editor is left out.
     """
     alt.theme.enable(NAME)

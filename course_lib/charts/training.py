@@ -72,7 +72,7 @@ def token_counts(
 
     Each entry of `counts` (at most three) is a matrix of (sentences, positions), 1 where a token counts as
     much as the average one. `real` is boolean and of the same shape, False at padding, which is crossed out.
-    `sentences` name the rows. Raises ValueError if shapes or names don't fit, or for numbers below 0.
+    `sentences` name the rows. Raises ValueError if shapes or names don't match, or for numbers below 0.
     """
     check_count(len(counts), 3, "counts", "panels")
     matrices = {name: from_tensor(matrix, name, (2,)) for name, matrix in counts.items()}

@@ -44,7 +44,7 @@ def merge_steps(
 
     `words` name the rows. `spellings` holds the symbols of each word after no merge, one merge and so on;
     `merges` are the pairs, one fewer than spellings. `start` is the slider's initial value. Raises ValueError
-    if the numbers of words, spellings and merges do not fit, the symbols of a word do not spell it, or
+    if the numbers of words, spellings and merges do not match, the symbols of a word do not spell it, or
     `start` is out of range.
     """
     if not words or not merges:

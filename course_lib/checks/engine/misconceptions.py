@@ -13,7 +13,7 @@ Each exercise or prediction has an array of tables. A misconception of an exerci
 `name`, a `value` and a `hint`. If a reference is hard to patch, the table `equivalents` holds the source of a
 plainer version that does the same; the patches of that exercise then apply to it.
 
-`common.toml` beside this module has the misconceptions of every exercise. Instead of a patch they have
+`common.toml` next to this module has the misconceptions of every exercise. Instead of a patch they have
 `result`: a Python expression of the reference's `result`, which replaces it. In the table `tensor`, that is
 each tensor which is returned.
 """
@@ -32,7 +32,7 @@ _COMMON = Path(__file__).with_name("common.toml")
 
 
 class MisconceptionError(ValueError):
-    """A file of misconceptions is invalid; the message lists every problem."""
+    """An error for an invalid file of misconceptions. The message lists every problem."""
 
 
 class PatchError(Exception):

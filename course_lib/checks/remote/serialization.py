@@ -184,7 +184,7 @@ class _Writer:
 
 
 class _Reader:
-    """Converts a message back to values. Every size in it is validated before it is used."""
+    """A converter of a message back to values. Every size is validated before it is used."""
 
     def __init__(
         self, data: bytes, limits: Limits, *, handles: int | None = None, requests: bool = False

@@ -200,7 +200,6 @@ def _assemble(
 ) -> Parts:
     """Build the parts in order. `students` limits the exercises for which the student's version is used.
 
-
     `names` are added to every cell's namespace. The reference replaces parts that can't be used.
     """
     values: dict[str, Any] = {}

@@ -51,7 +51,7 @@ class Lesson:
     checks: tuple[Check, ...] = ()
     started: bool = False
     problem: str = ""
-    """Why the notebook can't be read; all other fields but the name are empty then."""
+    """The reason why the notebook can't be read; then all fields except the name are empty."""
 
     @property
     def passing(self) -> int:
