@@ -39,6 +39,8 @@ INCLUDED = (
     "errors.py",
     "student/__init__.py",
     "student/parts",
+    "student/progress/__init__.py",
+    "student/progress/notebooks.py",
     "student/stubs.py",
     "time_limit.py",
     "transformer",
@@ -104,16 +106,19 @@ def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str
 
 
 def _fixtures(lesson: Lesson) -> set[str]:
-    """Return the names of the fixture modules that this lesson's checks import."""
+    """Return the names of the fixture modules that this lesson's checks need."""
     names = {entry.name for entry in lesson.exercises}
+    lessons = [known for known in public_curriculum().lessons if not names.isdisjoint(known.checked)]
+    sources = [inspect.getsource(probes_of(known)) for known in lessons]
     found: set[str] = set()
-    for known in public_curriculum().lessons:
-        if names.isdisjoint(known.checked):
-            continue
-        for statement in ast.parse(inspect.getsource(probes_of(known))).body:
+    while sources:
+        for statement in ast.parse(sources.pop()).body:
             if isinstance(statement, ast.ImportFrom):
                 package, _, module = (statement.module or "").rpartition(".")
-                found |= {module} if package == fixtures.__name__ else set()
+                if package == fixtures.__name__ and module not in found:
+                    found.add(module)
+                    path = PACKAGE / "checks/exercises/fixtures" / f"{module}.py"
+                    sources.append(path.read_text(encoding="utf-8"))
     return found
 
 

@@ -735,9 +735,9 @@ loader = DataLoader(
     batch_sampler=buckets,
     collate_fn=lambda batch: collate(batch, pad_id=0, start_id=1, end_id=2, max_length=64),
 )
-for number, (source, target) in enumerate(loader):
-    if number % 14 == 0:
-        print(f"batch {number}: source {tuple(source.shape)}, target {tuple(target.shape)}")
+for index, (source, target) in enumerate(loader):
+    if index % 14 == 0:
+        print(f"batch {index}: source {tuple(source.shape)}, target {tuple(target.shape)}")
 
 # %% [markdown]
 # ## Common questions

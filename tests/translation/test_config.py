@@ -104,7 +104,8 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
         ("model.tie_embeddings=0.5", "model.tie_embeddings: expected a boolean, got 0.5"),
         (
             "training.precision=float8",
-            'training.precision: expected "auto", "float32", "bfloat16" or "float64", got float8',
+            'training.precision: expected "auto", "float32", "tf32", "bfloat16", "float16" or "float64", '
+            "got float8",
         ),
         ("model=big", '"model" is a section: expected keys with values, got big'),
         ("model.heads=7", "model.d_model: must be divisible by heads (7), but got 512"),
