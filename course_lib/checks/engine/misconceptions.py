@@ -163,7 +163,13 @@ def common_misconceptions() -> tuple[Misconception, ...]:
     keys = ("name", "statement", "hint", "source", "result")
     tables = [(table, kind == "tensor") for kind in ("any", "tensor") for table in _tables(_COMMON, kind)]
     problems = [problem for table, _ in tables for problem in _problems(table, _label(_COMMON), keys)]
-    known = [Misconception(**table, patch=(), of_tensors=of) for table, of in tables] if not problems else []
+    if problems:
+        return _valid(_COMMON, "tensor", [], problems)
+    # With a result of None, nothing can be said about any other mistake.
+    known = [
+        Misconception(**table, patch=(), of_tensors=of, exclusive=table["result"] == "None")
+        for table, of in tables
+    ]
     return _valid(_COMMON, "tensor", known, problems)
 
 
