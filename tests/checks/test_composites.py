@@ -35,7 +35,7 @@ def verdicts(size: int, count: int) -> list[Verdict]:
     ]
 
 
-@pytest.mark.parametrize(("size", "least"), [(2, 1.0), (3, 0.9)])
+@pytest.mark.parametrize(("size", "least"), [(2, 0.98), (3, 0.9)])
 def test_nearly_all_composites_of_known_mistakes_are_named(size: int, least: float) -> None:
     found = verdicts(size, count=4)
     named = sum(verdict.tier == "exact" for verdict in found if not verdict.passed)
