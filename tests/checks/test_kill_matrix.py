@@ -20,7 +20,8 @@ def test_the_summary_in_the_repository_is_current(exercise: Exercise) -> None:
     found, expected = summary(exercise), kept()[exercise.name]
     unnamed = found.get("not_named", [])
     assert not [name for name in unnamed if " + " not in name]
-    # The search for pairs stops after a fixed number of torch calls, some of which are the shape checks' own.
+    # The search for pairs stops at a fixed effort. How many it names has differed between this test and the
+    # command that writes the file. The cause is not known yet, so these two counts are not compared.
     assert len(unnamed) <= 0.25 * found["pairs"]
     for counted in (found, expected):
         counted.pop("not_named", None)
