@@ -124,7 +124,7 @@ def test_calibration_is_told(texts_of: TextsOf) -> None:
     [
         (lambda table: table.drop(columns="right"), r"missing columns \['right'\]"),
         (lambda table: table.assign(model=range(len(table))), "1 to 4 models, got 85"),
-        (lambda table: table.assign(right=1), "expected True or False in the column right, got int64"),
+        (lambda table: table.assign(right=1), "expected True or False in the column 'right', got int64"),
         (lambda table: table.assign(confidence=1.5), "confidences from 0 to 1, got confidence 1.5"),
         (lambda table: table.assign(confidence=math.nan), "confidences from 0 to 1, got confidence nan"),
         (lambda table: table.iloc[:0], "got an empty table"),

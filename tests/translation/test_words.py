@@ -105,4 +105,4 @@ except BadInputError as error:
     lines = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     size, message = lines.splitlines()
     assert int(size) > 256
-    assert message.startswith("data.tokenizer: words needs spaCy, which is not installed; install it")
+    assert message.startswith("data.tokenizer: 'words' needs spaCy, which is not installed; install it")

@@ -43,7 +43,7 @@ class CallRecorder:
         self._by_code = {code: name for name in names if (code := _code(name)) is not None}
         self.seen: list[str] = []
         self.calls = 0
-        """The number of torch functions that were called."""
+        """The number of torch functions that were called, not counting the reading of attributes."""
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -63,7 +63,8 @@ class CallRecorder:
                         sys.setprofile(profiled)
 
     def _function(self, name: str) -> None:
-        self.calls += 1
+        # Annotated shapes read attributes as well, but only where they are checked.
+        self.calls += name != "__get__"
         # An overload in torch.ops is called "name.overload".
         last = name.partition(".")[0]
         if last in self._by_last_part:

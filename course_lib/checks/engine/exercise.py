@@ -47,10 +47,12 @@ class Exercise:
     probes: Sequence[Probe]
     """Probes in the order in which failures should be reported: the simplest first."""
     misconceptions_file: Path | None = None
-    compiled: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False, compare=False)
-    """The versions with misconceptions that were built so far, by the misconceptions' names."""
-    outcomes: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False, compare=False)
-    """The outcomes of probes for these versions, by the seed and the misconceptions' names."""
+    compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, repr=False, compare=False)
+    """The versions with misconceptions that were built so far."""
+    outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """The outcomes of probes for these versions, by the seed and the misconceptions."""
 
     @cached_property
     def name(self) -> str:
@@ -85,9 +87,9 @@ class Exercise:
         """Return the reference with these misconceptions. Raises PatchError if the patches don't fit."""
         if not misconceptions:
             return self.reference
-        key = tuple(misconception.name for misconception in misconceptions)
-        if key not in self.compiled:
+        if misconceptions not in self.compiled:
+            label = "+".join(misconception.name for misconception in misconceptions)
             names = dict(vars(sys.modules[self.reference.__module__]))
-            exec(compile(self.source_with(*misconceptions), f"<{'+'.join(key)}>", "exec"), names)
-            self.compiled[key] = names[self.name]
-        return self.compiled[key]
+            exec(compile(self.source_with(*misconceptions), f"<{label}>", "exec"), names)
+            self.compiled[misconceptions] = names[self.name]
+        return self.compiled[misconceptions]

@@ -86,7 +86,7 @@ class Search:
         self._known = (*exercise.misconceptions, *general)
         self._plausible: list[Misconception] = []
         """Misconceptions that change no result before the first wrong one."""
-        self._order = {mistake.name: number for number, mistake in enumerate(self._known)}
+        self._order = {mistake: number for number, mistake in enumerate(self._known)}
 
     def explanation(self) -> Explanation:
         """Return misconceptions that explain every probe, or otherwise some that explain a failing one."""
@@ -197,16 +197,18 @@ class Search:
         promise = self._promises(mistakes, visible, at)
 
         def unlikeliness(group: Mistakes) -> int:
-            return -sum(promise[mistake.name] for mistake in group)
+            return -sum(promise[mistake] for mistake in group)
 
         for group in sorted(combinations(visible, size), key=unlikeliness):
             more = self._combined(mistakes, *group)
             if more is not None and not self._is_exhausted and self._alike(more, at):
                 yield more
 
-    def _promises(self, mistakes: Mistakes, visible: Sequence[Misconception], at: int) -> Mapping[str, int]:
+    def _promises(
+        self, mistakes: Mistakes, visible: Sequence[Misconception], at: int
+    ) -> Mapping[Misconception, int]:
         """Count the wrong results, or parts of the one in probe `at`, that each misconception explains."""
-        promises: dict[str, int] = {}
+        promises: dict[Misconception, int] = {}
         limit = self._versions.effort + _ORDERING_EFFORT
         found = parts_of(self._found[at].observed)
         compare = Comparison(self._exercise.probes[at].tolerance, messages=True).difference
@@ -220,15 +222,14 @@ class Search:
             for number in self._failing:
                 if self._versions.effort < limit:
                     promise += self._alike(more, number)
-            promises[mistake.name] = promise
+            promises[mistake] = promise
         return promises
 
     def _combined(self, mistakes: Mistakes, *more: Misconception) -> Mistakes | None:
         """Add misconceptions, if they can be combined with the existing ones."""
-        names = {mistake.name for mistake in mistakes}
-        if any(mistake.name in names for mistake in more):
+        if any(mistake in mistakes for mistake in more):
             return None
-        combined = tuple(sorted((*mistakes, *more), key=lambda mistake: self._order[mistake.name]))
+        combined = tuple(sorted((*mistakes, *more), key=self._order.__getitem__))
         return combined if can_be_combined(self._exercise, combined) else None
 
     def _explained(self, mistakes: Mistakes) -> int | None:

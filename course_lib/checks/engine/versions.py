@@ -41,7 +41,7 @@ class Versions:
         self._exercise, self._seed = exercise, seed
         self.effort = 0
         """The cost of all runs so far: the number of torch functions that the reference calls in them."""
-        self._asked: set[tuple[str, ...]] = set()
+        self._asked: set[tuple[Mistakes, int]] = set()
 
     def reference(self, number: int) -> Outcome:
         """Return what a probe observes of the reference. Raises CourseError if the reference fails."""
@@ -49,7 +49,7 @@ class Versions:
         for reply in outcome.replies:
             if isinstance(reply, Raised) and reply.kind != "ValueError":
                 # Don't cache the outcome: a suspended machine can cause a timeout once.
-                self._exercise.outcomes.pop((self._seed,), None)
+                self._exercise.outcomes.pop((self._seed, ()), None)
                 raise CourseError(
                     f"The check of {self._exercise.name} could not run: its reference raised {reply.kind} "
                     f"({reply.message}) in the test “{self._exercise.probes[number].says}”. This is an "
@@ -59,7 +59,7 @@ class Versions:
 
     def outcome(self, mistakes: Mistakes, number: int) -> Outcome:
         """Return what a probe observes of a version."""
-        key = (self._seed, *(mistake.name for mistake in mistakes))
+        key = (self._seed, mistakes)
         version: _Version | None = self._exercise.outcomes.get(key)
         if version is None:
             version = _Version(
@@ -68,8 +68,8 @@ class Versions:
             self._exercise.outcomes[key] = version
         # Results from an earlier check count at full cost, so that a verdict doesn't depend on earlier
         # checks.
-        if mistakes and (run := (*key, str(number))) not in self._asked:
-            self._asked.add(run)
+        if mistakes and (mistakes, number) not in self._asked:
+            self._asked.add((mistakes, number))
             self.effort += self._cost(number)
         if number not in version.outcomes:
             before = version.backend.calls
@@ -79,7 +79,7 @@ class Versions:
 
     def _cost(self, number: int) -> int:
         self.reference(number)
-        reference: _Version = self._exercise.outcomes[(self._seed,)]
+        reference: _Version = self._exercise.outcomes[self._seed, ()]
         return 20 + reference.costs[number]
 
 
