@@ -26,19 +26,16 @@ from pathlib import Path
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.transformer.doubling import double
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
+DOUBLE = Exercise(double, Path(__file__).with_name("misconceptions.toml"))
 
 
-@probe("numbers are doubled")
+@DOUBLE.probe("numbers are doubled")
 def _numbers(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(3))
-
-
-DOUBLE = Exercise(reference=double, probes=(_numbers,), misconceptions_file=MISCONCEPTIONS)
 '''
 
 MISCONCEPTION = """[[double]]

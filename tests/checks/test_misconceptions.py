@@ -107,4 +107,4 @@ def test_student_code_that_is_graded_cannot_read_them() -> None:
 
 
 def test_without_a_file_there_are_none() -> None:
-    assert Exercise(reference=attention_scores, probes=()).misconceptions == ()
+    assert Exercise(attention_scores).misconceptions == ()

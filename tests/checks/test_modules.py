@@ -9,9 +9,11 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import combinable, examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.transformer import LayerNorm
+
+EXERCISE = Exercise(LayerNorm, Path(__file__).with_name("layer_norm_misconceptions.toml"))
 
 
 def _loaded(candidate: Candidate, draw: Draw) -> Candidate:
@@ -20,29 +22,22 @@ def _loaded(candidate: Candidate, draw: Draw) -> Candidate:
     return layer
 
 
-@probe("it normalises the last axis")
+@EXERCISE.probe("it normalises the last axis")
 def _values(candidate: Candidate, draw: Draw) -> Reply:
     return _loaded(candidate, draw).call(draw.normal(2, 3, 4).float())
 
 
-@probe("gradients reach the input, the scale and the shift")
+@EXERCISE.probe("gradients reach the input, the scale and the shift")
 def _gradients(candidate: Candidate, draw: Draw) -> Reply:
     layer = _loaded(candidate, draw)
     return layer.gradients(draw.normal(2, 4).float(), toward=draw.normal(2, 4).float())
 
 
-@probe("a copy has the same weights, and they are its own")
+@EXERCISE.probe("a copy has the same weights, and they are its own")
 def _copy(candidate: Candidate, draw: Draw) -> Any:
     layer = _loaded(candidate, draw)
     layer.copy().load({"scale": torch.zeros(4)})
     return layer.weights()
-
-
-EXERCISE = Exercise(
-    reference=LayerNorm,
-    probes=(_values, _gradients, _copy),
-    misconceptions_file=Path(__file__).with_name("layer_norm_misconceptions.toml"),
-)
 
 
 def test_the_reference_passes() -> None:

@@ -3,7 +3,7 @@
 import inspect
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from course_lib.checks.engine.misconceptions import (
     misconceptions_of,
     wrong_numbers_of,
 )
-from course_lib.checks.engine.probe import Probe
+from course_lib.checks.engine.probe import Ask, Probe
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class Prediction:
         return wrong_numbers_of(self.misconceptions_file, self.name) if self.misconceptions_file else ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exercise:
     """A function or class that a student writes, with everything needed to check it."""
 
     reference: Any
     """The function or class of the reference."""
-    probes: Sequence[Probe]
-    """Probes in the order in which failures should be reported: the simplest first."""
     misconceptions_file: Path | None = None
+    probes: list[Probe] = field(default_factory=list)
+    """Probes in the order in which failures should be reported: the simplest first."""
     compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, repr=False, compare=False)
     """The versions with misconceptions that were built so far."""
     outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(
@@ -71,6 +71,15 @@ class Exercise:
         if self.misconceptions_file is None:
             return ()
         return misconceptions_of(self.misconceptions_file, self.name, self.source)
+
+    def probe(self, says: str, tolerance: float | None = None) -> Callable[[Ask], Probe]:
+        """Return a decorator that turns a function into a probe of this exercise."""
+
+        def add(ask: Ask) -> Probe:
+            self.probes.append(Probe(says, ask, tolerance))
+            return self.probes[-1]
+
+        return add
 
     def source_with(self, *misconceptions: Misconception) -> str:
         """Return the source with these misconceptions. Raises PatchError if they can't be combined."""

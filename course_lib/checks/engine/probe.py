@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -30,22 +30,21 @@ class Draw:
         return torch.randint(low, high, shape, generator=self._generator)
 
 
+#: A function that asks something of a candidate. It returns a reply, or a value made from replies that is the
+#: same for every correct answer.
+Ask: TypeAlias = Callable[[Candidate, Draw], Any]
+
+
 @dataclass(frozen=True)
 class Probe:
     """A test of an exercise. It runs on the candidate and on the reference, and the results are compared."""
 
     says: str
     """What is true if the probe succeeds, as a short sentence for students."""
-    ask: Callable[[Candidate, Draw], Any]
-    """Returns a reply, or a value made from replies that is the same for every correct answer."""
+    ask: Ask
     tolerance: float | None = None
     """The largest difference allowed, relative to the largest number; None for the default of the dtype."""
 
     def run(self, candidate: Candidate, seed: str) -> Any:
         """Run the probe. Its random numbers depend on the seed and the probe, but not on the title."""
         return self.ask(candidate, Draw(f"{seed}/{self.ask.__module__}.{self.ask.__qualname__}"))
-
-
-def probe(says: str, tolerance: float | None = None) -> Callable[[Callable[[Candidate, Draw], Any]], Probe]:
-    """Return a decorator that turns a function into a probe."""
-    return lambda ask: Probe(says, ask, tolerance)

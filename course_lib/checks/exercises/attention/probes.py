@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply
 from course_lib.transformer.attention import (
@@ -20,6 +20,9 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 # --- attention_scores ---------------------------------------------------------------------------------------
+
+ATTENTION_SCORES = Exercise(attention_scores, MISCONCEPTIONS)
+probe = ATTENTION_SCORES.probe
 
 
 @probe("three queries and five keys give a 3 by 5 table of scores")
@@ -47,17 +50,17 @@ def _scores_of_many_axes(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 2, 3, 4, 3), draw.normal(2, 2, 3, 5, 3))
 
 
-@probe("float16 in, float16 out")
-def _scores_in_float16(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(
-        draw.normal(2, 3, 8, dtype=torch.float16), draw.normal(2, 4, 8, dtype=torch.float16)
-    )
-
-
 @probe("float32 in, float32 out")
 def _scores_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(
         draw.normal(2, 3, 9, dtype=torch.float32), draw.normal(2, 4, 9, dtype=torch.float32)
+    )
+
+
+@probe("float16 in, float16 out")
+def _scores_in_float16(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(
+        draw.normal(2, 3, 8, dtype=torch.float16), draw.normal(2, 4, 8, dtype=torch.float16)
     )
 
 
@@ -73,23 +76,10 @@ def _scores_gradient(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(draw.normal(2, 3, 6), draw.normal(2, 5, 6), toward=draw.normal(2, 3, 5))
 
 
-ATTENTION_SCORES = Exercise(
-    reference=attention_scores,
-    probes=(
-        _scores_of_matrices,
-        _scores_of_batches,
-        _scores_of_squares,
-        _scores_of_one,
-        _scores_of_many_axes,
-        _scores_in_float32,
-        _scores_in_float16,
-        _scores_in_bfloat16,
-        _scores_gradient,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- attention_weights --------------------------------------------------------------------------------------
+
+ATTENTION_WEIGHTS = Exercise(attention_weights, MISCONCEPTIONS)
+probe = ATTENTION_WEIGHTS.probe
 
 
 def _mask_with_empty_row() -> torch.Tensor:
@@ -132,14 +122,41 @@ def _weights_exact_zeros(candidate: Candidate, draw: Draw) -> Any:
     return {"zeros": reply.value == 0}
 
 
-@probe("it works in float16")
-def _weights_in_float16(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 5, dtype=torch.float16), _mask_with_empty_row())
+@probe("a mask of shape (queries, keys) applies to every batch entry and head")
+def _weights_with_mask_of_two_axes(candidate: Candidate, draw: Draw) -> Reply:
+    mask = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 1], [0, 0, 0, 0]], dtype=torch.bool)
+    return candidate.call(draw.normal(2, 2, 3, 4), mask)
+
+
+@probe("a single key is allowed for some queries and masked for others")
+def _weights_of_one_key(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.normal(3, 1), torch.tensor([[True], [False], [True]]))
+
+
+@probe("large scores work without a mask")
+def _weights_of_large_scores(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.integers(-3, 4, 2, 5).double() + torch.tensor([[600.0], [-600.0]]))
+
+
+@probe("scores of any size work, even if masked scores are the largest")
+def _weights_of_far_scores(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(_far_scores(draw, torch.float64, 600), _far_mask())
 
 
 @probe("float32 in, float32 out")
 def _weights_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float32), _mask_with_empty_row())
+
+
+@probe("it works in float16")
+def _weights_in_float16(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.normal(2, 3, 5, dtype=torch.float16), _mask_with_empty_row())
+
+
+@probe("large scores work in float16")
+def _weights_of_large_scores_in_float16(candidate: Candidate, draw: Draw) -> Reply:
+    scores = draw.integers(-3, 4, 2, 3, 5) + torch.tensor([[20], [0], [-20]])
+    return candidate.call(scores.half(), _mask_with_empty_row())
 
 
 def _far_scores(draw: Draw, dtype: torch.dtype, size: int) -> torch.Tensor:
@@ -155,38 +172,11 @@ def _far_mask() -> torch.Tensor:
     return torch.tensor([[1, 1, 1, 0, 1], [0, 1, 0, 1, 1], [1, 0, 1, 1, 1]], dtype=torch.bool)
 
 
-@probe("scores of any size work, even if masked scores are the largest")
-def _weights_of_far_scores(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_far_scores(draw, torch.float64, 600), _far_mask())
-
-
-@probe("large scores work without a mask")
-def _weights_of_large_scores(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.integers(-3, 4, 2, 5).double() + torch.tensor([[600.0], [-600.0]]))
-
-
 @probe("in float16, a query with very low scores may attend to nothing")
 def _weights_of_low_empty_row_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     scores = draw.normal(2, 3, 5, dtype=torch.float16)
     scores[:, 1] = -60.0  # the row without keys: added to the lowest float16, this overflows
     return candidate.call(scores, _mask_with_empty_row())
-
-
-@probe("a mask of shape (queries, keys) applies to every batch entry and head")
-def _weights_with_mask_of_two_axes(candidate: Candidate, draw: Draw) -> Reply:
-    mask = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 1], [0, 0, 0, 0]], dtype=torch.bool)
-    return candidate.call(draw.normal(2, 2, 3, 4), mask)
-
-
-@probe("large scores work in float16")
-def _weights_of_large_scores_in_float16(candidate: Candidate, draw: Draw) -> Reply:
-    scores = draw.integers(-3, 4, 2, 3, 5) + torch.tensor([[20], [0], [-20]])
-    return candidate.call(scores.half(), _mask_with_empty_row())
-
-
-@probe("a single key is allowed for some queries and masked for others")
-def _weights_of_one_key(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(3, 1), torch.tensor([[True], [False], [True]]))
 
 
 @probe("gradients reach the scores")
@@ -199,30 +189,10 @@ def _weights_gradient_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(draw.normal(2, 3, 5), _mask_with_empty_row(), toward=draw.normal(2, 3, 5))
 
 
-ATTENTION_WEIGHTS = Exercise(
-    reference=attention_weights,
-    probes=(
-        _weights_without_mask,
-        _weights_of_batches,
-        _weights_with_mask,
-        _weights_with_broadcast_mask,
-        _weights_of_empty_row,
-        _weights_exact_zeros,
-        _weights_with_mask_of_two_axes,
-        _weights_of_one_key,
-        _weights_of_large_scores,
-        _weights_of_far_scores,
-        _weights_in_float32,
-        _weights_in_float16,
-        _weights_of_large_scores_in_float16,
-        _weights_of_low_empty_row_in_float16,
-        _weights_gradient,
-        _weights_gradient_of_empty_row,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- scaled_dot_product_attention ---------------------------------------------------------------------------
+
+SCALED_DOT_PRODUCT_ATTENTION = Exercise(scaled_dot_product_attention, MISCONCEPTIONS)
+probe = SCALED_DOT_PRODUCT_ATTENTION.probe
 
 
 @probe("the output is the weighted mean of the values, and is returned with the weights")
@@ -257,12 +227,6 @@ def _attention_with_broadcast_mask(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 4, 3), draw.normal(2, 5, 3), draw.normal(2, 5, 7), mask)
 
 
-@probe("float16 in, float16 out, with a mask as well")
-def _attention_in_float16(candidate: Candidate, draw: Draw) -> Reply:
-    query, key, value = (draw.normal(2, n, 8, dtype=torch.float16) for n in (3, 5, 5))
-    return candidate.call(query, key, value, _mask_with_empty_row())
-
-
 @probe("a query that may attend to nothing gets an output of zeros")
 def _attention_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(
@@ -291,30 +255,17 @@ def _attention_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(query, key, value)
 
 
+@probe("float16 in, float16 out, with a mask as well")
+def _attention_in_float16(candidate: Candidate, draw: Draw) -> Reply:
+    query, key, value = (draw.normal(2, n, 8, dtype=torch.float16) for n in (3, 5, 5))
+    return candidate.call(query, key, value, _mask_with_empty_row())
+
+
 @probe("gradients reach the queries, the keys and the values")
 def _attention_gradient(candidate: Candidate, draw: Draw) -> Reply:
     query, key, value = draw.normal(2, 3, 6), draw.normal(2, 5, 6), draw.normal(2, 5, 4)
     return candidate.gradients(query, key, value, _mask_with_empty_row(), toward=draw.normal(2, 3, 4))
 
-
-SCALED_DOT_PRODUCT_ATTENTION = Exercise(
-    reference=scaled_dot_product_attention,
-    probes=(
-        _attention_of_matrices,
-        _attention_of_batches,
-        _attention_of_squares,
-        _attention_of_one,
-        _attention_with_mask,
-        _attention_with_broadcast_mask,
-        _attention_of_empty_row,
-        _attention_with_dropout,
-        _attention_with_mask_and_dropout,
-        _attention_in_float32,
-        _attention_in_float16,
-        _attention_gradient,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

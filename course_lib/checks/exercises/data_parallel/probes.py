@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.fixtures.data_parallel import (
     ALONE,
@@ -27,6 +27,9 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 # --- shard --------------------------------------------------------------------------------------------------
+
+SHARD = Exercise(shard, MISCONCEPTIONS)
+probe = SHARD.probe
 
 
 def _shards(candidate: Candidate, world_size: int, *batches: Any) -> Reply:
@@ -65,13 +68,10 @@ def _nothing(candidate: Candidate, draw: Draw) -> Reply:
     return _shards(candidate, 2)
 
 
-SHARD = Exercise(
-    reference=shard,
-    probes=(_even, _uneven, _idle, _alone_in_the_world, _real_batches, _nothing),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- global_token_mean --------------------------------------------------------------------------------------
+
+GLOBAL_TOKEN_MEAN = Exercise(global_token_mean, MISCONCEPTIONS)
+probe = GLOBAL_TOKEN_MEAN.probe
 
 
 def _means(
@@ -136,23 +136,10 @@ def _plain_numbers(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(in_float64(candidate)).call(7.5, 6)
 
 
-GLOBAL_TOKEN_MEAN = Exercise(
-    reference=global_token_mean,
-    probes=(
-        _no_group,
-        _two,
-        _with_graph,
-        _one_idle,
-        _group_of_one,
-        _in_double,
-        _in_half,
-        _plain_count,
-        _plain_numbers,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- broadcast_parameters -----------------------------------------------------------------------------------
+
+BROADCAST_PARAMETERS = Exercise(broadcast_parameters, MISCONCEPTIONS)
+probe = BROADCAST_PARAMETERS.probe
 
 
 def _broadcast(candidate: Candidate, draw: Draw, world_size: int, model: str, source: int | None) -> Reply:
@@ -190,13 +177,10 @@ def _broadcast_alone(candidate: Candidate, draw: Draw) -> Reply:
     return _broadcast(candidate, draw, ALONE, "linear", None)
 
 
-BROADCAST_PARAMETERS = Exercise(
-    reference=broadcast_parameters,
-    probes=(_from_the_first, _from_another, _inner_modules, _buffers, _shared_parameter, _broadcast_alone),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- all_reduce_gradients -----------------------------------------------------------------------------------
+
+ALL_REDUCE_GRADIENTS = Exercise(all_reduce_gradients, MISCONCEPTIONS)
+probe = ALL_REDUCE_GRADIENTS.probe
 
 
 def _reduce(
@@ -236,20 +220,10 @@ def _reduce_alone(candidate: Candidate, draw: Draw) -> Reply:
     return _reduce(candidate, draw, ALONE, "linear")
 
 
-ALL_REDUCE_GRADIENTS = Exercise(
-    reference=all_reduce_gradients,
-    probes=(
-        _two_gradients,
-        _three_gradients,
-        _one_has_none,
-        _others_missing,
-        _shared_gradient,
-        _reduce_alone,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- GradientBuckets ----------------------------------------------------------------------------------------
+
+GRADIENT_BUCKETS = Exercise(GradientBuckets, MISCONCEPTIONS)
+probe = GRADIENT_BUCKETS.probe
 
 #: Four layers of 3 x 3 float32 numbers, 36 bytes each.
 _ALIKE = ((3, "float32"),) * 4
@@ -331,26 +305,10 @@ def _buckets_alone(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, ALONE, 72, _ALIKE, micro_batches=2, updates=2)
 
 
-GRADIENT_BUCKETS = Exercise(
-    reference=GradientBuckets,
-    probes=(
-        _three_buckets,
-        _two_updates,
-        _micro_batches,
-        _only_in_the_first,
-        _error_in_no_sync,
-        _one_too_large,
-        _full_buckets,
-        _layer_skipped,
-        _layers_skipped,
-        _two_dtypes,
-        _shared_and_frozen,
-        _buckets_alone,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- ShardedOptimizer ---------------------------------------------------------------------------------------
+
+SHARDED_OPTIMIZER = Exercise(ShardedOptimizer, MISCONCEPTIONS)
+probe = SHARDED_OPTIMIZER.probe
 
 #: Decreasing sizes, so that most ways to balance the shares agree on the owners.
 _SHAPES = ((2, 3), (5,), (2, 2), (3,))
@@ -402,21 +360,6 @@ def _no_gradient(candidate: Candidate, draw: Draw) -> Reply:
 def _sharded_alone(candidate: Candidate, draw: Draw) -> Reply:
     return _updates(candidate, draw, ALONE, _SHAPES)
 
-
-SHARDED_OPTIMIZER = Exercise(
-    reference=ShardedOptimizer,
-    probes=(
-        _two_shares,
-        _with_momentum,
-        _balanced,
-        _falling,
-        _from_a_generator,
-        _empty_shares,
-        _no_gradient,
-        _sharded_alone,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

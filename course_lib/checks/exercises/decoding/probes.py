@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Raised, Reply, Returned, after, value_of
 from course_lib.checks.exercises.fixtures.checkpoints import averaging
 from course_lib.checks.exercises.fixtures.models import transformer
@@ -23,6 +23,9 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 # --- length_penalty -----------------------------------------------------------------------------------------
+
+LENGTH_PENALTY = Exercise(length_penalty, MISCONCEPTIONS)
+probe = LENGTH_PENALTY.probe
 
 
 def _penalties(candidate: Candidate, alpha: float, *lengths: int) -> Any:
@@ -73,13 +76,10 @@ def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Any:
     return told
 
 
-LENGTH_PENALTY = Exercise(
-    reference=length_penalty,
-    probes=(_penalty_of_one, _penalty_of_zero, _penalty_of_the_paper, _penalty_of_two, _penalty_of_tensors),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- beam_search --------------------------------------------------------------------------------------------
+
+BEAM_SEARCH = Exercise(beam_search, MISCONCEPTIONS)
+probe = BEAM_SEARCH.probe
 
 _START, _END, _PADDING = 1, 2, 0
 _WORDS, _PLACES = 8, 7
@@ -334,27 +334,10 @@ def _beam_real(candidate: Candidate, draw: Draw) -> Reply:
     return _search(candidate, model, asked, beam=3, alpha=0.6)
 
 
-BEAM_SEARCH = Exercise(
-    reference=beam_search,
-    probes=(
-        _beam_of_two,
-        _beam_of_one,
-        _beam_without_penalty,
-        _beam_with_the_papers_alpha,
-        _beam_with_alpha_one,
-        _beam_of_three,
-        _beam_stops,
-        _beam_wide,
-        _beam_other_symbols,
-        _beam_modes,
-        _beam_keeps_evaluation,
-        _beam_encodes_once,
-        _beam_real,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- average_checkpoints ------------------------------------------------------------------------------------
+
+AVERAGE_CHECKPOINTS = Exercise(average_checkpoints, MISCONCEPTIONS)
+probe = AVERAGE_CHECKPOINTS.probe
 
 
 _LABELS = {
@@ -473,22 +456,6 @@ def _average_of_different_shapes(candidate: Candidate, draw: Draw) -> Any:
     reply = _refused(candidate, *states, wanted=(4, 3))
     return {"the response to the shapes (4, 3) and (3,)": reply}
 
-
-AVERAGE_CHECKPOINTS = Exercise(
-    reference=average_checkpoints,
-    probes=(
-        _average_of_three,
-        _average_of_five,
-        _average_of_large,
-        _average_keeps_dtypes,
-        _average_of_whole,
-        _average_shares_nothing,
-        _average_of_one,
-        _average_of_different_entries,
-        _average_of_different_shapes,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

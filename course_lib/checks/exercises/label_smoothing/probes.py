@@ -9,7 +9,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Raised, Reply
 from course_lib.checks.exercises.fixtures.results import in_float64, number_in, smoothing_by
 from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
@@ -18,6 +18,9 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 # --- smooth_targets -----------------------------------------------------------------------------------------
+
+SMOOTH_TARGETS = Exercise(smooth_targets, MISCONCEPTIONS)
+probe = SMOOTH_TARGETS.probe
 
 
 def _targets(candidate: Candidate, labels: Any, vocab: int, pad_id: int, smoothing: float) -> Reply:
@@ -81,25 +84,10 @@ def _targets_of_drawn_labels(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(in_float64(candidate)).call(labels, 50, 7, 0.1)
 
 
-SMOOTH_TARGETS = Exercise(
-    reference=smooth_targets,
-    probes=(
-        _targets_of_a_row,
-        _targets_of_a_batch,
-        _targets_with_other_padding,
-        _targets_without_smoothing,
-        _targets_of_full_smoothing,
-        _targets_of_two_classes,
-        _targets_of_cubes,
-        _targets_of_three_axes,
-        _targets_of_one_label,
-        _targets_of_padding,
-        _targets_of_drawn_labels,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- LabelSmoothingLoss -------------------------------------------------------------------------------------
+
+LABEL_SMOOTHING_LOSS = Exercise(LabelSmoothingLoss, MISCONCEPTIONS)
+probe = LABEL_SMOOTHING_LOSS.probe
 
 PADDED = torch.tensor([[3, 1, 4, 2], [2, 5, 0, 0], [1, 0, 0, 0]])
 """Three sentences of 4, 2 and 1 words, so that the mean of their means differs from the mean over words."""
@@ -230,30 +218,6 @@ def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Any:
     reply = loss.make(smoothing_by(loss)).call(draw.normal(3, 4, 6), PADDED)
     return reply if isinstance(reply, Raised) else {"the code that smooths the labels": reply.value}
 
-
-LABEL_SMOOTHING_LOSS = Exercise(
-    reference=LabelSmoothingLoss,
-    probes=(
-        _loss_without_padding,
-        _loss_with_padding,
-        _loss_with_other_padding,
-        _loss_of_cubes,
-        _loss_by_default,
-        _loss_without_smoothing,
-        _loss_of_two_classes,
-        _loss_of_large_logits,
-        _loss_in_float32,
-        _loss_in_bfloat16,
-        _loss_gradient,
-        _loss_of_padding,
-        _loss_keeps_pad_id,
-        _loss_copied,
-        _loss_called_again,
-        _loss_of_views,
-        _loss_smooths_itself,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

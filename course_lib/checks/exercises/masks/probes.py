@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.results import with_batch_axis
@@ -26,6 +26,9 @@ def _sentences(draw: Draw, *lengths: int, width: int, pad_id: int) -> Tensor:
 
 
 # --- padding_mask -------------------------------------------------------------------------------------------
+
+PADDING_MASK = Exercise(padding_mask, MISCONCEPTIONS)
+probe = PADDING_MASK.probe
 
 
 @probe("two sentences, the second with padding at its end")
@@ -78,23 +81,10 @@ def _padding_elsewhere(candidate: Candidate, draw: Draw) -> Any:
     return {"«it is on their device»": candidate.make(stays_together()).call(candidate, tokens, 0)}
 
 
-PADDING_MASK = Exercise(
-    reference=padding_mask,
-    probes=(
-        _padding_of_two,
-        _padding_of_a_square,
-        _padding_of_one,
-        _padding_of_two_full,
-        _padding_of_another_number,
-        _padding_among_the_numbers,
-        _padding_in_front,
-        _padding_alone,
-        _padding_elsewhere,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- causal_mask --------------------------------------------------------------------------------------------
+
+CAUSAL_MASK = Exercise(causal_mask, MISCONCEPTIONS)
+probe = CAUSAL_MASK.probe
 
 
 def _of_length(length: int, candidate: Candidate) -> Reply:
@@ -122,13 +112,10 @@ def _causal_of_many(candidate: Candidate, draw: Draw) -> Reply:
     return _of_length(130, candidate)
 
 
-CAUSAL_MASK = Exercise(
-    reference=causal_mask,
-    probes=(_causal_of_four, _causal_of_one, _causal_of_two, _causal_of_many),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- decoder_mask -------------------------------------------------------------------------------------------
+
+DECODER_MASK = Exercise(decoder_mask, MISCONCEPTIONS)
+probe = DECODER_MASK.probe
 
 
 @probe("two sentences, the second with padding at its end")
@@ -174,22 +161,10 @@ def _decoder_elsewhere(candidate: Candidate, draw: Draw) -> Any:
     return {"«it is on their device»": candidate.make(stays_together()).call(candidate, tokens, 0)}
 
 
-DECODER_MASK = Exercise(
-    reference=decoder_mask,
-    probes=(
-        _decoder_of_two,
-        _decoder_of_a_square,
-        _decoder_of_one,
-        _decoder_of_two_full,
-        _decoder_of_another_number,
-        _decoder_of_one_word,
-        _decoder_with_padding_in_front,
-        _decoder_elsewhere,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- shift_target -------------------------------------------------------------------------------------------
+
+SHIFT_TARGET = Exercise(shift_target, MISCONCEPTIONS)
+probe = SHIFT_TARGET.probe
 
 
 @probe("two targets of five tokens")
@@ -216,12 +191,6 @@ def _shift_of_the_shortest(candidate: Candidate, draw: Draw) -> Reply:
 def _shift_of_int32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.integers(0, 99, 2, 4).to(torch.int32))
 
-
-SHIFT_TARGET = Exercise(
-    reference=shift_target,
-    probes=(_shift_of_two, _shift_of_a_square, _shift_of_padded, _shift_of_the_shortest, _shift_of_int32),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, Probe, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import mean_attention, to_itself
 from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
@@ -20,6 +20,9 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 # --- split_heads --------------------------------------------------------------------------------------------
+
+SPLIT_HEADS = Exercise(split_heads, MISCONCEPTIONS)
+probe = SPLIT_HEADS.probe
 
 
 @probe("a batch of sentences is split into heads")
@@ -80,25 +83,10 @@ def _split_gradient(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(x, heads, toward=draw.normal(2, 4, 3, 2))
 
 
-SPLIT_HEADS = Exercise(
-    reference=split_heads,
-    probes=(
-        _split_a_batch,
-        _split_a_square,
-        _split_odd_sizes,
-        _split_into_one,
-        _split_into_single_features,
-        _split_one_word,
-        _split_refuses,
-        _split_refuses_too_many,
-        _split_in_float32,
-        _split_in_bfloat16,
-        _split_gradient,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- merge_heads --------------------------------------------------------------------------------------------
+
+MERGE_HEADS = Exercise(merge_heads, MISCONCEPTIONS)
+probe = MERGE_HEADS.probe
 
 
 @probe("the heads of a batch are concatenated again")
@@ -146,23 +134,10 @@ def _merge_gradient(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(draw.normal(2, 3, 4, 5), toward=draw.normal(2, 4, 15))
 
 
-MERGE_HEADS = Exercise(
-    reference=merge_heads,
-    probes=(
-        _merge_a_batch,
-        _merge_a_square,
-        _merge_what_was_split,
-        _merge_one,
-        _merge_single_features,
-        _merge_one_word,
-        _merge_in_float32,
-        _merge_in_bfloat16,
-        _merge_gradient,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- MultiHeadAttention -------------------------------------------------------------------------------------
+
+MULTI_HEAD_ATTENTION = Exercise(MultiHeadAttention, MISCONCEPTIONS)
+probe = MULTI_HEAD_ATTENTION.probe
 
 _LAYERS = ("query_projection", "key_projection", "value_projection", "output_projection")
 _MATRICES = tuple(f"{layer}.weight" for layer in _LAYERS)
@@ -193,14 +168,14 @@ def _attends(
     mask_of: Callable[[Draw], Tensor] | None = None,
     dtype: torch.dtype = torch.float64,
     attention: Callable[[], Fixture] | None = None,
-) -> Probe:
-    """Return a probe that attends from one sentence to another, in evaluation mode.
+) -> None:
+    """Add a probe that attends from one sentence to another, in evaluation mode.
 
     `sizes` are batch, queries, keys, d_model and heads. Keys and values differ, so that swapping them shows.
     """
     batch, queries, keys, d_model, heads = sizes
 
-    @probe(says)
+    @MULTI_HEAD_ATTENTION.probe(says)
     def ask(candidate: Candidate, draw: Draw) -> Reply:
         options = {} if attention is None else {"attention": attention()}
         module, failed = _loaded(candidate, _weights(draw, d_model, dtype), d_model, heads, 0.3, **options)
@@ -209,8 +184,6 @@ def _attends(
         if failed is not None:
             return failed
         return module.call(query, key, value, *(() if mask_of is None else (mask_of(draw),)))
-
-    return ask
 
 
 def _causal(length: int) -> Tensor:
@@ -224,48 +197,21 @@ def _with_empty_row(draw: Draw) -> Tensor:
     return mask
 
 
-_several_heads = _attends(
-    "a sentence attends to another with four heads, in float32", (2, 3, 5, 12, 4), dtype=torch.float32
-)
-_squares = _attends("as many sentences as heads, words and features a head", (3, 3, 3, 9, 3))
-_one_head = _attends("a single head, and an odd number of features", (2, 4, 3, 7, 1))
-_smallest = _attends("one sentence, one word, heads of one feature", (1, 1, 1, 2, 2))
-_mask_of_three = _attends(
-    "a mask of shape (B, Q, K) holds for every head", (2, 3, 5, 12, 4), lambda draw: draw.coins(2, 3, 5)
-)
-_mask_of_squares = _attends(
-    "a mask of shape (B, Q, K) where there are as many sentences as heads and words",
-    (3, 3, 3, 9, 3),
-    lambda draw: draw.coins(3, 3, 3),
-)
-_mask_of_padding = _attends(
+_attends("a sentence attends to another with four heads, in float32", (2, 3, 5, 12, 4), dtype=torch.float32)
+_attends("as many sentences as heads, words and features a head", (3, 3, 3, 9, 3))
+_attends("a single head, and an odd number of features", (2, 4, 3, 7, 1))
+_attends("one sentence, one word, heads of one feature", (1, 1, 1, 2, 2))
+_attends("a mask of shape (B, Q, K) holds for every head", (2, 3, 5, 12, 4), lambda draw: draw.coins(2, 3, 5))
+_attends(
     "a mask of shape (B, 1, K) holds for every query and head",
     (2, 3, 5, 12, 4),
     lambda draw: torch.arange(5) < torch.tensor([[[5]], [[2]]]),
 )
-_mask_of_two = _attends(
-    "a mask of shape (Q, K) holds for every sentence and head", (2, 4, 4, 6, 3), lambda draw: _causal(4)
-)
-_mask_of_two_in_a_square = _attends(
+_attends("a mask of shape (Q, K) holds for every sentence and head", (2, 4, 4, 6, 3), lambda draw: _causal(4))
+_attends(
     "a mask of shape (Q, K) where there are as many sentences as words",
     (4, 4, 4, 6, 3),
     lambda draw: _causal(4),
-)
-_mask_of_four = _attends(
-    "a mask of shape (B, H, Q, K) says for every head what it may look at",
-    (2, 3, 5, 12, 4),
-    lambda draw: draw.coins(2, 4, 3, 5),
-)
-_empty_row = _attends(
-    "a query that may look at nothing gets the bias of the output projection",
-    (2, 3, 5, 12, 4),
-    _with_empty_row,
-)
-_other_attention = _attends(
-    "the attention function that was handed in is the one that is used, and it gets the mask",
-    (2, 3, 5, 12, 4),
-    lambda draw: draw.coins(2, 3, 5),
-    attention=mean_attention,
 )
 
 
@@ -274,6 +220,29 @@ def _self_attention(candidate: Candidate, draw: Draw) -> Reply:
     module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
     x, mask = draw.normal(2, 4, 6), _causal(4).expand(2, 4, 4)
     return candidate.make(to_itself()).call(module, x, mask) if failed is None else failed
+
+
+_attends(
+    "a mask of shape (B, H, Q, K) says for every head what it may look at",
+    (2, 3, 5, 12, 4),
+    lambda draw: draw.coins(2, 4, 3, 5),
+)
+_attends(
+    "a mask of shape (B, Q, K) where there are as many sentences as heads and words",
+    (3, 3, 3, 9, 3),
+    lambda draw: draw.coins(3, 3, 3),
+)
+_attends(
+    "a query that may look at nothing gets the bias of the output projection",
+    (2, 3, 5, 12, 4),
+    _with_empty_row,
+)
+_attends(
+    "the attention function that was handed in is the one that is used, and it gets the mask",
+    (2, 3, 5, 12, 4),
+    lambda draw: draw.coins(2, 3, 5),
+    attention=mean_attention,
+)
 
 
 def _dropped(candidate: Candidate, draw: Draw, *rate: float, training: bool = True) -> Reply:
@@ -365,34 +334,6 @@ def _gradients(candidate: Candidate, draw: Draw) -> Any:
         **{f"the gradient of {name}": arrived.get(name) for name in weights},
     }
 
-
-MULTI_HEAD_ATTENTION = Exercise(
-    reference=MultiHeadAttention,
-    probes=(
-        _several_heads,
-        _squares,
-        _one_head,
-        _smallest,
-        _mask_of_three,
-        _mask_of_padding,
-        _mask_of_two,
-        _mask_of_two_in_a_square,
-        _self_attention,
-        _mask_of_four,
-        _mask_of_squares,
-        _empty_row,
-        _other_attention,
-        _dropout_in_training,
-        _no_dropout,
-        _usual_dropout,
-        _dropout_in_evaluation,
-        _other_batch,
-        _starts,
-        _copied,
-        _gradients,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

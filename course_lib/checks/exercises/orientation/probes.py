@@ -6,7 +6,7 @@ import torch
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.transformer.broadcasting import pairwise_differences
 
@@ -14,6 +14,9 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 # --- pairwise_differences -----------------------------------------------------------------------------------
+
+PAIRWISE_DIFFERENCES = Exercise(pairwise_differences, MISCONCEPTIONS)
+probe = PAIRWISE_DIFFERENCES.probe
 
 
 @probe("a row of four numbers gives a table of 4 by 4")
@@ -55,21 +58,6 @@ def _in_float32(candidate: Candidate, draw: Draw) -> Reply:
 def _gradient(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(draw.normal(2, 3), toward=draw.normal(2, 3, 3))
 
-
-PAIRWISE_DIFFERENCES = Exercise(
-    reference=pairwise_differences,
-    probes=(
-        _of_a_row,
-        _of_a_square,
-        _of_two_rows,
-        _of_two_batch_axes,
-        _of_one_number,
-        _of_whole_numbers,
-        _in_float32,
-        _gradient,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Raised, Reply, after, first_failure
 from course_lib.checks.exercises.fixtures.devices import left_behind
 from course_lib.checks.exercises.fixtures.positions import fits, past_max_length, saves, start_of
@@ -26,6 +26,9 @@ def _built(candidate: Candidate, *sizes: Any) -> Candidate:
 
 
 # --- sinusoids ----------------------------------------------------------------------------------------------
+
+SINUSOIDS = Exercise(sinusoids, MISCONCEPTIONS)
+probe = SINUSOIDS.probe
 
 
 @probe("row 0 is 0, 1, 0, 1 and so on: the sines and cosines of 0")
@@ -59,34 +62,16 @@ def _waves_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(int(length), 2 * int(pairs))
 
 
-SINUSOIDS = Exercise(
-    reference=sinusoids,
-    probes=(
-        _waves_at_zero,
-        _waves_of_the_paper,
-        _waves_of_squares,
-        _waves_of_odd_width,
-        _waves_of_least_width,
-        _waves_of_drawn_sizes,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- TokenEmbedding -----------------------------------------------------------------------------------------
+
+TOKEN_EMBEDDING = Exercise(TokenEmbedding, MISCONCEPTIONS)
+probe = TOKEN_EMBEDDING.probe
 
 
 def _embedded(candidate: Candidate, draw: Draw, tokens: Tensor, vocab: int, d_model: int) -> Reply:
     layer = _built(candidate, vocab, d_model)
     loaded = layer.load({"table.weight": draw.normal(vocab, d_model)})
     return after(loaded, lambda: layer.call(tokens))
-
-
-@probe("evaluation mode gives the same")
-def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
-    layer = _built(candidate, 7, 5)
-    loaded = layer.load({"table.weight": draw.normal(7, 5)})
-    layer.train(False)
-    return after(loaded, lambda: layer.call(torch.tensor([[3, 0, 6]])))
 
 
 @probe("each token becomes its row of the table times the square root of d_model")
@@ -104,6 +89,14 @@ def _embedding_twice(candidate: Candidate, draw: Draw) -> Any:
     layer, tokens = _built(candidate, 7, 5), torch.tensor([[3, 0, 6]])
     loaded = layer.load({"table.weight": draw.normal(7, 5)})
     return after(loaded, lambda: {"the first result": layer.call(tokens), "the second": layer.call(tokens)})
+
+
+@probe("evaluation mode gives the same")
+def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
+    layer = _built(candidate, 7, 5)
+    loaded = layer.load({"table.weight": draw.normal(7, 5)})
+    layer.train(False)
+    return after(loaded, lambda: layer.call(torch.tensor([[3, 0, 6]])))
 
 
 @probe("a new table is normally distributed with standard deviation d_model**-0.5", tolerance=0.04)
@@ -167,24 +160,10 @@ def _embedding_copy(candidate: Candidate, draw: Draw) -> Any:
     }
 
 
-TOKEN_EMBEDDING = Exercise(
-    reference=TokenEmbedding,
-    probes=(
-        _embedding_values,
-        _embedding_of_one,
-        _embedding_twice,
-        _embedding_in_evaluation,
-        _embedding_start,
-        _embedding_in_float32,
-        _embedding_in_bfloat16,
-        _embedding_gradient,
-        _embedding_round_trip,
-        _embedding_copy,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- PositionalEncoding -------------------------------------------------------------------------------------
+
+POSITIONAL_ENCODING = Exercise(PositionalEncoding, MISCONCEPTIONS)
+probe = POSITIONAL_ENCODING.probe
 
 
 def _dropped(layer: Candidate, probability: float) -> Any:
@@ -306,27 +285,6 @@ def _sum_copies(candidate: Candidate, draw: Draw) -> Any:
         "the result of the copy": layer.copy().call(x),
     }
 
-
-POSITIONAL_ENCODING = Exercise(
-    reference=PositionalEncoding,
-    probes=(
-        _sum_with_zeros,
-        _sum_values,
-        _sum_of_cubes,
-        _sum_of_lengths,
-        _sum_dropout,
-        _sum_usual_settings,
-        _sum_of_many,
-        _sum_in_evaluation,
-        _sum_in_dtypes,
-        _sum_past_the_end,
-        _sum_state,
-        _sum_elsewhere,
-        _sum_gradient,
-        _sum_copies,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.results import as_number
 from course_lib.checks.exercises.fixtures.updates import updates
@@ -20,6 +20,9 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 # --- adam_update --------------------------------------------------------------------------------------------
+
+ADAM_UPDATE = Exercise(adam_update, MISCONCEPTIONS)
+probe = ADAM_UPDATE.probe
 
 _STATE = ("the new parameter", "the new mean", "the new variance")
 
@@ -94,23 +97,10 @@ def _adam_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return _update(candidate, parameter, gradient, mean, draw.normal(4, dtype=torch.float32) ** 2, 2, 0.1)
 
 
-ADAM_UPDATE = Exercise(
-    reference=adam_update,
-    probes=(
-        _adam_first,
-        _adam_second,
-        _adam_later,
-        _adam_with_large_eps,
-        _adam_with_small_gradient,
-        _adam_without_gradient,
-        _adam_with_other_settings,
-        _adam_of_other_shapes,
-        _adam_in_float32,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- learning_rate ------------------------------------------------------------------------------------------
+
+LEARNING_RATE = Exercise(learning_rate, MISCONCEPTIONS)
+probe = LEARNING_RATE.probe
 
 
 def _rates(candidate: Candidate, *steps: int, d_model: int, warmup: int) -> Any:
@@ -174,23 +164,10 @@ def _rate_with_positional_factor(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(as_number(candidate)).call(2, 10, 3, 2.0)
 
 
-LEARNING_RATE = Exercise(
-    reference=learning_rate,
-    probes=(
-        _rate_rises,
-        _rate_at_the_peak,
-        _rate_falls,
-        _rate_of_other_sizes,
-        _rate_of_the_base_model,
-        _rate_without_warmup,
-        _rate_of_drawn_sizes,
-        _rate_with_factor,
-        _rate_with_positional_factor,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- make_scheduler -----------------------------------------------------------------------------------------
+
+MAKE_SCHEDULER = Exercise(make_scheduler, MISCONCEPTIONS)
+probe = MAKE_SCHEDULER.probe
 
 
 @probe("updates 1 to 12 have the rates of steps 1 to 12, with a warm-up of 5")
@@ -222,19 +199,6 @@ def _updates_of_adam(candidate: Candidate, draw: Draw) -> Reply:
 def _updates_of_two_groups(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(updates(4, groups=2)).call(candidate, 16, 3)
 
-
-MAKE_SCHEDULER = Exercise(
-    reference=make_scheduler,
-    probes=(
-        _updates_in_order,
-        _updates_without_warmup,
-        _updates_of_the_base_model,
-        _updates_with_factor,
-        _updates_of_adam,
-        _updates_of_two_groups,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

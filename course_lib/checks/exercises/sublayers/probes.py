@@ -12,7 +12,7 @@ from torch.nn.functional import layer_norm
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Raised, Reply, Returned, after, first_failure
 from course_lib.checks.exercises.fixtures.callables import sublayer, unchanged
 from course_lib.checks.exercises.fixtures.models import linear
@@ -70,6 +70,9 @@ def _drops_with(probability: float, kept: Tensor) -> bool:
 
 
 # --- LayerNorm ----------------------------------------------------------------------------------------------
+
+LAYER_NORM = Exercise(LayerNorm, MISCONCEPTIONS)
+probe = LAYER_NORM.probe
 
 
 def _norm_weights(draw: Draw, d_model: int) -> Weights:
@@ -156,27 +159,10 @@ def _norm_copy(candidate: Candidate, draw: Draw) -> Any:
     return _copied(_built(candidate, 5), _norm_weights(draw, 5), 3 * draw.normal(2, 5))
 
 
-LAYER_NORM = Exercise(
-    reference=LayerNorm,
-    probes=(
-        _norm_when_new,
-        _norm_with_weights,
-        _norm_with_large_eps,
-        _norm_of_small_numbers,
-        _norm_of_equal_features,
-        _norm_of_one_vector,
-        _norm_of_many_axes,
-        _norm_of_cubes,
-        _norm_in_float32,
-        _norm_in_bfloat16,
-        _norm_gradient,
-        _norm_round_trip,
-        _norm_copy,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- FeedForward --------------------------------------------------------------------------------------------
+
+FEED_FORWARD = Exercise(FeedForward, MISCONCEPTIONS)
+probe = FEED_FORWARD.probe
 
 
 def _network_weights(draw: Draw, d_model: int, d_ff: int) -> Weights:
@@ -288,26 +274,10 @@ def _network_copy(candidate: Candidate, draw: Draw) -> Any:
     return _copied(_built(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5), draw.normal(2, 3))
 
 
-FEED_FORWARD = Exercise(
-    reference=FeedForward,
-    probes=(
-        _network_values,
-        _network_of_one_vector,
-        _network_of_many_axes,
-        _network_of_squares,
-        _network_dropout,
-        _network_usual_dropout,
-        _network_in_evaluation,
-        _network_in_float32,
-        _network_gradient,
-        _network_backward,
-        _network_round_trip,
-        _network_copy,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- SublayerConnection -------------------------------------------------------------------------------------
+
+SUBLAYER_CONNECTION = Exercise(SublayerConnection, MISCONCEPTIONS)
+probe = SUBLAYER_CONNECTION.probe
 
 
 def _connection_weights(draw: Draw, d_model: int) -> Weights:
@@ -365,6 +335,11 @@ def _connection_post_norm(candidate: Candidate, draw: Draw) -> Any:
     return _connected(candidate, draw)
 
 
+@probe("with norm_first=True it is x + sublayer(norm(x))")
+def _connection_pre_norm(candidate: Candidate, draw: Draw) -> Any:
+    return _connected(candidate, draw, True)
+
+
 @probe("with norm_first=False it is norm(x + sublayer(x))")
 def _connection_told_post_norm(candidate: Candidate, draw: Draw) -> Any:
     return _connected(candidate, draw, False)
@@ -383,11 +358,6 @@ def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Any:
         layer.train(False)
         replies[name] = layer.call(x, unchanged())
     return replies
-
-
-@probe("with norm_first=True it is x + sublayer(norm(x))")
-def _connection_pre_norm(candidate: Candidate, draw: Draw) -> Any:
-    return _connected(candidate, draw, True)
 
 
 @probe("the sublayer is called exactly once")
@@ -461,26 +431,6 @@ def _connection_copy(candidate: Candidate, draw: Draw) -> Any:
     x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))
     return _copied(_built(candidate, 6, 0.0, True), _connection_weights(draw, 6), x, inside)
 
-
-SUBLAYER_CONNECTION = Exercise(
-    reference=SublayerConnection,
-    probes=(
-        _connection_post_norm,
-        _connection_pre_norm,
-        _connection_told_post_norm,
-        _connection_of_the_same,
-        _connection_calls,
-        _connection_post_norm_dropout,
-        _connection_pre_norm_dropout,
-        _connection_usual_dropout,
-        _connection_in_evaluation,
-        _connection_in_float32,
-        _connection_gradient,
-        _connection_round_trip,
-        _connection_copy,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

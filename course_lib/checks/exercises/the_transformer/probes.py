@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply, Returned, after, value_of
 from course_lib.checks.exercises.fixtures.callables import mean_attention
 from course_lib.checks.exercises.fixtures.devices import stays_together
@@ -70,6 +70,9 @@ def _weights_named(reply: Reply, names: Mapping[str, Any]) -> Any:
 
 # --- EncoderLayer -------------------------------------------------------------------------------------------
 
+ENCODER_LAYER = Exercise(EncoderLayer, MISCONCEPTIONS)
+probe = ENCODER_LAYER.probe
+
 
 @cache
 def _encoder_shapes(d_model: int, heads: int, d_ff: int) -> dict[str, torch.Size]:
@@ -118,6 +121,12 @@ def _encoder_modes(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw, dropout=0.5)
     x = draw.normal(2, 5, 6)
     return after(loaded, lambda: _dropout_facts(layer, x, _source_mask()))
+
+
+@probe("the attention function that is passed in is the one that is used")
+def _encoder_other_attention(candidate: Candidate, draw: Draw) -> Any:
+    layer, loaded = _encoder(candidate, draw, dropout=0.0, attention=mean_attention())
+    return after(loaded, lambda: layer.call(draw.normal(2, 5, 6), _source_mask()))
 
 
 def _dropout_facts(module: Candidate, *arguments: Any) -> Any:
@@ -196,12 +205,6 @@ def _encoder_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
     return _strengths(layer, shapes, *given, said="the attention", part="self_attention", rate=0.1)
 
 
-@probe("the attention function that is passed in is the one that is used")
-def _encoder_other_attention(candidate: Candidate, draw: Draw) -> Any:
-    layer, loaded = _encoder(candidate, draw, dropout=0.0, attention=mean_attention())
-    return after(loaded, lambda: layer.call(draw.normal(2, 5, 6), _source_mask()))
-
-
 @probe("gradients reach the input and every weight")
 def _encoder_gradient(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _encoder(candidate, draw)
@@ -223,24 +226,10 @@ def _encoder_copy(candidate: Candidate, draw: Draw) -> Any:
     )
 
 
-ENCODER_LAYER = Exercise(
-    reference=EncoderLayer,
-    probes=(
-        _encoder_values,
-        _encoder_norm_first,
-        _encoder_full_mask,
-        _encoder_of_one,
-        _encoder_modes,
-        _encoder_other_attention,
-        _encoder_dropout,
-        _encoder_usual_dropout,
-        _encoder_gradient,
-        _encoder_copy,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- DecoderLayer -------------------------------------------------------------------------------------------
+
+DECODER_LAYER = Exercise(DecoderLayer, MISCONCEPTIONS)
+probe = DECODER_LAYER.probe
 
 
 @cache
@@ -300,6 +289,13 @@ def _decoder_modes(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: _dropout_facts(layer, x, memory, _source_mask(), _target_mask(4)))
 
 
+@probe("both attentions use the attention function that is passed in")
+def _decoder_other_attention(candidate: Candidate, draw: Draw) -> Any:
+    layer, loaded = _decoder(candidate, draw, dropout=0.0, attention=mean_attention())
+    x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
+    return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
+
+
 @probe("dropout acts on all attention weights, in the feed-forward network and on each sublayer's output")
 def _decoder_dropout(candidate: Candidate, draw: Draw) -> Any:
     layer = candidate.build(2, 1, 1, dropout=0.5, norm_first=True)
@@ -324,13 +320,6 @@ def _decoder_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
     return _strengths(layer, shapes, *given, said="the self-attention", part="self_attention", rate=0.1)
 
 
-@probe("both attentions use the attention function that is passed in")
-def _decoder_other_attention(candidate: Candidate, draw: Draw) -> Any:
-    layer, loaded = _decoder(candidate, draw, dropout=0.0, attention=mean_attention())
-    x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
-    return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
-
-
 @probe("gradients reach the input, the memory and every weight")
 def _decoder_gradient(candidate: Candidate, draw: Draw) -> Any:
     layer, loaded = _decoder(candidate, draw)
@@ -351,24 +340,10 @@ def _decoder_copy(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: (value_of(layer.call(*given)), value_of(copy.call(*given))))
 
 
-DECODER_LAYER = Exercise(
-    reference=DecoderLayer,
-    probes=(
-        _decoder_values,
-        _decoder_same_length,
-        _decoder_norm_first,
-        _decoder_of_one,
-        _decoder_modes,
-        _decoder_other_attention,
-        _decoder_dropout,
-        _decoder_usual_dropout,
-        _decoder_gradient,
-        _decoder_copy,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- Transformer --------------------------------------------------------------------------------------------
+
+TRANSFORMER = Exercise(Transformer, MISCONCEPTIONS)
+probe = TRANSFORMER.probe
 
 _SOURCE_VOCAB, _TARGET_VOCAB = 7, 9
 _SMALL: dict[str, Any] = {"layers": 1, "d_model": 4, "heads": 2, "d_ff": 12}
@@ -503,25 +478,10 @@ def _model_copy(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: (value_of(model.call(*sentences)), value_of(copy.call(*sentences))))
 
 
-TRANSFORMER = Exercise(
-    reference=Transformer,
-    probes=(
-        _model_logits,
-        _model_halves,
-        _model_same_length,
-        _model_norm_first,
-        _model_other_attention,
-        _model_norms,
-        _model_modes,
-        _model_position_dropout,
-        _model_start,
-        _model_gradient,
-        _model_copy,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- tie_embeddings -----------------------------------------------------------------------------------------
+
+TIE_EMBEDDINGS = Exercise(tie_embeddings, MISCONCEPTIONS)
+probe = TIE_EMBEDDINGS.probe
 
 _MATRICES = ("source_embedding.table.weight", "target_embedding.table.weight", "generator.weight")
 _WORDS, _WIDTH = 7, 6
@@ -600,20 +560,10 @@ def _tied_unequal(candidate: Candidate, draw: Draw) -> Any:
     }
 
 
-TIE_EMBEDDINGS = Exercise(
-    reference=tie_embeddings,
-    probes=(
-        _tied_is_given_back,
-        _tied_is_equal,
-        _tied_follows_source,
-        _tied_follows_generator,
-        _tied_gradient,
-        _tied_unequal,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- greedy_decode ------------------------------------------------------------------------------------------
+
+GREEDY_DECODE = Exercise(greedy_decode, MISCONCEPTIONS)
+probe = GREEDY_DECODE.probe
 
 _START, _END, _PADDING = 1, 2, 0
 #: The output of a phrasebook model for each first word of a source. It would continue after the end token.
@@ -673,20 +623,6 @@ def _mode(model: Candidate) -> dict[str, str]:
     return {"the mode afterwards": known[modes.pop()] if len(modes) == 1 else "mixed"}
 
 
-@probe("the source is encoded once for the whole batch")
-def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Any:
-    model = candidate.make(_book())
-    reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
-    return after(reply, lambda: {"the number of calls of `encode`": value_of(model.call(method="encoded"))})
-
-
-@probe("everything is on the device of the source")
-def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Any:
-    model, settings = candidate.make(_reader()), (8, _START, _END)
-    together = candidate.make(stays_together()).call(candidate, model, *_padded(draw), *settings)
-    return {"«no tensors on two devices meet»": together}
-
-
 @probe("a model that is in evaluation mode stays in it")
 def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_book())
@@ -717,23 +653,19 @@ def _greedy_reader_longer(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_reader(), *_padded(draw), 12, _START, _END)
 
 
-GREEDY_DECODE = Exercise(
-    reference=greedy_decode,
-    probes=(
-        _greedy_ends,
-        _greedy_stops,
-        _greedy_of_length_one,
-        _greedy_of_one,
-        _greedy_other_symbols,
-        _greedy_modes,
-        _greedy_keeps_evaluation,
-        _greedy_reader,
-        _greedy_reader_longer,
-        _greedy_encodes_once,
-        _greedy_elsewhere,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
+@probe("the source is encoded once for the whole batch")
+def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Any:
+    model = candidate.make(_book())
+    reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
+    return after(reply, lambda: {"the number of calls of `encode`": value_of(model.call(method="encoded"))})
+
+
+@probe("everything is on the device of the source")
+def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Any:
+    model, settings = candidate.make(_reader()), (8, _START, _END)
+    together = candidate.make(stays_together()).call(candidate, model, *_padded(draw), *settings)
+    return {"«no tensors on two devices meet»": together}
+
 
 # --- predictions --------------------------------------------------------------------------------------------
 

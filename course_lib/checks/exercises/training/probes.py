@@ -9,7 +9,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.fixtures.training import training
 from course_lib.transformer.training import train_step
@@ -18,6 +18,9 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 # --- train_step ---------------------------------------------------------------------------------------------
+
+TRAIN_STEP = Exercise(train_step, MISCONCEPTIONS)
+probe = TRAIN_STEP.probe
 
 _VOCAB, _START, _END = 9, 1, 2
 _MicroBatch = tuple[Tensor, Tensor]
@@ -80,19 +83,6 @@ def _one_graph(candidate: Candidate, draw: Draw) -> Reply:
     pieces = (_micro_batch(draw, (2, 3)), _micro_batch(draw, (1, 2)), _micro_batch(draw, (3, 1)))
     return candidate.make(training(_VOCAB, graphs=True)).call(candidate, (pieces,))
 
-
-TRAIN_STEP = Exercise(
-    reference=train_step,
-    probes=(
-        _one_piece,
-        _three_pieces,
-        _two_calls,
-        _other_padding,
-        _from_a_generator,
-        _one_graph,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 

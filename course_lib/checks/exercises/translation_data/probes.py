@@ -9,7 +9,7 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.comparison import describe
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw, probe
+from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Raised, Reply, Returned, Value
 from course_lib.checks.exercises.fixtures.refusals import NOT_REFUSED, REFUSED, refusal
 from course_lib.checks.exercises.fixtures.sentences import batching, on_lists
@@ -36,6 +36,9 @@ def _told(
 
 
 # --- build_vocabulary ---------------------------------------------------------------------------------------
+
+BUILD_VOCABULARY = Exercise(build_vocabulary, MISCONCEPTIONS)
+probe = BUILD_VOCABULARY.probe
 
 SPECIALS = ("<pad>", "<start>", "<end>", "<unknown>")
 
@@ -94,15 +97,15 @@ def _vocabulary_with_other_specials(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, ("ein hund", "ein kind"), 1, ("[unk]", "[eos]", "[bos]"))
 
 
+@probe("without any sentences, only the specials have numbers")
+def _vocabulary_of_nothing(candidate: Candidate, draw: Draw) -> Any:
+    return _vocabulary(candidate, (), 1)
+
+
 @probe("words keep their capitals, umlauts, commas and digits, and a sentence may be empty")
 def _vocabulary_as_spelled(candidate: Candidate, draw: Draw) -> Any:
     specials = (*SPECIALS, "<de>", "<en>")
     return _vocabulary(candidate, ("Zug apfel , über", "", "äpfel Apfel zug . 42 ½"), 1, specials)
-
-
-@probe("without any sentences, only the specials have numbers")
-def _vocabulary_of_nothing(candidate: Candidate, draw: Draw) -> Any:
-    return _vocabulary(candidate, (), 1)
 
 
 @probe("the numbers are correct for random sentences and a min_count of 3")
@@ -127,24 +130,10 @@ def _vocabulary_of_drawn_sentences(candidate: Candidate, draw: Draw) -> Any:
     return _vocabulary(candidate, [" ".join(words[index] for index in row) for row in chosen], 3)
 
 
-BUILD_VOCABULARY = Exercise(
-    reference=build_vocabulary,
-    probes=(
-        _vocabulary_by_hand,
-        _vocabulary_of_frequent_words,
-        _vocabulary_with_ties,
-        _vocabulary_counts_occurrences,
-        _vocabulary_keeps_capitals,
-        _vocabulary_with_special_in_text,
-        _vocabulary_with_other_specials,
-        _vocabulary_of_nothing,
-        _vocabulary_as_spelled,
-        _vocabulary_of_drawn_sentences,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- learn_merges -------------------------------------------------------------------------------------------
+
+LEARN_MERGES = Exercise(learn_merges, MISCONCEPTIONS)
+probe = LEARN_MERGES.probe
 
 
 def _merges(candidate: Candidate, words: dict[str, int], count: int) -> Any:
@@ -227,24 +216,10 @@ def _merges_of_drawn_counts(candidate: Candidate, draw: Draw) -> Any:
     return _merges(candidate, dict(zip(words, counts, strict=True)), 20)
 
 
-LEARN_MERGES = Exercise(
-    reference=learn_merges,
-    probes=(
-        _merges_by_hand,
-        _merges_with_ties,
-        _merges_twice_in_a_word,
-        _merges_from_the_left,
-        _merges_keep_symbols_whole,
-        _merges_keep_capitals,
-        _merges_any_characters,
-        _merges_until_none_is_left,
-        _merges_none,
-        _merges_of_drawn_counts,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- token_batches ------------------------------------------------------------------------------------------
+
+TOKEN_BATCHES = Exercise(token_batches, MISCONCEPTIONS)
+probe = TOKEN_BATCHES.probe
 
 
 def _plan(candidate: Candidate, lengths: Sequence[int], max_tokens: int, packed: bool = False) -> Reply:
@@ -277,15 +252,15 @@ def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (4,) * 51, 16, packed=True)
 
 
+@probe("no sentences give no batches")
+def _plan_of_nothing(candidate: Candidate, draw: Draw) -> Any:
+    return _plan(candidate, (), 10)
+
+
 @probe("a sentence over the budget raises a ValueError with its index and length, or is alone in a batch")
 def _plan_of_too_long(candidate: Candidate, draw: Draw) -> Any:
     # Every other sentence fills a batch, so only the handling of these two makes a difference.
     return _plan(candidate, (*[40] * 12, 57, 40, 61), 40)
-
-
-@probe("no sentences give no batches")
-def _plan_of_nothing(candidate: Candidate, draw: Draw) -> Any:
-    return _plan(candidate, (), 10)
 
 
 @probe("a single long sentence does not make the batches of 100 short ones smaller")
@@ -304,23 +279,10 @@ def _plan_of_even_lengths(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, draw.integers(2, 61, 120).tolist(), 333, packed=True)
 
 
-TOKEN_BATCHES = Exercise(
-    reference=token_batches,
-    probes=(
-        _plan_by_hand,
-        _plan_of_exact_fit,
-        _plan_of_one,
-        _plan_of_equal_lengths,
-        _plan_of_nothing,
-        _plan_of_too_long,
-        _plan_with_one_long,
-        _plan_of_captions,
-        _plan_of_even_lengths,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
-
 # --- collate ------------------------------------------------------------------------------------------------
+
+COLLATE = Exercise(collate, MISCONCEPTIONS)
+probe = COLLATE.probe
 
 PAD, START, END = 0, 1, 2
 Pairs = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -410,22 +372,6 @@ def _batch_of_drawn_lengths(candidate: Candidate, draw: Draw) -> Any:
     sources, targets = draw.integers(1, 9, 2, 4).tolist()
     return _batch(candidate, _pairs(sources, targets), 8)
 
-
-COLLATE = Exercise(
-    reference=collate,
-    probes=(
-        _batch_of_two,
-        _batch_of_longer_targets,
-        _batch_with_other_ids,
-        _batch_that_is_cut,
-        _batch_of_one,
-        _batch_of_least_room,
-        _batch_without_room,
-        _batch_of_anything,
-        _batch_of_drawn_lengths,
-    ),
-    misconceptions_file=MISCONCEPTIONS,
-)
 
 # --- predictions --------------------------------------------------------------------------------------------
 
