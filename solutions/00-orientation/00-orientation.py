@@ -1,25 +1,23 @@
 # %% [markdown]
 # # Lesson 00: orientation
 #
-# In this course you build a Transformer, the architecture behind translators and chatbots, from its smallest part to a
-# translator that you train yourself. You write every part of it.
+# In this course you build a Transformer, the architecture behind translators and chatbots: every part of it, up to a
+# translator that you train yourself.
 #
-# This first lesson is short. It shows what is ahead and how a lesson works: what a check tells you, where the hints
-# are, how to submit. You also practise the one tool that you need everywhere: **tensors, their shapes, and
-# broadcasting**.
+# This short lesson shows how a lesson works, and lets you practise the tool that you need everywhere: **tensors, their
+# shapes, and broadcasting**.
 #
-# By the end of this lesson you will have written your first function and made your first mistake, on purpose. You will
-# also be able to explain
+# By the end you will have written your first function, made your first mistake (on purpose), and be able to explain
 #
 # - what a **check** does, and how to read its message,
-# - which **shape** two tensors produce together, and when they don't fit,
+# - which **shape** results from combining two tensors, and when they don't fit,
 # - how a wrong shape gives a **wrong answer without any error**, and how to prevent that.
 #
-# **Time:** about 40 minutes. **In the paper:** nothing yet. But open it now (Vaswani et al. 2017,
-# [Attention Is All You Need](https://arxiv.org/abs/1706.03762)), and look at figure 1.
+# **Time:** about 40 minutes. **In the paper:** nothing yet. But open it now (Vaswani et al. 2017, [Attention Is All You
+# Need](https://arxiv.org/abs/1706.03762)), and look at figure 1.
 #
-# A notebook consists of **cells**. Click into the next one and press **Shift + Enter**: it runs, and the next cell is
-# selected. The first cell of a notebook takes a few moments.
+# A notebook consists of **cells**. Click into the next one and press **Shift + Enter** to run it. The first cell of a
+# notebook takes a few moments.
 
 # %% tags=["see"]
 from course_lib.charts import aligned_shapes, architecture_map, broadcast_tables, show_offline
@@ -31,18 +29,17 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # %% [markdown]
 # ## 1. What you will build
 #
-# On the left is the Transformer, as in the paper's figure 1: first the **encoder**, which reads a sentence, then the
-# **decoder**, which writes its translation. On the right, two of the boxes are shown in detail. Below is what you need
-# to train it. **Hover over a box** to read what it does and in which lesson you build it.
+# On the left is the Transformer, as in the paper's figure 1: the **encoder** reads a sentence, and the **decoder**
+# writes its translation. On the right are two boxes in detail, and at the bottom what you need for training. **Hover
+# over a box** to read what it does and in which lesson you build it.
 #
-# Each lesson begins and ends with this map. A box is filled in when the checks of its exercises pass in your saved
-# notebooks.
+# Each lesson begins and ends with this map. A box is filled in when its checks pass in your saved notebooks.
 #
 # | lessons | you build |
 # |---|---|
 # | 01 to 03 | attention, and what is around it in a layer |
-# | 04 and 05 | masks and positions: which other words each word may use, and where in the sentence it is |
-# | 06 | the whole Transformer, from your own parts; at the end it writes text |
+# | 04 and 05 | masks (which words a word may use) and positions |
+# | 06 | the whole Transformer; at the end it writes text |
 # | 07 to 09 | how it is trained |
 # | 10 and 11 | how text becomes numbers, and numbers become a translation |
 # | 12 | how several processes train one model |
@@ -54,27 +51,24 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 #
 # | | what you do | what happens |
 # |---|---|---|
-# | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct. You remember an answer best if you have guessed it first, even if you guessed wrong |
-# | **Build** | write a function or a class in place of the line `raise NotImplementedError(...)` | a check tests it in many ways |
-# | **See** | run a cell and look at a picture | then *change something* in that cell, and run it again. You can't break anything |
+# | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct. You remember an answer better if you guessed first, even wrongly |
+# | **Build** | replace the line `raise NotImplementedError(...)` by your code | a check tests it in many ways |
+# | **See** | run a cell and look at a picture | *change something* in that cell, and run it again. You can't break anything |
 # | **Explain** | answer a question in your own words | a person reads it |
 #
 # There is help:
 #
-# - **Worked examples** show each calculation with numbers that you can follow by eye, and **scratch cells** let you try
-#   your own.
-# - **Checks** tell you which mistake you made, if they recognise it. Run them as often as you like; nobody counts.
-# - **Hints** are above the check of each exercise. There are three, each more explicit than the one before. Try for ten
-#   minutes before you open one.
+# - **Worked examples** show a calculation with small numbers, and **scratch cells** let you try your own.
+# - **Checks** name your mistake if they recognise it. Run them as often as you like; nobody counts.
+# - **Hints**: each exercise has three above its check, from gentle to explicit. Try for ten minutes before you open
+#   one.
 # - **Common questions** are at the end of each lesson.
-# - The **start page** shows your progress and updates itself while you work. `make lab` opens it; in a terminal,
-#   `course progress` shows the same.
+# - The **start page**, which `make lab` opens, shows your progress while you work.
 #
-# One rule: **no AI writes the cells that are yours.** You came to learn how to write them, and you learn nothing from
-# code that was written for you. An assistant may explain, ask you questions, or help with Python and JupyterLab. The
-# file `AGENTS.md` next to the lessons tells assistants the same.
+# One rule: **no AI writes the cells that are yours.** You learn nothing from code that was written for you. An
+# assistant may explain, ask you questions, or help with Python and JupyterLab, as the file `AGENTS.md` tells it.
 #
-# Some cells can't be edited: the imports and the checks. They are **locked**, because the grader uses its own copies.
+# Setup cells and checks are **locked**: you can't edit them, and the grader uses its own copies.
 #
 # Run the next cell. Every lesson has one like it: it imports what your code may use.
 
@@ -111,7 +105,7 @@ for name, tensor in {
     print(f"{name:9} shape {tuple(tensor.shape)!s:10} dtype {tensor.dtype}")
 
 # %% [markdown]
-# | dtype | what for | where from |
+# | dtype | used for | comes from |
 # |---|---|---|
 # | `float32` | everything that is learned | decimal numbers; `torch.zeros`, `torch.ones`, `torch.randn` |
 # | `int64` | words (each has a number), counts, positions | whole numbers; `torch.arange` |
@@ -120,13 +114,13 @@ for name, tensor in {
 # | `float16`, `bfloat16` | half the memory: fast training | only on request |
 #
 # Unless a lesson says otherwise, **the result has the dtype of the input**. Code that converts everything to `float32`
-# works on your machine and fails elsewhere, so checks test for it.
+# loses the digits of `float64` and the speed of `float16`, so checks test for it.
 #
-# Axes are counted from 0, or **from the end**: axis -1 is the last one, -2 the one before it. In this course the last axes
-# are the ones that matter (the features of a word, the words of a sentence), and there may be any number of axes before
-# them. So you will nearly always count from the end.
+# Axes are counted from 0, or **from the end**: axis -1 is the last one, -2 the one before it. You will nearly always
+# count from the end, because the last axes matter most here (the words of a sentence, the features of a word), and
+# there may be any number of axes before them.
 #
-# `x.unsqueeze(k)` inserts a new axis of length one, which becomes axis `k`. No number changes:
+# `x.unsqueeze(k)` inserts a new axis of length one, which becomes axis `k`. The numbers stay the same:
 #
 # | | shape |
 # |---|---|
@@ -136,15 +130,15 @@ for name, tensor in {
 #
 # ## 4. Broadcasting: when shapes differ
 #
-# `a + b` with two tensors of the same shape adds element by element. If the shapes *differ*, torch tries to make them
-# equal. It aligns the shapes at their **right ends** and goes through the axes from the right:
+# `a + b` with two tensors of the same shape adds element by element. If the shapes *differ*, torch aligns them at their
+# **right ends** and compares the lengths axis by axis, from right to left:
 #
-# 1. The lengths are equal: good.
+# 1. The lengths are equal: nothing to do.
 # 2. One of them is 1: it is **stretched**, that is, repeated as often as needed.
 # 3. One tensor has no axis left: it is treated as if it had one of length 1, which is stretched.
 # 4. Anything else: an error.
 #
-# These four rules are called **broadcasting**, and much of this course relies on them.
+# These rules are called **broadcasting**, and much of this course relies on them.
 
 # %% predict="predict_broadcast"
 # a has the shape (3, 1), and b has the shape (4,). How many numbers does a + b hold?
@@ -154,8 +148,8 @@ for name, tensor in {
 # %% [markdown]
 # ### See it: the rules at work
 #
-# Attention scores and a mask, as you will meet them in lesson 02: a batch of 2 sentences, 8 heads, 5 queries and 5
-# keys, and a mask with one row for each sentence. (Only the shapes matter here. The lessons explain the words.)
+# These are the shapes of attention scores and a mask, as in lesson 02: 2 sentences, 8 heads, 5 queries and 5 keys; the
+# mask has one row for each sentence. (Only the numbers matter here. Lessons 01 and 02 explain the words.)
 #
 # **Change something:** remove the two ones from the mask's shape, which leaves `(2, 5)`. What does torch align the 2
 # with? Then try the shapes of your prediction, `(3, 1)` and `(4,)`.
@@ -168,8 +162,8 @@ aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)})
 #
 # The same with numbers: a column times a row makes a multiplication table. Numbers in brackets are copies.
 #
-# **Change something:** use `down` without its `.unsqueeze(-1)`, and read torch's message. Then give both tensors the
-# length 4, still without `.unsqueeze(-1)`: there is no error, but is it still a table?
+# **Change something:** remove `.unsqueeze(-1)` from `down`, and read torch's message. Then give both tensors the length
+# 4, still without `.unsqueeze(-1)`: there is no error, but is it still a table?
 
 # %% tags=["see"]
 down = torch.arange(1, 4).unsqueeze(-1)
@@ -180,7 +174,7 @@ broadcast_tables(down, across, down * across, names=("down", "× across", "= pro
 # %% [markdown]
 # ## 5. The dark side: wrong, and no error
 #
-# Broadcasting has a price. If you mix up two shapes, torch often finds *some* way to make them fit, and you get an
+# Broadcasting has a price. If you mix up two shapes, torch often finds *some* way to make them fit, and you get the
 # answer to a different question.
 
 # %% predict="predict_silent"
@@ -191,7 +185,7 @@ broadcast_tables(down, across, down * across, names=("down", "× across", "= pro
 # %% check="predict_silent"
 
 # %% [markdown]
-# ### See it: everything is right, and the error is not zero
+# ### See it: every prediction is right, and the error is not zero
 #
 # **Change something:** correct it with `predicted.squeeze(-1)`, which removes the axis of length one.
 
@@ -204,23 +198,23 @@ print("mean squared error:", (difference**2).mean().item())
 broadcast_tables(predicted, target, difference, names=("predicted", "− target", "= difference"))
 
 # %% [markdown]
-# Each prediction was compared with *every* target. Only the diagonal is what we wanted. There was no error, and a
-# network trained with this would learn something: to predict the mean of all targets, everywhere.
+# Each prediction was compared with *every* target; only the diagonal is what we wanted. A network trained with this
+# would raise no error either. It would learn to predict the mean of all targets, everywhere.
 #
 # Three habits protect you:
 #
-# 1. **State the shapes.** Write them into the signature, as this course does, or into a comment.
+# 1. **State the shapes** in the signature, as this course does, or in a comment.
 # 2. **Print them** when in doubt: `print(x.shape)`.
-# 3. **Test with sizes that all differ.** In a square, (3, 3), a wrong axis goes unnoticed. In (2, 5) it doesn't.
+# 3. **Test with sizes that all differ.** With a (3, 3) tensor, a wrong axis goes unnoticed. With (2, 5) it doesn't.
 #
 # ## 6. Your first exercise
 #
-# Take a row of numbers and compute the difference of every pair: `L` numbers make a table of `L` by `L`. The entry in
-# row $i$ and column $j$ is
+# Compute the difference of every pair of numbers in a row: `L` numbers make a table of `L` by `L`. The entry in row $i$
+# and column $j$ is
 #
 # $$\mathrm{result}_{ij} = x_i - x_j$$
 #
-# where $x_i$ is number $i$ of the row. Such tables are useful: "how far is word $j$ from word $i$" is one of them.
+# where $x_i$ is number $i$ of the row. For the positions of words, such a table says how far apart any two words are.
 #
 # ### Worked example: three numbers
 
@@ -230,8 +224,8 @@ for left in three:
     print([f"{left} - {right} = {left - right}" for right in three])
 
 # %% [markdown]
-# The signature says the rest. `"... L"` means: **any number of leading axes**, then one of length L. Each row gets its
-# own table: (B, L) becomes (B, L, L).
+# The signature of the function below states the shapes. `"... L"` means: **any number of leading axes**, then one of
+# length L. Each row gets its own table: (B, L) becomes (B, L, L).
 #
 # ### First, make a mistake
 #
@@ -242,15 +236,15 @@ for left in three:
 #     return x.unsqueeze(-1) - x
 # ```
 #
-# It looks good: a column minus a row. Run the cell, then run the check below the hints, and read its message **slowly**.
+# It looks good: a column minus a row. Run the cell, then run the check below the hints, and read its message
+# **slowly**.
 
 # %% build="pairwise_differences"
 ### BEGIN SOLUTION course_lib.transformer.broadcasting:pairwise_differences
 
 # %% [markdown]
-# This is a scratch cell. It runs your function, so that you can compare its result with the worked example. Change it
-# as you like; nothing in it is graded. With the wrong line, what happens for two rows of two numbers,
-# `[[5, 7], [1, 4]]`?
+# This is a scratch cell: change it as you like; nothing in it is graded. It runs your function, so that you can compare
+# its result with the worked example. With the wrong line, what happens for two rows of two numbers, `[[5, 7], [1, 4]]`?
 
 # %% tags=["see"]
 print(pairwise_differences(torch.tensor([5, 7, 10])))
@@ -273,23 +267,20 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | **Read** | where it is explained |
 # | the picture | your result, the expected one, and where they differ |
 #
-# The *expected* result comes from the course's own function, the **reference**, which gets the same inputs as yours. The
-# check compares shapes, dtypes, numbers and gradients. It doesn't look at how your code is written. (In some exercises
-# one existing function would be the whole solution; then the check notices if you call it.)
+# The *expected* result comes from the course's own function, the **reference**, called with the same inputs. The check
+# compares shapes, dtypes, numbers and gradients; how you write your code is up to you. (Only where one existing
+# function would be the whole exercise does the check refuse it.)
 #
-# Which test failed, and which must have *passed* before it? A single row of four numbers is fine: there, (4, 1) meets
-# (4,). But with three rows of three numbers, (3, 3, 1) meets (3, 3): the wrong axes are aligned, and there is no error,
-# because all sizes are equal. This is section 5 again, and now it has happened to you.
+# A single row of four numbers passes: (4, 1) meets (4,). But with three rows of three numbers, (3, 3, 1) meets (3, 3):
+# the wrong axes are aligned, and because all sizes are equal, there is no error. Section 5 has just happened to you.
 #
 # ### Now correct it
 #
-# Go back to your cell. Which shape does the second `x` need, so that each row meets *itself*, whatever the leading axes
-# are? Write the two shapes below each other. Change the line, run the cell, and run the check again, until it shows a
-# ✓.
+# Which shape does the second `x` need, so that each row meets *itself*, whatever the leading axes are? Write the two
+# shapes below each other, change your line, and run the cell and the check again, until it shows a ✓. (A ○ means that
+# the cell isn't written yet, or that you haven't run it.)
 #
-# (If it shows ○ instead of ✗, the cell isn't written yet, or you haven't run it.)
-#
-# ### See it: each with each
+# ### See it: the distances between words
 #
 # Your function on the positions of four words: how far is word i behind word j? A negative number means that word i
 # comes before word j.
@@ -310,8 +301,8 @@ broadcast_tables(
 # %% [markdown]
 # ### Explain it
 #
-# In your own words: how does a check decide whether your function is correct? Say what it calls, what it compares in
-# the results, and why you may write your function differently from the course.
+# In your own words: how does a check decide whether your function is correct? Say what it calls, what it compares, and
+# why you may write your function differently from the course.
 
 # %% [markdown] explain="explain_check"
 # A check calls my function with its own inputs, of several shapes and dtypes, and calls the course's function, the
@@ -331,14 +322,12 @@ broadcast_tables(
 #
 # When you have finished a lesson:
 #
-# 1. **Validate.** The button is in the toolbar above the notebook. It saves, then runs the whole notebook from top to
-#    bottom *from a fresh start*, as the grader will. This finds mistakes that you don't notice while you work: a cell
-#    that needs something from a cell below it, or from one that you have deleted.
-# 2. **Save**, and **submit** as your instructor has told you: with the *Assignment List* in JupyterLab's menu *Nbgrader*,
-#    or by sending the notebook file. You can submit again until the deadline; the last submission counts.
-# 3. **Wait for feedback.** The grader runs your notebook with its own copies of the locked cells. Its checks draw
-#    *other numbers* than yours do, so code that only works for the numbers that you have seen doesn't pass. Some mistakes
-#    cost only part of the points. A person reads your explanations.
+# 1. **Validate.** The button in the toolbar saves the notebook and runs it from top to bottom *from a fresh start*, as
+#    the grader will. This finds, for example, a cell that needs something from a cell below it, or from a deleted one.
+# 2. **Submit** as your instructor has told you: with the *Assignment List* in JupyterLab's menu *Nbgrader*, or by
+#    sending the notebook file. Until the deadline you can submit again; the last submission counts.
+# 3. **Wait for feedback.** The grader's checks draw *other numbers* than yours, so code that was fitted to the numbers
+#    that you saw fails. Some mistakes cost only part of the points. A person reads your explanations.
 #
 # If you learn by yourself, Validate is all that you need.
 #
@@ -346,30 +335,30 @@ broadcast_tables(
 #
 # <details><summary>I have changed something and now nothing works. How do I start again?</summary>
 #
-# Menu *Kernel*, *Restart Kernel and Run All Cells*. This forgets everything that was computed, and keeps everything that
-# you have written. If you have broken a given cell, get a fresh copy of the notebook and copy your own cells into it.
+# Menu *Kernel*, *Restart Kernel and Run All Cells*. This keeps everything that you have written. If a given cell is
+# damaged, copy your own cells into a fresh copy of the notebook.
 #
 # </details>
 #
 # <details><summary>The check says ✗, and I am sure that I am right.</summary>
 #
-# Compare with the worked example in the scratch cell. Run the cell with your function again: what counts is the code
-# that ran last, not the text in the cell. If you are still sure, tell your instructor. Correct answers that are written in
-# an unusual way should pass.
+# Run the cell with your function again: what counts is the code that ran last, not the text in the cell. Then try the
+# worked example in the scratch cell. If you are still sure, tell your instructor: correct answers should pass, however
+# they are written.
 #
 # </details>
 #
 # <details><summary>A cell shows [*] and does not stop.</summary>
 #
-# It is still running. The square button in the toolbar interrupts it. The usual reason is a loop that never ends.
+# It is still running; the usual reason is a loop that never ends. The square button in the toolbar interrupts it.
 #
 # </details>
 #
 # <details><summary>What do "... L" and Num mean in the signature?</summary>
 #
 # They are notes for readers, written with the library jaxtyping: a tensor of numbers (`Num`) with any leading axes
-# (`...`) and one axis of length L. Other lessons use `Float` (decimal numbers), `Int` (whole numbers) and `Bool`
-# (truth values). A letter that occurs twice has the same length in both places.
+# (`...`) and one axis of length L. Other lessons use `Float` (decimal numbers), `Int` (whole numbers) and `Bool` (truth
+# values). A letter that occurs twice stands for the same length.
 #
 # </details>
 #
@@ -381,27 +370,26 @@ broadcast_tables(
 #
 # <details><summary>Do I need a GPU?</summary>
 #
-# Not for the lessons: everything in them is small and runs on an ordinary laptop. The final lab can use as many as you
-# have, and also runs without any, on a small corpus.
+# Not for the lessons: everything in them runs on an ordinary laptop. The final lab can use as many as you have, and
+# also runs without any, on a small corpus.
 #
 # </details>
 #
 # <details><summary>How much mathematics do I need?</summary>
 #
-# Vectors, matrix products, means and variances, logarithms and exponentials, and the idea of a derivative. Some pictures
-# use more (a Jacobian in lesson 01, a singular value decomposition to make word vectors). Those places say in plain words
-# what is computed, and no exercise depends on them.
+# Vectors, matrix products, means and variances, logarithms and exponentials, and the idea of a derivative. Some
+# pictures use more, such as a Jacobian. They say in plain words what is computed, and no exercise depends on them.
 #
 # </details>
 #
 # ## Further reading
 #
 # - [Broadcasting semantics](https://pytorch.org/docs/stable/notes/broadcasting.html) in the PyTorch documentation.
-# - Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762): read the introduction and look at
-#   the figures. You will come back to every section.
+# - Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762): read the introduction and look
+#   at the figures. You will come back to every section.
 #
 # ## Where you are
 #
-# You know what is ahead, and you know your tools. Press **Validate**.
+# You know your tools. Press **Validate**.
 #
-# Next: **lesson 01, scaled dot-product attention**. One line of mathematics, and everything else is built around it.
+# Next: **lesson 01, scaled dot-product attention**, a single line of mathematics. Everything else is built around it.

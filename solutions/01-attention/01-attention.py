@@ -2,7 +2,7 @@
 # # Lesson 01: scaled dot-product attention
 #
 # A Transformer reads a sentence by letting every word take information from every other word. The operation that does
-# this is **attention**. It is one line of mathematics, and the rest of the course is built around it.
+# this is **attention**.
 #
 # By the end of this lesson you will have written it yourself, as three small functions, and you will be able to explain
 #
@@ -10,8 +10,8 @@
 # - why the formula contains a square root, and what goes wrong without it,
 # - how to stop a word from attending to some positions, and what happens to a word that may attend to none.
 #
-# **Time:** about two and a half hours. **In the paper:** sections 3.2, 3.2.1, 3.2.3 and 4 of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about two and a half hours. **In the paper:** sections 3.2, 3.2.1, 3.2.3 and 4 of Vaswani et al. 2017,
+# [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -34,10 +34,7 @@ architecture_map(
 )
 
 # %% [markdown]
-# This is the whole architecture: the paper's figure 1, with some of its boxes opened. The highlighted boxes are the
-# ones that you build in this lesson.
-#
-# Run the next cell. It imports what your code may use.
+# You build the highlighted boxes in this lesson. The next cell imports what your code may use.
 
 # %% given="setup"
 import math
@@ -54,33 +51,33 @@ from course_lib.checks import check
 #
 # ### What people did before
 #
-# Before 2017, translators were **recurrent networks**. Such a network reads a sentence one word at a time. After each
-# word it updates a vector, its state, and the state after the last word has to represent the whole sentence
-# ([Sutskever et al. 2014](https://arxiv.org/abs/1409.3215)). That has two drawbacks:
+# Before 2017, most neural translators were **recurrent networks**. They read a sentence one word at a time and update a
+# vector, the *state*, which in the end has to represent the whole sentence ([Sutskever et al.
+# 2014](https://arxiv.org/abs/1409.3215)). That has two drawbacks:
 #
-# - **One vector must hold everything.** Long sentences don't fit, and what was read first is forgotten first.
-# - **It can't be parallelised.** Step 20 needs the result of step 19, so a GPU with thousands of cores mostly waits.
+# - **One vector must hold everything.** The longer the sentence, the more is lost.
+# - **It can't be parallelised.** Step 20 needs the result of step 19, so most of a GPU's cores wait.
 #
 # Bahdanau, Cho and Bengio ([2014](https://arxiv.org/abs/1409.0473)) solved the first problem. They kept the state of
-# *every* word of the source, which is the sentence to be translated. For each word to be written, a small network
-# scored all source words, and a mean of their states, weighted by these scores, became the **context vector** for that
-# word. This was attention, on top of a recurrent network.
+# *every* word of the source, the sentence to be translated. For each word to be written, a small network scored all
+# these states, and their mean, weighted by the scores, became the **context vector**. This was attention, on top of a
+# recurrent network.
 #
-# **Convolutions** solved the second problem. ByteNet and ConvS2S compute all positions at once, but each layer only
-# connects neighbours. Words that are far apart meet after many layers.
+# **Convolutions** solved the second one. Networks such as ByteNet and ConvS2S compute all positions at once, but a
+# layer connects only neighbours, so distant words meet after many layers.
 #
-# The paper asks what happens if attention is *all* there is. Then any two words are connected in a single step, and all
-# positions are computed in parallel. Its table 1 compares the three kinds of layer. Here $n$ is the length of the
-# sentence, $d$ the number of features of a word, and $k$ the width of a convolution:
+# The paper asks: what if attention is *all* there is? Then any two words are one step apart, and all positions are
+# computed in parallel. Its table 1 compares the three kinds of layer for a sentence of $n$ words with $d$ features
+# each; $k$ is the width of a convolution:
 #
 # | layer | operations | steps that must run in sequence | longest path between two words |
 # |---|---|---|---|
 # | self-attention | $n^2 \cdot d$ | 1 | 1 |
 # | recurrent | $n \cdot d^2$ | $n$ | $n$ |
-# | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, with dilation |
+# | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, if higher layers skip ever more words |
 #
-# A path matters because everything that a network learns about two words has to travel along it. Here is the second
-# column in numbers, for the paper's $d = 512$:
+# The path matters because whatever a network learns about two words has to travel along it. Here are the operations for
+# the paper's $d = 512$:
 
 # %% tags=["see"]
 d, k = 512, 3
@@ -91,18 +88,16 @@ for n in (25, 512, 5_000):
     )
 
 # %% [markdown]
-# For sentences, self-attention is also the cheapest of the three. For texts that are longer than $d$ words it is not.
-# That is still the main problem of Transformers.
+# For sentences, self-attention is also the cheapest. But its cost grows with the square of the length, which still
+# limits Transformers on long texts.
 #
 # ### A soft dictionary
 #
-# Think of a Python dictionary. You look something up with a *query*. It is compared with every *key*, and if one is
-# equal, you get its *value*. A key matches completely or not at all.
+# In a Python dictionary, a *query* is compared with every *key*. If one is equal, you get its *value*. In attention,
+# query and keys are vectors, and each key matches to some degree. The result is a **mean of all values, weighted by how
+# well their keys match the query**.
 #
-# Attention is a soft version of this. Query and keys are vectors, and each key matches the query to some degree. The
-# result is a **mean of all values, weighted by how well their keys match the query**.
-#
-# Why soft? Because then a small change of a query makes a small change of the result. So there is a gradient, and the
+# Why soft? Because then a small change of the query makes a small change of the result. So there is a gradient, and the
 # network can *learn* what to ask for.
 #
 # | symbol | in code | what it is |
@@ -121,16 +116,14 @@ for n in (25, 512, 5_000):
 # %% [markdown]
 # ## 2. Scores: how well does a key match a query?
 #
-# Two vectors that point in the same direction have a large dot product. If they have nothing in common, it is near
-# zero. So attention scores a pair by the dot product of its query and its key. In the table of scores, row $i$ belongs
-# to query $i$ and column $j$ to key $j$:
+# Vectors that point in the same direction have a large dot product; if they have nothing in common, it is near zero. So
+# attention scores query $i$ and key $j$ by their dot product:
 #
 # $$\mathrm{scores}_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}}$$
 #
 # where $q_i$ is row $i$ of $Q$, and $k_j$ is row $j$ of $K$.
 #
-# Why is there a division, and why by a *root*? Make a prediction before you read on. Even a wrong prediction helps you
-# remember the answer.
+# Why is there a division, and why by a *root*? Make a prediction first.
 
 # %% predict="predict_spread"
 # A query and a key have 64 features each, all of them independent random numbers with mean 0 and
@@ -160,15 +153,14 @@ for word, (animal, red) in features.items():
 # ### Build it
 #
 # Your function gets tensors with **any number of leading axes**: a single matrix now, and in the next lesson a batch of
-# sentences with several heads. Only the last two axes matter here. The signature says so: `"... Q d"` means any leading
-# axes, then the queries, then their features.
+# sentences with several heads. Only the last two axes matter here: `"... Q d"` in the signature means any leading axes,
+# then the queries, then their features.
 
 # %% build="attention_scores"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_scores
 
 # %% [markdown]
-# This is a scratch cell. It runs your function on the worked example, so you can compare its result with the numbers
-# above. Change the vectors as you like. Nothing here is graded.
+# In this scratch cell, compare your function's result with the numbers above. Change the vectors as you like.
 
 # %% tags=["see"]
 x = torch.tensor(list(features.values()))
@@ -181,8 +173,8 @@ print(attention_scores(x, x))
 # %% [markdown]
 # ### See it: the spread of dot products
 #
-# Now test your prediction. The next cell draws 2,000 random pairs for each of several $d_k$. It multiplies your scores
-# by $\sqrt{d_k}$, which gives the plain dot products.
+# Now test your prediction. For each $d_k$, the next cell draws 2,000 random pairs. It multiplies your scores by
+# $\sqrt{d_k}$, which gives the plain dot products.
 #
 # **Change something:** use other values of $d_k$. Or remove `* math.sqrt(d_k)`: how are the scores themselves spread?
 
@@ -196,19 +188,19 @@ for d_k in [4, 16, 64, 256]:
 score_spread(samples)
 
 # %% [markdown]
-# A product of two such features has mean 0 and variance 1. A dot product is the sum of $d_k$ of them, and the variances
-# of independent numbers add up. So its variance is $d_k$, and its standard deviation is $\sqrt{d_k}$ (footnote 4 of the
-# paper). Dividing by that root makes the spread 1 for any $d_k$.
+# The product of two such features has mean 0 and variance 1. A dot product is the sum of $d_k$ of them, and the
+# variances of independent numbers add up. So its variance is $d_k$, and its standard deviation is $\sqrt{d_k}$
+# (footnote 4 of the paper). Dividing by that root makes the spread 1 for any $d_k$.
 #
 # ### See it: what large scores do to the softmax
 #
-# Why are large scores a problem? Because of what comes next. The **softmax** turns a row of scores $s_1, \dots, s_n$
+# Why is a large spread a problem? Because of what comes next. The **softmax** turns a row of scores $s_1, \dots, s_n$
 # into weights that are positive and sum to one:
 #
 # $$w_j = \frac{e^{s_j}}{\sum_{l=1}^{n} e^{s_l}}$$
 #
-# Here are six scores. Move the slider, which multiplies all of them by one factor, and watch the bars. The bar on the
-# right is the size of the softmax's gradient: how much a small change of the scores still changes the weights.
+# Here are six scores. The slider multiplies all of them by one factor. The bar on the right is the size of the
+# softmax's gradient: how much a small change of the scores still changes the weights.
 
 # %% tags=["see"]
 softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "sees", "a", "cat"])
@@ -217,10 +209,9 @@ softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "see
 # With a small factor, all keys get about the same weight. With a large one, a single key gets everything and the
 # gradient is almost zero. A network whose attention starts like that can't learn what to attend to.
 #
-# The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The
-# gradient of one query is summarised by one number: the root of the sum of the squares of all the derivatives of its
-# weights with respect to its scores. (In matrix language, this is the Frobenius norm of the Jacobian
-# $\mathrm{diag}(w) - w w^\top$.)
+# The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. One number
+# summarises the gradient of a query: the root of the sum of the squares of all derivatives of its weights with respect
+# to its scores. (This is the Frobenius norm of the Jacobian $\mathrm{diag}(w) - w w^\top$.)
 #
 # **Change something:** the number of keys. Is the picture different with 100 keys?
 
@@ -266,12 +257,9 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # %% [markdown]
 # ## 3. Weights: a softmax with a mask
 #
-# The softmax turns each row of scores into weights that sum to one.
-#
-# Often a query must not attend to every key. In a batch, short sentences are filled up to the length of the longest one
-# with **padding**, which has no meaning. And a decoder must not see words that it has yet to write. A **mask** says
-# which keys each query may attend to. In this course masks are boolean, and **`True` means "may attend"**. (You build
-# the masks in lesson 04.)
+# Often a query must not attend to every key. In a batch, short sentences are filled up with **padding**, which has no
+# meaning, and a decoder must not see words that it has yet to write. A **mask** says which keys each query may attend
+# to. In this course masks are boolean, and **`True` means "may attend"**. (You build them in lesson 04.)
 #
 # There are two rules:
 #
@@ -302,12 +290,12 @@ for allowed in (["dog", "fox", "rose"], ["dog", "rose"]):
 print("allowed: nothing\n  the sum is 0, so there is nothing to divide by")
 
 # %% [markdown]
-# The fox's weight didn't vanish. It was shared out among the others, in proportion to their own weights.
+# The fox's weight went to the others, in proportion to their own weights.
 #
 # ### Build it
 #
-# The mask **broadcasts** against the scores. A mask of shape (batch, 1, keys), for example, applies to every query of a
-# sentence. This needs no extra code if you use operations that broadcast.
+# The mask **broadcasts** against the scores: one of shape (batch, 1, keys), for example, applies to every query of a
+# sentence. Operations that broadcast do this without extra code.
 #
 # Mind the second rule. The softmax of a row in which every score is minus infinity is 0 / 0, which is NaN, and one NaN
 # spreads through the gradient to every weight of the network.
@@ -330,8 +318,7 @@ for allowed in ([True, True, True], [True, False, True], [False, False, False]):
 # %% [markdown]
 # ### See it: what a mask does
 #
-# On the left are the scores, in the middle the mask, and on the right your weights with the sum of each row. The last
-# query may attend to nothing.
+# On the left are the scores, in the middle the mask, and on the right your weights with the sum of each row.
 #
 # **Change something:** allow one key for the last query. Mask a key with a high score: which keys get its weight?
 
@@ -352,9 +339,9 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # %% [markdown]
 # ### Explain it
 #
-# One student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another writes
-# `weights = (scores * mask).softmax(dim=-1)`. What is wrong with each? Say what happens to the weights of the allowed
-# keys and of the masked keys, and what they should do instead.
+# One student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another writes `weights = (scores *
+# mask).softmax(dim=-1)`. What is wrong with each? Say what happens to the weights of the allowed keys and of the masked
+# keys, and what they should do instead.
 
 # %% [markdown] explain="explain_mask"
 # The first one takes the softmax over all keys, so masked keys get a share, and then throws that share away: the
@@ -380,8 +367,8 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 #
 # ### Worked example: all the steps
 #
-# This picture shows the whole calculation for our three words. Here the values are the same vectors as the keys. Use
-# the slider to go through the steps, and choose another query from the list.
+# The whole calculation for our three words, with the keys' vectors as values. Use the slider to go through the steps,
+# and choose another query from the list.
 #
 # **Change something:** multiply `x` by 3. What happens to the weights, and why? Give the values a different number of
 # features from the keys.
@@ -394,10 +381,10 @@ attention_steps(x, x, x, words, words)
 # %% [markdown]
 # ### Build it
 #
-# One thing is new. During training, **dropout** sets some of the weights to zero at random and increases the others, so
-# that the network doesn't rely on a single connection. (The paper's section 5.4 doesn't list this use of dropout, but
-# nearly all implementations have it, including PyTorch's.) Your function gets it as an argument: a function to call on
-# the weights, or None.
+# One thing is new. During training, **dropout** sets some of the weights to zero at random and increases the others to
+# compensate, so that the network doesn't rely on a single connection. (The paper's section 5.4 doesn't list this use of
+# dropout, but nearly all implementations have it.) Your function gets it as an argument: a function to call on the
+# weights, or None.
 #
 # The **output** uses the weights after dropout. The **returned weights** are those before dropout, because we want to
 # see what the model attends to, not which connections were dropped by chance.
@@ -422,15 +409,15 @@ print("output:", output, "weights:", weights, sep="\n")
 #
 # ### See it: attention in a real sentence
 #
-# To watch attention at work, we need vectors that carry some meaning. We compute some from the 6,000 captions that come
-# with this course, by a method that is older than the Transformer:
+# To watch attention at work, we need vectors that carry some meaning. We compute them from the 6,000 captions that come
+# with this course, by a classic method:
 #
-# 1. Count which words occur within two positions of each other.
-# 2. For each pair, divide this count by the count that chance alone would give, and take the logarithm. Keep only the
-#    positive results: the pairs that occur together more often than by chance.
-# 3. Compress the table to 32 numbers for each word. (The method is a singular value decomposition. You don't need to know it here.)
+# 1. Count how often two words occur within two positions of each other.
+# 2. Divide each count by the count that chance alone would give, and take the logarithm. Keep only the positive
+#    results: pairs that occur together more often than by chance.
+# 3. Compress this table to 32 numbers for each word (by a singular value decomposition, which you don't need to know).
 #
-# Words that are used in similar ways get similar vectors. All vectors are scaled to length 5, so that the scores differ
+# Words that are used in similar ways get similar vectors. All are scaled to length 5, so that the scores differ
 # clearly.
 
 # %% tags=["see"]
@@ -461,12 +448,11 @@ vectors = 5 * torch.nn.functional.normalize(vectors - vectors.mean(dim=0), dim=-
 print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1]} numbers for each word")
 
 # %% [markdown]
-# Now every word of a sentence attends to all of its words, including itself. Queries, keys and values are all the same
-# vectors.
+# Now every word of a sentence attends to all its words. Queries, keys and values are all the same vectors.
 #
-# Let's read the picture together. "boy" is selected in the upper row. A thick line leads to "boy" below: it gives more
-# than half of its weight to itself. The other thick line leads to "girl". Nearly nothing goes to "a" or "with". Now
-# click "blue", then "hat", and before each click guess where the lines will lead.
+# In the picture, "boy" is selected in the upper row. The thickest line leads to "boy" below: it gives more than half of
+# its weight to itself. The next one leads to "girl". Nearly nothing goes to "a" or "with". Now click "blue", then
+# "hat", and before each click guess where the lines will lead.
 #
 # **Change something:** write your own sentence, with words from the captions. Divide `x` by two before you attend, or
 # multiply it: what happens to the weights, and why?
@@ -484,8 +470,8 @@ attention_heatmap(weights, sentence, sentence)
 # %% [markdown]
 # Notice two things.
 #
-# **Words attend to similar words.** The boy attends to the girl, "blue" to "red", the hat to the dress. Nobody told the
-# function about people, colours or clothes. That knowledge is in the vectors, and attention uses it.
+# **Words attend to similar words.** The boy attends to the girl, "blue" to "red", the hat to the dress. The function
+# knows nothing about people, colours or clothes. That knowledge is in the vectors.
 #
 # **Most of all they attend to themselves**: see the dark diagonal. Query and key are the same vector here, and among
 # vectors of the same length, none matches a vector better than the vector itself. To find something *else*, a word must
@@ -508,38 +494,33 @@ print("largest change of the output:", (same - output).abs().max().item())
 #
 # <details><summary>Are queries, keys and values three different inputs?</summary>
 #
-# They can be. In *self-attention* all three come from the same sentence, as above. In the decoder's *cross-attention*
-# the queries come from the sentence that is being written, and keys and values from the one that was read.
+# They can be. In *self-attention* all three come from one sentence, as above. In the decoder's *cross-attention* the
+# queries come from the sentence that is being written, and keys and values from the one that was read.
 #
 # </details>
 #
 # <details><summary>Why dot products, and not a distance or a small network?</summary>
 #
 # All dot products together are one matrix product, which is what processors do fastest. Bahdanau's scores come from a
-# small network ("additive attention"). The paper's section 3.2.1 says that the two are similar in quality if $d_k$ is
-# small, and that additive attention is better than *undivided* dot products if it is large. The division by
-# $\sqrt{d_k}$ is the paper's answer to that.
+# small network ("additive attention"). According to the paper's section 3.2.1, the two are similar in quality if $d_k$
+# is small, and if it is large, additive attention is better than *undivided* dot products. Hence the division by
+# $\sqrt{d_k}$.
 #
 # </details>
 #
 # <details><summary>Why is there no non-linearity in attention?</summary>
 #
-# There is one: the softmax. It makes the weights depend on the words in a non-linear way. But for given weights, the
-# output is a linear function of the values, a mean. The feed-forward network of lesson 03 adds what is missing.
+# There is one, the softmax. But for given weights the output is a mean, which is linear in the values. The feed-forward
+# network of lesson 03 adds what is missing.
 #
 # </details>
 #
-# <details><summary>How much work is it?</summary>
 #
-# For $n$ queries and $n$ keys there are two matrix products of about $n^2 d_k$ multiplications each, and a table of
-# $n^2$ weights. Twice the length means four times the work.
-#
-# </details>
 #
 # <details><summary>PyTorch has this built in. Why write it?</summary>
 #
-# `torch.nn.functional.scaled_dot_product_attention` computes the same result faster, and the final lab uses it. But it
-# doesn't return the weights, and you would not see how it works.
+# To see how it works. `torch.nn.functional.scaled_dot_product_attention` computes the same output faster, and the final
+# lab uses it, but it doesn't return the weights.
 #
 # </details>
 #
@@ -554,13 +535,12 @@ print("largest change of the output:", (same - output).abs().max().item())
 #
 # ## Where you are
 #
-# Save the notebook before you run the next cell. The map shows the exercises whose checks pass in your saved notebooks.
+# Save the notebook before you run the next cell, because the map reads the saved notebooks.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand in the lesson, press **Validate** in the toolbar. It runs the notebook from top to bottom, as the
-# grader will.
+# Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 02, multi-head attention**. One mean of the values is one point of view. You will combine several.

@@ -2,8 +2,8 @@
 # # Lesson 02: multi-head attention
 #
 # Lesson 01 left two problems. A word attended mostly to itself, because the vector that it asked with was also the
-# vector that it was found by. And it got back only a single mean. The paper solves both at once. **Projections** let a
-# word ask with one vector and be found by another, and several **heads** do so side by side, each in its own way.
+# vector that it was found by. And it got back only a single mean. The paper solves both. **Projections** let a word ask
+# with one vector and be found by another, and several **heads** attend side by side, each with projections of its own.
 #
 # By the end of this lesson you will have built the paper's `MultiHeadAttention`, and you will be able to explain
 #
@@ -11,8 +11,8 @@
 # - how a tensor is split into heads and merged again, and why a reshape alone gets it wrong,
 # - what more heads cost, and what several heads can do that one can't.
 #
-# **Time:** about two and a half hours. **In the paper:** sections 3.2.2, 3.2.3 and 6.2 (rows A of table 3) of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about two and a half hours. **In the paper:** sections 3.2.2, 3.2.3 and 6.2 (rows A of table 3) of Vaswani
+# et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -32,10 +32,10 @@ architecture_map(
 )
 
 # %% [markdown]
-# The model uses multi-head attention in three places. They differ only in their inputs.
+# The model uses multi-head attention in three places, with different inputs and masks.
 #
-# Run the next cell. It imports what your code may use. From now on, the functions of earlier lessons come from the
-# course's reference, so a mistake in lesson 01 doesn't follow you here.
+# The next cell imports what your code may use. From now on, the functions of earlier lessons come from the reference,
+# so a mistake in lesson 01 doesn't follow you here.
 
 # %% given="setup"
 import torch
@@ -48,17 +48,17 @@ from course_lib.transformer.attention import AttentionFunction, scaled_dot_produ
 # %% [markdown]
 # ## 1. Projections: ask with one vector, be found by another
 #
-# A **projection** is a matrix that makes a new vector from an old one. Each word has one vector $x$, and three
-# projections turn it into a query, a key and a value:
+# A **projection** is a matrix that makes a new vector from an old one. Three projections turn the vector $x$ of a word
+# into a query, a key and a value:
 #
 # $$q = x\,W^Q, \qquad k = x\,W^K, \qquad v = x\,W^V$$
 #
-# where $W^Q$, $W^K$ and $W^V$ are learned matrices. So what a word asks for ($q$), what it is found by ($k$) and what it
-# provides ($v$) can be three different things.
+# where $W^Q$, $W^K$ and $W^V$ are learned matrices. So what a word asks for ($q$), what it is found by ($k$) and what
+# it provides ($v$) can be three different things.
 #
 # What can such a matrix express? Let's write some by hand. We describe each word by 16 features that we can read: the
-# first five say what kind of word it is, and the other eleven say which position it is at. (A real network learns the
-# kinds of words by itself, and lesson 05 adds the positions.)
+# first five say what kind of word it is, and the other eleven at which position it is. (A real network learns the kinds
+# of words by itself, and lesson 05 adds the positions.)
 
 # %% tags=["see"]
 sentence = "a small dog plays with a red ball on the beach".split()
@@ -82,8 +82,7 @@ print("dog:", x[2].int().tolist())
 
 # %% [markdown]
 # For the keys we use $W^K = I$, the identity: each word is found by the features that it has. All the work is in $W^Q$.
-# Its rows belong to the features that a word has, and its columns to the features that it looks for. The entry in row 2
-# and column 1 says how strongly *a word with feature 2 looks for words with feature 1*.
+# Its entry in row 2 and column 1 says how strongly *a word with feature 2 looks for words with feature 1*.
 #
 # ### See it: what a projection lets a word look for
 #
@@ -125,14 +124,15 @@ attention_heatmap(
 # If queries and keys were equal, the *scores* in the two directions would be the same.
 #
 # **A word with no match attends to everything equally.** The first word has no previous one, and in the third panel
-# "plays" looks for nothing. All its scores are 0, so its weights are equal. A softmax always spends its whole weight.
+# "plays" looks for nothing. All their scores are 0, so their weights are equal: a softmax always spends its whole
+# weight.
 #
 # ## 2. Heads: several attentions at once
 #
 # "Ball" may need its adjective, its article, and also the dog that plays with it. Each of these needs a matrix $W^Q$
-# like those above. Could one matrix do it all, as their sum? Then "ball" would attend to all these words. But it would
-# get **one mean** of them, and nobody could tell which word contributed what. So the paper uses several heads, each
-# with its own projections, and concatenates their results:
+# like those above. Could one matrix do it all, as their sum? Then "ball" would attend to all these words, but get **one
+# mean** of them, and nobody could tell which word contributed what. So the paper uses several heads, each with its own
+# projections, and concatenates their results:
 #
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\, W^O$$
 #
@@ -152,7 +152,7 @@ attention_heatmap(
 # the first 64 features belong to head 0, the next 64 to head 1, and so on. (Code counts heads from 0.)
 #
 # So the features only have to be *split* into heads, and later merged again. Your first two functions do this. They
-# compute nothing and only move numbers, but there are many ways to get the right *shape* with the wrong numbers in it.
+# only move numbers, but there are many ways to get the right *shape* with the wrong numbers in it.
 
 # %% predict="predict_feature"
 # x has shape (2, 10, 512), and split_heads(x, 8) has shape (2, 8, 10, 64). Take feature 5 of head 3.
@@ -175,17 +175,17 @@ print(
 )
 
 # %% [markdown]
-# The reshape keeps the numbers in their order in memory, so it gives head 0 the whole first word and head 1 the second.
-# No error is raised. A network built like this would even learn something.
+# The reshape keeps the numbers in their order in memory, so it gives head 0 the whole first word and head 1 the second,
+# without any error.
 #
 # ### Build it: split and merge
 #
 # `split_heads` turns (B, L, D), which is batch, length, features, into (B, H, L, D/H). Why is the head axis second?
-# Because attention works on the **last two axes** and treats all others as a batch. So all heads of all sentences attend
-# in one product, independently of each other.
+# Because attention works on the **last two axes** and treats all others as a batch. So all heads of all sentences
+# attend in one product, independently of each other.
 #
 # If the features can't be divided equally, say 10 features among 4 heads, raise a `ValueError` that contains both
-# numbers. The person who reads it in the log of a cluster will be grateful.
+# numbers.
 
 # %% build="split_heads"
 ### BEGIN SOLUTION course_lib.transformer.multi_head:split_heads
@@ -216,8 +216,8 @@ print("merged:", merge_heads(split).tolist())
 # %% [markdown]
 # ### See it: where do the numbers go?
 #
-# Four words with six features each are split into three heads: once by your function, and once by a reshape to the
-# same shape. Each cell says which word and which feature it comes from.
+# Four words with six features each are split into three heads: once by your function, and once by a reshape to the same
+# shape. Each cell says which word and which feature it comes from.
 #
 # **Change something:** other numbers of heads and features (`d_model` must be divisible by `heads`). Is there a number
 # of heads for which the reshape does no harm?
@@ -248,7 +248,7 @@ features_in_heads(
 # 2. **split** all three into heads,
 # 3. **attend** in every head,
 # 4. **merge** the heads,
-# 5. **project** once more.
+# 5. **project** again.
 #
 # ### Worked example: two heads of one feature
 #
@@ -268,12 +268,12 @@ for head in range(2):
 print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=True)])
 
 # %% [markdown]
-# In head 0, word 0 attends to itself, because its feature 0 is the largest of the three, and so its highest score is
-# the one with itself. In head 1 its feature is 0, so all its scores are 0 and its weights are equal.
+# In head 0, word 0 attends to itself, because its feature 0 is the largest of the three. In head 1 its feature is 0, so
+# all its scores are 0 and its weights are equal.
 #
 # ### What the module holds
 #
-# Four linear layers, all from `d_model` to `d_model`. The checks load weights into them, so their names are fixed:
+# The checks load weights into four linear layers, so their names are fixed:
 #
 # | attribute | what it is |
 # |---|---|
@@ -282,8 +282,9 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # | `value_projection` | `nn.Linear`, the same for the values |
 # | `output_projection` | `nn.Linear`, the $W^O$ of the formula |
 #
-# All four have a bias, which is the default of `nn.Linear`. Each starts with random numbers of **its own**: create four
-# layers, not one layer and three copies. You may store other things on the module as well.
+# All four map `d_model` features to `d_model`, with a bias, which is the default of `nn.Linear`. Each starts with
+# random numbers of **its own**: create four layers, not one layer and three copies. You may store other things on the
+# module.
 
 # %% predict="predict_parameters"
 # How many parameters (numbers that are learned) does MultiHeadAttention(512, 8) have? Count the biases
@@ -297,24 +298,22 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # `MultiHeadAttention` doesn't call `scaled_dot_product_attention` by name. It calls the function that it was given as
 # `attention`, which is `scaled_dot_product_attention` by default. There are two reasons:
 #
-# - **To look inside.** `forward` returns the output only. When we want to see the weights, we pass a function that
-#   records them. Nothing has to be stored on the module, where it would use memory and prevent the module from being
-#   copied.
+# - **To look inside.** `forward` returns the output only. To see the weights, we pass a function that records them.
 # - **To be fast.** The final lab passes PyTorch's *fused kernel*, a single program for all steps of attention, which
-#   never stores the table of weights. Your module doesn't change.
+#   never stores the table of weights.
 #
-# The contract is: it takes `(query, key, value, mask, dropout)`, the first three split into heads, and returns
-# `(output, weights)`.
+# The function takes `(query, key, value, mask, dropout)`, the first three split into heads, and returns `(output,
+# weights)`.
 #
 # ### Three details that often go wrong
 #
-# **The mask.** Most masks have three axes, (B, Q, K): for each sentence, which query may attend to which key. The scores
-# have four, (B, H, Q, K). Axes are aligned from the end, so the mask's B would meet H. Insert an axis of length one at
-# the right position, and the mask applies to every head. A mask with two axes (Q, K), or with all four, is used as it is.
+# **The mask.** Most masks have three axes, (B, Q, K): for each sentence, which query may attend to which key. The
+# scores have four, (B, H, Q, K). Axes are aligned from the end, so the mask's B would meet H. Insert an axis of length
+# one at the right position, and the mask applies to every head. A mask with two axes, (Q, K), or with all four is used
+# as it is.
 #
-# **Dropout.** Create one `nn.Dropout(dropout)` and pass it to the attention function. Here it is applied to the weights
-# and to nothing else. In one widely copied implementation the rate is never passed on, so `dropout=0` still drops a
-# tenth of the weights.
+# **Dropout.** Create one `nn.Dropout(dropout)` and pass it to the attention function, which applies it to the weights.
+# Use it for nothing else.
 #
 # **Sizes.** Take the sizes of each tensor from that tensor. It is tempting to read the batch size from the query and
 # use -1 for the rest of a reshape. If the query has two sentences, four sentences of three keys then silently become
@@ -351,11 +350,11 @@ with torch.no_grad():
 # %% [markdown]
 # ### See it: heads side by side
 #
-# We now write the matrices of section 1 into a module, one for each of three heads, and let it read the sentence. To see
-# the weights, we pass a function that records them.
+# We now write three matrices like those of section 1 into a module, one for each head, and record the weights while it
+# reads the sentence.
 #
-# One thing to know: `nn.Linear` stores its matrix transposed, as (features out, features in). So rows 0 to 15 of
-# `query_projection.weight` make the queries of head 0.
+# `nn.Linear` stores its matrix transposed, as (features out, features in). So rows 0 to 15 of `query_projection.weight`
+# make the queries of head 0.
 #
 # **Change something:** add a fourth head with a matrix of your own (`d_model` becomes 64). What does a head show if its
 # matrix contains only zeros?
@@ -401,8 +400,8 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# Three different attentions in one pass. `layer.eval()` in `weights_of_heads` matters: it turns dropout off. Otherwise
-# the picture would not show what the network uses when it translates.
+# Three different attentions in one pass. (`layer.eval()` in `weights_of_heads` turns dropout off, so that the picture
+# shows what the network uses when it translates.)
 #
 # ## 4. What do several heads cost?
 
@@ -415,9 +414,9 @@ attention_heatmap(
 # %% [markdown]
 # ### See it: the price of 1, 2, 4 and 8 heads
 #
-# These numbers are measured, not taken from a formula: the parameters are counted in your module, the multiplications
-# while it runs (PyTorch counts a multiplication and an addition as two operations, hence the half), and the weights in
-# what the recording function recorded.
+# These numbers are measured: the parameters are counted in your module, the multiplications while it runs (PyTorch
+# counts a multiplication and an addition as two operations, hence the half in the code), and the weights in what the
+# recording function recorded.
 #
 # **Change something:** the length of the sentence. At 1,000 words, how do the multiplications compare?
 
@@ -443,14 +442,14 @@ for heads in [1, 2, 4, 8]:
 cost_of_heads(pd.DataFrame(rows))
 
 # %% [markdown]
-# **The same parameters.** Four layers of $512 \times 512$ weights and 512 biases, however the result is split. The heads
-# *share* the features.
+# **The same parameters.** Four layers of $512 \times 512$ weights and 512 biases, however the result is split. The
+# heads *share* the features.
 #
-# **The same multiplications.** A head has one $h$-th of the features, so its scores cost one $h$-th, and there are $h$
-# heads.
+# **The same multiplications.** There are $h$ heads, but each has one $h$-th of the features, so its scores cost one
+# $h$-th.
 #
-# **More weights.** Every head makes its own table of $100 \times 100$. The tables have to be stored and moved, and this
-# is what fused kernels avoid.
+# **More weights.** Every head makes its own table of $100 \times 100$, which has to be stored and moved, unless a fused
+# kernel avoids it.
 #
 # So the real price of more heads is that each has fewer features to distinguish words by.
 #
@@ -462,15 +461,15 @@ cost_of_heads(pd.DataFrame(rows))
 #
 # A single head may attend to both neighbours equally and return their mean. But from $(a + b) / 2$ nobody can recover
 # $a$ and $b$. Or it attends to one of them, and knows nothing about the other. In both cases the mean squared error
-# can't fall below **one half** of what it is if the result is always zero, which is 1 here.
+# can't fall below **one half**. (Always answering zero gives an error of 1.)
 #
 # ### See it: one head against several
 #
-# The task is so small that we can train right here: your module with 1, 2, 4 and 8 heads, on the same sentences and with
-# the same number of parameters.
+# The task is small enough to train right here: your module with 1, 2, 4 and 8 heads, on the same sentences and with the
+# same number of parameters.
 #
-# **Change something:** 16 heads, which leaves each head two features. Or remove the positions, with a 0 in place of the 4
-# in the first line: what can the heads still learn?
+# **Change something:** 16 heads, which leaves each head two features. Or remove the positions, with a 0 in place of the
+# 4 in the first line: what can the heads still learn?
 
 # %% tags=["see"]
 position_features = 4 * nn.functional.one_hot(torch.arange(len(sentence)), 16).float()
@@ -539,16 +538,17 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# The single head spreads its weight over both neighbours. Of the two heads, each prefers one neighbour. (It may attend to
-# the other one a little. Two *different* mixtures are enough: the output projection can recover both words from them.)
+# The single head spreads its weight over both neighbours. Of the two heads, each prefers one neighbour. (It may attend
+# to the other one a little. Two *different* mixtures are enough: the output projection can recover both words from
+# them.)
 #
-# Nobody told the heads to share the work. They found this because it makes the loss smaller. Which head looks back and
-# which one ahead depends on their random start. If both heads had started *equal*, including their parts of the output
-# projection, their gradients would have been equal as well, and they would have stayed equal.
+# Nobody told the heads to share the work. They do because it makes the loss smaller. Which head looks back and which
+# one ahead depends on their random start. If both had started *equal*, including their parts of the output projection,
+# their gradients would have been equal too, and they would have stayed equal.
 #
-# Four and eight heads learn the task too. In this run they end with a slightly larger error than two. The paper's
-# experiment on a larger scale (section 6.2; table 3, rows A) measured 24.9 BLEU for one head, 25.8 for 8 and 16 heads,
-# and 25.4 for 32: both too few and too many heads cost quality.
+# Four and eight heads learn the task too, but in this run they end with a slightly larger error than two. On a larger
+# scale, the paper (section 6.2; table 3, rows A) measured 24.9 BLEU for one head, 25.8 for 8 and 16 heads, and 25.4 for
+# 32: both too few and too many heads cost quality. (BLEU scores translations; higher is better.)
 #
 # ### Explain it
 #
@@ -602,7 +602,7 @@ attention_heatmap(
 #
 # After the concatenation, features 0 to 63 come from head 0, the next ones from head 1, and so on. $W^O$ mixes them, so
 # that any feature of the output can depend on any head. It also determines in which features of the word the result is
-# stored. This matters in lesson 03, where the output is added to the input.
+# stored, which matters in lesson 03, where the output is added to the input.
 #
 # </details>
 #
@@ -630,25 +630,24 @@ attention_heatmap(
 #
 # <details><summary>Why is one half the best that one mean can do?</summary>
 #
-# Let the head give the previous word $a$ the weight $p$ and the next word $b$ the weight $q$, and return
-# $m = p\,a + q\,b$. All features are independent, with variance 1. The best guess at $a$ from $m$ by a linear layer
-# is $\frac{p}{p^2 + q^2}\,m$, and its mean squared error is $1 - \frac{p^2}{p^2 + q^2}$. For $b$ it is
-# $1 - \frac{q^2}{p^2 + q^2}$. The two errors sum to 1 for any $p$ and $q$, so their mean is one half.
+# Let the head give the previous word $a$ the weight $p$ and the next word $b$ the weight $q$, and return $m = p\,a +
+# q\,b$. All features are independent, with variance 1. The best guess at $a$ from $m$ by a linear layer is
+# $\frac{p}{p^2 + q^2}\,m$, and its mean squared error is $1 - \frac{p^2}{p^2 + q^2}$. For $b$ it is $1 - \frac{q^2}{p^2
+# + q^2}$. The two errors sum to 1 for any $p$ and $q$, so their mean is one half.
 #
 # </details>
 #
 # <details><summary>PyTorch has nn.MultiheadAttention. Is it the same?</summary>
 #
 # It computes the same function. But it stores the three input projections in one matrix, expects the length before the
-# batch by default, and in its boolean masks **True means "must not attend"**, the opposite of ours. The course's own
-# tests compare the reference with it.
+# batch by default, and in its boolean masks **True means "must not attend"**, the opposite of ours.
 #
 # </details>
 #
 # ## Further reading
 #
-# **Since 2017**, mainly the number of keys and values has changed. When a model writes, it keeps the keys and values of
-# all earlier words in memory, for each head.
+# **Since 2017**, mainly the number of keys and values has changed, because a model that writes has to keep those of all
+# earlier words in memory, for each head.
 #
 # - Shazeer 2019, [Fast Transformer Decoding](https://arxiv.org/abs/1911.02150): *multi-query attention*, in which all
 #   heads share one set of keys and values.
@@ -663,7 +662,7 @@ attention_heatmap(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand in the lesson, press **Validate** in the toolbar.
+# Press **Validate** before you hand in the lesson.
 #
-# Next: **lesson 03, what is around a sublayer**. Six layers of attention alone hardly learn anything. Normalisation and
+# Next: **lesson 03, what is around attention**. Six layers of attention alone hardly learn anything. Normalisation and
 # residual connections make learning possible.

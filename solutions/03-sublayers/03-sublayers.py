@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Lesson 03: what is around attention
 #
-# Attention moves information between words. That alone is not a Transformer. Between two attentions, every word must also
-# *process* what it has gathered, and a stack that is dozens of steps deep must remain trainable. Three small parts do
-# this. None of their methods is longer than four lines.
+# Attention moves information between words. But between two attentions, every word must also *process* what it has
+# gathered, and a deep stack of them must remain trainable. Three small parts do this.
 #
 # By the end of this lesson you will have written all three, and you will be able to explain
 #
@@ -12,10 +11,10 @@
 # - what the **residual connection** does that normalisation can't, and vice versa,
 # - what *post-norm* and *pre-norm* mean, and which of the two the paper uses.
 #
-# **Time:** about two and a half hours. **In the paper:** sections 3.1, 3.3 and 5.4 of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762). The normalisation is from
-# Ba, Kiros and Hinton 2016, [Layer Normalization](https://arxiv.org/abs/1607.06450), and the residual connection
-# from He et al. 2016, [Deep Residual Learning](https://arxiv.org/abs/1512.03385).
+# **Time:** about two and a half hours. **In the paper:** sections 3.1, 3.3 and 5.4 of Vaswani et al. 2017, [Attention
+# Is All You Need](https://arxiv.org/abs/1706.03762). The normalisation is from Ba, Kiros and Hinton 2016, [Layer
+# Normalization](https://arxiv.org/abs/1607.06450), and the residual connection from He et al. 2016, [Deep Residual
+# Learning](https://arxiv.org/abs/1512.03385).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -31,11 +30,10 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["LayerNorm", "FeedForward", "SublayerConnection"])
 
 # %% [markdown]
-# The picture has five boxes called "Add & norm", one after each attention and each feed-forward network. Each attention
-# and each feed-forward network is called a **sublayer**. The paper builds its layers from pairs: a sublayer, and the
-# "Add & norm" around it.
+# Each attention and each feed-forward network is called a **sublayer**. After each of the five sublayers in the picture
+# is a box "Add & norm".
 #
-# Run the next cell. It imports what your code may use, and the multi-head attention of lesson 02.
+# The next cell imports what your code may use, and the multi-head attention of lesson 02.
 
 # %% given="setup"
 from collections.abc import Callable
@@ -50,12 +48,12 @@ from course_lib.transformer import MultiHeadAttention
 # %% [markdown]
 # ## 1. Layer normalisation: every word at the same volume
 #
-# Think of a choir in which every singer has a microphone, and nobody has set the volumes. One is so loud that you hear
-# nobody else. Before you can work with the sound, you bring all of them to the same level.
+# In a choir with microphones, one singer can be so loud that you hear nobody else. Before you can work with the sound,
+# you bring all of them to the same level.
 #
-# Word vectors in a network are like that. A sublayer adds a lot to one and little to another, and after a few sublayers
-# some vectors are ten times as large as others. **Layer normalisation** takes each vector by itself, shifts it so that
-# its features have mean 0, and scales it so that they have variance 1.
+# Word vectors are like that. A sublayer adds a lot to one and little to another, and after a few sublayers some are ten
+# times as large as others. **Layer normalisation** takes each vector by itself, shifts it so that its features have
+# mean 0, and scales it so that they have variance 1.
 #
 # For the vector $x$ of one word, with $D$ features:
 #
@@ -81,8 +79,8 @@ from course_lib.transformer import MultiHeadAttention
 # %% check="predict_normalised"
 
 # %% [markdown]
-# If the last feature had been 400 instead of 4, the answer would be the same. The volume is gone. What remains is the
-# *shape* of the vector: which features stand out, and how far compared with the others.
+# If the last feature had been 400 instead of 4, the answer would be the same. The volume is gone. What remains is which
+# features stand out, and how far compared with the others.
 #
 # ### Worked example: two words, three features
 #
@@ -101,12 +99,12 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 # %% [markdown]
 # ### Three details that people get wrong
 #
-# **Which axis.** Mean and variance are taken over the features of one word: the last axis. Not over the words of a
-# sentence, and not over the sentences of a batch.
+# **Which axis.** Mean and variance are taken over the last axis, the features of one word: not over the words of a
+# sentence, nor over the sentences of a batch.
 #
 # **Which variance.** $\sigma^2$ divides by $D$. PyTorch's `var` and `std` divide by $D - 1$ by default, because
-# statisticians *estimate* from samples. Here, the $D$ features are all there are. At $D = 512$ you would hardly see the
-# difference, so this mistake survives in published code.
+# statisticians *estimate* from samples. Here, the $D$ features are all there are. (With 512 features the difference is
+# so small that this mistake survives in published code.)
 #
 # **Where epsilon is.** Under the root, added to the variance. Then the derivative of the root stays finite even if all
 # features of a vector are equal. Outside the root, the forward pass is safe, but the gradient is not.
@@ -116,13 +114,12 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 # Your class derives from `nn.Module`, and you write two of its methods.
 #
 # - `__init__` creates what the layer stores. Its first line is `super().__init__()`. After that, a tensor wrapped in
-#   **`nn.Parameter`** and assigned to an attribute is *learned*: the optimizer updates it, and a checkpoint contains it.
-#   For a plain tensor, neither is true.
+#   **`nn.Parameter`** and assigned to an attribute is *learned*: the optimizer updates it, and a checkpoint contains
+#   it. For a plain tensor, neither is true.
 # - `forward` does the work. It runs when you call the module: `norm(x)`.
 #
-# Your layer gets tensors with **any number of leading axes**. The names `scale` and `shift` are part of the contract:
-# the check loads weights by these names. (`torch.nn.LayerNorm` and the function behind it are not allowed here, because
-# they are the whole exercise.)
+# Your layer gets tensors with **any number of leading axes**. Keep the names `scale` and `shift`: the check loads
+# weights by them. (`torch.nn.LayerNorm` and the function behind it are the whole exercise, so they are not allowed.)
 
 # %% build="LayerNorm"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:LayerNorm
@@ -140,8 +137,8 @@ print(LayerNorm(3)(torch.tensor([[1.0, 2.0, 3.0], [15.0, 25.0, 35.0]])))
 # %% [markdown]
 # ### See it: before and after
 #
-# Five words with 24 features each. Their vectors have drifted apart: one is loud, one is quiet, two have shifted. Beside
-# each row are the mean and the standard deviation of its features.
+# Five words with 24 features each: one is loud, one is quiet, two have shifted. Beside each row are the mean and the
+# standard deviation of its features.
 #
 # **Change something:** multiply `x` by 100. Create the layer with `eps=10.0`: which words change most, and why? Insert
 # `norm.scale.data.fill_(2.0)` before the last line.
@@ -160,8 +157,8 @@ normalisation_effect(x, norm(x), words)
 # ### Explain it
 #
 # Networks for images usually have another normalisation: **batch normalisation**. It takes the mean and variance of
-# each *feature* over all examples of a batch, and when the network is used, it uses averages that were collected during
-# training instead.
+# each *feature* over all examples of a batch, and in use it replaces them by averages that were collected during
+# training.
 #
 # Why doesn't that suit a translator? Think of sentences of different lengths in one batch, and of a user who has a
 # single sentence translated, word by word. And why is none of this a problem for layer normalisation? Answer in three
@@ -186,11 +183,9 @@ normalisation_effect(x, norm(x), words)
 # %% [markdown]
 # ## 2. The feed-forward network: each word by itself
 #
-# What a word gets from attention is a mean of values: a *mixture* of what others have. (The weights come from a softmax,
-# but for given weights, the output is a linear function of the values.)
-#
-# So after each attention the paper has a small network that works on **each word alone**, with the same weights for
-# every word. It widens the vector, keeps what is positive, and narrows it again (section 3.3, equation 2):
+# For given weights, attention only *mixes*: what a word gets is a mean of values. So after each attention comes a small
+# network that works on **each word alone**, with the same weights for every word. It widens the vector, keeps what is
+# positive, and narrows it again (section 3.3, equation 2):
 #
 # $$\mathrm{FFN}(x) = \max(0,\; x W_1 + b_1)\, W_2 + b_2$$
 #
@@ -202,8 +197,8 @@ normalisation_effect(x, norm(x), words)
 # | $W_2$, $b_2$ | `outer` | a linear layer back, from `d_ff` to `d_model` |
 #
 # One way to read it: each of the `d_ff` hidden features asks a question about the word ("is this an animal, in the
-# plural, after a preposition?"). The ReLU passes on only the questions that were answered with yes. Each of these then
-# adds its own answer to the word's vector.
+# plural?"). The ReLU passes on only the questions that were answered with yes, and each of these adds its own answer to
+# the word's vector.
 #
 # Attention has four matrices, the network only two. Which of them has more parameters, and by how much?
 
@@ -239,10 +234,9 @@ for word in ([-3.0, 1.0], [2.0, 1.0]):
 #
 # ### Build it
 #
-# You need two `nn.Linear` layers, called `inner` and `outer`, and between them a ReLU and then **dropout**: during
-# training, some hidden features are set to 0 at random and the others are increased to compensate. (The paper's section
-# 5.4 doesn't list this use of dropout, but nearly all code has it.) `nn.Dropout(p)` is a module that does this. It
-# follows the training mode if you create it in `__init__`.
+# You need two `nn.Linear` layers, called `inner` and `outer`, and between them a ReLU and then **dropout**, which sets
+# some hidden features to 0 during training. (As in lesson 01, section 5.4 of the paper doesn't list it, but nearly all
+# code has it.) Create an `nn.Dropout(p)` in `__init__`, so that it follows the training mode.
 
 # %% build="FeedForward"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:FeedForward
@@ -266,11 +260,11 @@ with torch.no_grad():
 # %% [markdown]
 # ### See it: what functions can it compute?
 #
-# To see what such a network can do, make it tiny: `d_model` is 1, so it is a function from one number to one number.
-# Here it learns to follow a wave, with 2, 4 and 32 hidden features, and once with 32 features but **without the ReLU**.
+# With `d_model` of 1, the network is a function from one number to one number, which we can draw. Here it learns to
+# follow a wave, with 2, 4 and 32 hidden features, and once with 32 features but **without the ReLU**.
 #
-# **Change something:** use another curve, such as `x.abs()` or `(x > 0).float()`. Give it 3 hidden features. Where
-# are the bends, and how many are there?
+# **Change something:** use another curve, such as `x.abs()` or `(x > 0).float()`. Give it 3 hidden features. Where are
+# the bends, and how many are there?
 
 # %% tags=["see"]
 import pandas as pd
@@ -307,9 +301,9 @@ named_lines(
 )
 
 # %% [markdown]
-# Each hidden feature is a line that the ReLU bends once, where it crosses zero. The outer layer adds the bent lines.
-# With enough of them it can follow any curve. Without the ReLU it adds straight lines, and the sum is a straight line,
-# however many there are: the two linear layers might as well be one.
+# Each hidden feature is a line that the ReLU bends once, where it crosses zero. The outer layer adds the bent lines,
+# and with enough of them it can follow any curve. Without the ReLU it adds straight lines, and the sum is straight too:
+# the two linear layers might as well be one.
 #
 # ### See it: where the parameters are, and where the work is
 #
@@ -320,8 +314,8 @@ named_lines(
 # - **attention itself**, scores and mean: each word meets all $n$ words, $2 n d$;
 # - the **feed-forward network**, two matrices: $2 d \cdot d_\mathrm{ff}$.
 #
-# **Change something:** the sizes of a small model, `d_model, d_ff = 128, 256`. Where does attention itself overtake
-# the feed-forward network now? (Set the two terms equal, and you don't need the picture.)
+# **Change something:** the sizes of a small model, `d_model, d_ff = 128, 256`. Where does attention itself overtake the
+# feed-forward network now? (Set the two terms equal, and you don't need the picture.)
 
 # %% tags=["see"]
 d_model, d_ff = 512, 2048
@@ -345,22 +339,21 @@ for length in [2**power for power in range(4, 15)]:
 layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplications"]))
 
 # %% [markdown]
-# Two thirds of an encoder layer's parameters are in the feed-forward network, and for sentences also about two thirds of
-# the work. Attention itself has no parameters, and for a sentence it costs little. In a text of `d_ff` words it
-# costs as much as the network.
+# Two thirds of an encoder layer's parameters are in the feed-forward network, and for sentences also about two thirds
+# of the work. Attention itself has no parameters. In a text of `d_ff` words it costs as much as the network.
 #
 # ## 3. The residual connection: add, don't replace
 #
 # Now stack the sublayers: the paper's encoder has 12 of them, its decoder 18. If each *replaced* the vector of a word
-# by its output, the word would have to survive 12 retellings. And the gradient would have to pass back through all 12.
+# by its output, the word would have to survive 12 retellings, and the gradient would have to pass back through all 12.
 #
 # The **residual connection** changes one thing: the output of a sublayer is **added to its input**.
 #
 # $$x + \mathrm{Sublayer}(x)$$
 #
-# So $x$ flows through the whole stack, and every sublayer reads from it and adds to it. This is called the **residual
-# stream**. The derivative of $x + \mathrm{Sublayer}(x)$ is 1 *plus* something, so a gradient that arrives at the top
-# also arrives at the bottom.
+# So $x$ flows through the whole stack as the **residual stream**, and every sublayer reads from it and adds to it. The
+# derivative of $x + \mathrm{Sublayer}(x)$ is 1 *plus* something, so a gradient that arrives at the top also arrives at
+# the bottom.
 #
 # It has a price: the stream grows.
 
@@ -374,8 +367,7 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # %% [markdown]
 # ### Post-norm and pre-norm
 #
-# So the sums need normalising. There are two places for the norm, and this is where the code and the text of many
-# implementations contradict each other:
+# So the sums need normalising. There are two places for the norm:
 #
 # | | formula | used by |
 # |---|---|---|
@@ -383,9 +375,7 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # | **pre-norm** | $x + \mathrm{dropout}(\mathrm{Sublayer}(\mathrm{norm}(x)))$ | most models since about 2019; Xiong et al. 2020, [arXiv 2002.04745](https://arxiv.org/abs/2002.04745) |
 #
 # With post-norm, the stream itself is normalised after every sublayer. With pre-norm, only what a sublayer *reads* is
-# normalised, and the stream keeps growing. So a pre-norm model needs **one last norm at the top of each stack**, and a
-# post-norm model must not have one. (You add it in lesson 06.)
-#
+# normalised, and the stream keeps growing, so the top of each stack needs **one last norm**. (You add it in lesson 06.)
 # Both work. But weights trained for one are useless for the other.
 #
 # ### Worked example: one word through both
@@ -427,9 +417,9 @@ print("   the sum, the result", add(word, swap(normalise(word))))
 # x = another_connection(x, feed_forward)
 # ```
 #
-# Three rules, from section 5.4 and from good practice:
+# Three rules:
 #
-# - **Dropout is applied to the sublayer's output**, before the sum. $x$ itself loses nothing.
+# - **Dropout is applied to the sublayer's output**, before the sum (section 5.4). $x$ itself loses nothing.
 # - The sublayer is **called once**: a second call costs time and draws new random numbers.
 # - $x$ is not changed in place (`+=`), because the caller may still need it.
 #
@@ -498,12 +488,12 @@ named_lines(
 # ### See it: the gradient on its way down
 #
 # Now the way back. The stack has 24 new feed-forward networks with the initial weights that lesson 06 will use
-# (Xavier), and on top a random classification task with 50 classes. For each of the 24: how large is the gradient of
-# its outer matrix? The left end is the bottom of the stack, **far from the loss**. (Each value is the mean of five runs
+# (Xavier), and on top a random classification task with 50 classes. For each network: how large is the gradient of its
+# outer matrix? The left end is the bottom of the stack, **far from the loss**. (Each value is the mean of five runs
 # with different random numbers.)
 #
-# There are six ways to connect them: post-norm and pre-norm, each with and without the residual; the residual without
-# a norm; and neither.
+# The networks are connected in six ways: post-norm and pre-norm, each with and without the residual; the residual
+# without a norm; and neither.
 #
 # **Change something:** remove the last two ways to see the others in more detail. Make the stack 48 deep.
 
@@ -549,7 +539,7 @@ named_lines(
 # - **Neither:** the further down, the smaller the gradient, by a factor of thousands. The lower networks hardly learn
 #   anything. This is how deep networks used to fail.
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
-# - **With a norm**, it reaches the bottom in all four ways. Compare the two solid lines on the right, near the loss:
+# - **With a norm**, it reaches the bottom in all four ways. Compare post-norm and pre-norm on the right, near the loss:
 #   post-norm's gradients are as large there as anywhere, pre-norm's get smaller, because each network adds to a larger
 #   and larger sum. Xiong et al. argue that large gradients near the output make the first steps of training unstable,
 #   so post-norm needs a *warm-up*: a learning rate that starts near zero and grows. Lesson 07 tests this.
@@ -558,8 +548,8 @@ named_lines(
 #
 # ### See it: who can learn to do nothing?
 #
-# The easiest possible task: 50 words, each with its own vector, go through the stack, and at the top a linear layer has to
-# name the word. The stack only has to pass the vectors on. We train for sixty steps.
+# The easiest possible task: 50 words, each with its own vector, go through the stack, and at the top a linear layer has
+# to name the word. The stack only has to pass the vectors on. We train for sixty steps.
 #
 # **Change something:** 4 networks instead of 24 (`depth = 4`). How deep can the stack be without the residual?
 
@@ -614,10 +604,10 @@ named_lines(
 # %% [markdown]
 # Guessing gives a loss of $\ln 50 \approx 3.9$, and after sixty steps the stacks without the residual have barely
 # improved on that. Look at the printed lines: before the first step, 24 random networks have made **all words alike**
-# (the mean cosine of two words' vectors is nearly 1). A gradient arrives, and its size is good, but it is nearly the
-# same for every word.
+# (the mean cosine of two words' vectors is nearly 1). A gradient of a good size arrives, but it is nearly the same for
+# every word.
 #
-# With the residual, each word is still present at the top. And to learn "do nothing", a sublayer only has to learn to add
+# With the residual, each word is still present at the top. And to "do nothing", a sublayer only has to learn to add
 # nothing.
 #
 # ### Explain it
@@ -650,21 +640,20 @@ named_lines(
 #
 # <details><summary>Doesn't the learned scale undo the normalisation?</summary>
 #
-# Only in part. Scale and shift are the same for all words: they can make feature 7 large everywhere. They can't give a
-# single word its own volume back. They exist because a variance of 1 need not be the best for what comes next: the layer
-# can learn another one.
+# Only in part. Scale and shift are the same for all words: they can make feature 7 large everywhere, but can't give a
+# single word its own volume back. They exist because a variance of 1 need not be the best for what comes next.
 #
 # </details>
 #
 # <details><summary>How exactly do layer and batch normalisation differ?</summary>
 #
-# In what they average over: batch normalisation over the examples, for each feature, and layer normalisation over the
+# In what they average over: batch normalisation over the examples, for each feature; layer normalisation over the
 # features, for each position. Both then have a learned scale and shift for each feature. Batch normalisation is usually
-# placed before the non-linearity and behaves differently during training and in use; layer normalisation is placed
-# before or after a sublayer and always computes the same. Batch normalisation was proposed against *internal covariate
-# shift*, the change of a layer's inputs while the layers below it learn
-# ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)). Later experiments suggest that it helps for another
-# reason, because it makes the loss smoother ([Santurkar et al. 2018](https://arxiv.org/abs/1805.11604)).
+# placed before the non-linearity and behaves differently in use; layer normalisation is placed before or after a
+# sublayer and always computes the same. Batch normalisation was proposed against *internal covariate shift*, the change
+# of a layer's inputs while the layers below it learn ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)).
+# Later experiments suggest that it helps because it makes the loss smoother ([Santurkar et al.
+# 2018](https://arxiv.org/abs/1805.11604)).
 #
 # </details>
 #
@@ -676,22 +665,22 @@ named_lines(
 #
 # <details><summary>The paper mentions convolutions with kernel size 1. Where are they?</summary>
 #
-# Here. A convolution with kernel size 1 applies the same linear layer at every position and uses no neighbours, which is
-# what `nn.Linear` does on the last axis of a tensor.
+# Here. A convolution with kernel size 1 applies the same linear layer at every position and uses no neighbours, which
+# is what `nn.Linear` does on the last axis of a tensor.
 #
 # </details>
 #
 # <details><summary>Which is better, post-norm or pre-norm?</summary>
 #
-# Pre-norm is easier to train: it tolerates a missing warm-up, and very deep stacks work. The paper uses post-norm
-# with 6 layers and a warm-up, so this is the default here. In the final lab you can compare both.
+# Pre-norm is easier to train: it tolerates a missing warm-up, and very deep stacks work. The paper uses post-norm with
+# 6 layers and a warm-up, so this is the default here. In the final lab you can compare both.
 #
 # </details>
 #
 # <details><summary>Why is eps 1e-6 here, and 1e-5 in PyTorch?</summary>
 #
-# By convention; the papers give no number. It hardly matters as long as it is far below the usual variance. But a
-# model must be used with the eps that it was trained with.
+# By convention; the papers give no number. It hardly matters as long as it is far below the usual variance. But a model
+# must be used with the eps that it was trained with.
 #
 # </details>
 #
@@ -716,6 +705,6 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand in the lesson, press **Validate** in the toolbar.
+# Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 04, masks**: who may attend to whom, and how a careless mask lets a model see the answer.

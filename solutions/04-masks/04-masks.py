@@ -1,12 +1,9 @@
 # %% [markdown]
 # # Lesson 04: masks
 #
-# Attention lets every word attend to every word. There are two cases in which a word must *not* attend to something.
-#
-# The first is **padding**: filler at the end of short sentences, which makes a batch a rectangle. It means nothing, and
-# attending to it adds noise. The second is **the future**: a model that learns to predict the next word must not see
-# it. Forgetting the first costs quality. Forgetting the second costs everything: the model learns to copy, looks
-# brilliant during training, and can't write a single sentence.
+# There are two cases in which a word must *not* attend to something. The first is **padding**: filler at the end of
+# short sentences, which makes a batch a rectangle. It means nothing, and attending to it adds noise. The second is
+# **the future**: a model that learns to predict the next word must not see it.
 #
 # By the end of this lesson you will have written all the masks of the Transformer, and you will be able to explain
 #
@@ -15,8 +12,8 @@
 # - what the decoder reads, what it predicts, and why these are **one position apart**,
 # - how to **find a leak** in any model without reading its code.
 #
-# **Time:** about two hours. **In the paper:** sections 3.1 (last paragraph) and 3.2.3 (third point) of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about two hours. **In the paper:** sections 3.1 (last paragraph) and 3.2.3 (third point) of Vaswani et al.
+# 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -38,7 +35,7 @@ architecture_map(
 # All three attentions of the model use masks: the encoder's, the decoder's own, and the one through which the decoder
 # reads the source sentence.
 #
-# Run the next cell. It imports what your code may use, and the parts of lessons 01 to 03.
+# The next cell imports what your code may use, and the parts of lessons 01 to 03.
 
 # %% given="setup"
 import torch
@@ -66,8 +63,7 @@ from course_lib.transformer import (
 # | `<start>` | 1 | the beginning of a sentence |
 # | `<end>` | 2 | the end of a sentence |
 #
-# A batch is one tensor of tokens, (B, L), with $B$ sentences and $L$ positions. All sentences are padded to the length
-# of the longest.
+# A batch is one tensor of tokens, (B, L): $B$ sentences, padded to the length $L$ of the longest.
 
 # %% tags=["see"]
 vocabulary = "<pad> <start> <end> a dog girl sleeps runs on the red sofa".split()
@@ -80,9 +76,8 @@ print(tokens)
 # %% [markdown]
 # ### See it: what happens without a mask
 #
-# Here is the second sentence. Its words, and padding too, get random vectors, and attention does what you taught it in
-# lesson 01: on the left without a mask, on the right with the mask that you are about to build. Orange cells with a "!"
-# mark weight that goes to padding.
+# In the second sentence, all words, and padding too, get random vectors. On the left they attend without a mask, on the
+# right with the one that you are about to build. Orange cells with a "!" mark weight that goes to padding.
 #
 # **Change something:** another sentence (`words[0]`); more padding. How much of its weight does a word lose to padding?
 
@@ -104,15 +99,13 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# Without a mask, a sentence gives one result on its own and a different one in a batch with a longer sentence, because
-# there it has more padding. With the mask, the columns of padding are empty, and the words share the whole weight.
+# Without a mask, the same sentence gives another result in a batch with a longer one, because there it has more
+# padding. With the mask, the columns of padding are empty, and the words share the whole weight.
 #
-# The *rows* of padding are still there in both panels: padding attends to words. That may look like a mistake, but it
-# is correct, for three reasons:
+# The *rows* of padding are still there in both panels: padding attends to words. That is correct, for three reasons:
 #
 # 1. **Nobody uses the outputs of padding.** No word attends to it, and the loss ignores it (lesson 08).
-# 2. **A row with nothing allowed is trouble.** A softmax over nothing is 0 / 0. Your attention of lesson 01 can handle
-#    that, but other implementations give NaN.
+# 2. **A row with nothing allowed is trouble.** Your attention can handle it, but many other implementations give NaN.
 # 3. **The mask is smaller.** It is the same for every query, so one row is enough: (B, 1, L).
 #
 # ### Worked example: two sentences, three positions
@@ -128,8 +121,8 @@ print("shape of the tokens: (2, 3); shape of the mask: (2, 1, 3), one row for al
 # %% [markdown]
 # ### Build it
 #
-# Turn tokens and the padding id into a mask that is `True` where a word **may attend**. The signature gives the shape:
-# `"B 1 L"`, that is, sentences, one row for all queries, keys. Your `MultiHeadAttention` adds the axis for the heads.
+# Turn tokens and the padding id into a mask that is `True` where a word **may attend**. Its shape is `"B 1 L"`:
+# sentences, one row for all queries, keys. Your `MultiHeadAttention` adds the axis for the heads.
 #
 # Compare each token separately. Then it doesn't matter where the padding is, or which id it has.
 
@@ -149,12 +142,12 @@ print(padding_mask(torch.tensor(batch_of_two), pad_id=0))
 # %% [markdown]
 # ### See it: alone and in a batch
 #
-# A sentence should give the same result whatever else is in the batch. Take a multi-head attention with random weights.
-# Give it the short sentence alone, without any padding. Then give it the whole batch, without and with your mask, and
-# compare the results for the five tokens of the sentence.
+# A sentence should give the same result whatever else is in the batch. We give the short sentence to a multi-head
+# attention with random weights: first alone, without any padding, then in the whole batch, without and with your mask.
+# We compare the results for its five tokens.
 #
 # **Change something:** cut the sentence to three tokens, with 3 in place of both 5s. Why is the difference no longer
-# (nearly) zero, even with the mask? (What is hidden, and what was cut off?)
+# (nearly) zero, even with the mask?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -192,16 +185,16 @@ with torch.no_grad():
 # %% [markdown]
 # ## 2. The causal mask: no access to the future
 #
-# A decoder writes one word after the other: it has a prefix and predicts the next word. It could *learn* this in the
-# same way, by writing each training sentence word by word: ten words would need ten runs of the model.
+# A decoder writes one word after the other: it has a prefix and predicts the next word. Learning in the same way would
+# need ten runs of the model for a sentence of ten words.
 #
-# The Transformer does it in **one run**. During training the whole target is known. So give it to the decoder all at
-# once, and let *every* position predict its next word at the same time: position 0 predicts word 1, position 1 predicts
-# word 2, and so on. (This is called *teacher forcing*: each position continues from the correct words, whatever the
-# model would have written.) One run trains as many predictions as there are words.
+# The Transformer needs **one run**. During training the whole target is known. So the decoder gets all of it at once,
+# and *every* position predicts its next word at the same time: position 0 predicts word 1, position 1 predicts word 2,
+# and so on. (This is called *teacher forcing*: each position continues from the correct words, whatever the model would
+# have written.)
 #
-# There is one problem. Position 1 has to predict word 2, and word 2 is in the same tensor, at position 2. So no
-# position may attend to later positions:
+# There is one problem. Position 1 has to predict word 2, which is in the same tensor, at position 2. So no position may
+# attend to later positions:
 #
 # $$\mathrm{mask}_{ij} = \text{True where } j \le i$$
 #
@@ -230,8 +223,8 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 # %% [markdown]
 # ### Build it
 #
-# The causal mask depends only on the length and is the same for all sentences: (1, L, L), where the axis of length one
-# broadcasts over the batch. (A plain table, (L, L), broadcasts in the same way. The check accepts it too.)
+# The causal mask is the same for all sentences: (1, L, L), where the axis of length one broadcasts over the batch. (A
+# plain table, (L, L), broadcasts in the same way. The check accepts it too.)
 
 # %% build="causal_mask"
 ### BEGIN SOLUTION course_lib.transformer.masks:causal_mask
@@ -243,8 +236,7 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 # %% [markdown]
 # ## 3. The decoder's mask: both
 #
-# The decoder's own attention must hide both padding and the future. A pair is allowed if **both** masks allow it: one
-# mask *and* the other.
+# The decoder's own attention must hide both padding and the future. A pair is allowed if **both** masks allow it.
 
 # %% predict="predict_allowed"
 # One sentence of 4 tokens, followed by one `<pad>`, so L is 5. In its decoder mask, 5 by 5, how many pairs
@@ -308,8 +300,6 @@ mask_panels(
 # If the padding is at the end, the causal mask already hides it from all *words*, because it is in their future. The
 # decoder uses a padding mask all the same: it should not depend on where someone else puts the padding.
 #
-# This table shows which attention uses which mask:
-#
 # | attention | queries | keys | mask |
 # |---|---|---|---|
 # | in the encoder | source | source | padding of the source |
@@ -320,17 +310,13 @@ mask_panels(
 #
 # ## 4. What the decoder reads, and what it predicts
 #
-# One piece is missing. A target sentence is
+# From a target sentence such as `<start> a girl runs <end>` we need two things: what the decoder **reads**, and the
+# **labels**, which it should predict. Position $i$ reads token $i$ and predicts token $i + 1$. So the labels are the
+# target, shifted by one position. The last token has no successor, so it isn't read; the first has no predecessor, so
+# it isn't predicted. This is what "shifted right" under the decoder in figure 1 means.
 #
-# `<start> a girl runs <end>`
-#
-# and we need two things from it: what the decoder **reads**, and the **labels**, which it should predict. Position $i$
-# reads token $i$ and predicts token $i + 1$. So the labels are the target, shifted by one position. The last token has no
-# successor, so it isn't read; the first has no predecessor, so it isn't predicted. This is what "shifted right" under
-# the decoder in figure 1 means.
-#
-# Why does the sentence begin with `<start>`? Because when the model writes, it must read something before there is a
-# first word. And why `<end>`? So that it can learn when to stop.
+# Why `<start>`? Because when the model writes, it must read something before there is a first word. And why `<end>`? So
+# that it can learn when to stop.
 #
 # ### Worked example: three words
 
@@ -345,8 +331,8 @@ for position, read in enumerate(target_of_three):
 #
 # ### Build it
 #
-# Return two tensors: first what is read, then the labels. Padding is treated like any other token here, because the loss
-# will ignore it.
+# Return two tensors: first what is read, then the labels. Treat padding like any other token, because the loss will
+# ignore it.
 
 # %% build="shift_target"
 ### BEGIN SOLUTION course_lib.transformer.masks:shift_target
@@ -395,17 +381,16 @@ pd.DataFrame(rows, columns=["reads", "may attend to", "predicts"])
 #
 # ## 5. The leak probe
 #
-# How can you find out that a model sees the future? Not by its loss: a leak makes the loss *better*. Reading the code
-# helps only if you notice the one wrong character. But there is a test that needs no code:
+# How can you find out that a model sees the future? Reading the code helps only if you notice the one wrong character.
+# But there is a test that needs no code:
 #
 # > **Change one token. Every output that changes has seen it.**
 #
 # If an output *before* the changed token changes, it has seen the future. This needs neither training nor data. Random
 # weights will do, because the connections don't depend on what is learned.
 #
-# Here is a model of two layers with random weights, made of the parts that you have built. (There is no source
-# sentence, so there is no attention over one. Each position has a learned vector, so that positions can be told apart;
-# lesson 05 does this properly.)
+# Here is a model of two layers with random weights, made of the parts that you have built. (It has no source sentence.
+# Each position has a learned vector, so that positions can be told apart; lesson 05 does this properly.)
 
 # %% tags=["see"]
 
@@ -437,8 +422,8 @@ class SmallDecoder(nn.Module):
 # - **only padding hidden**: the causal mask was forgotten;
 # - **either, not both**: `|` in place of `&`.
 #
-# Before you run it: at how many positions *before* the change will the second mask leak? It allows only one position
-# ahead.
+# Before you run it: the second mask allows only one position ahead. At how many positions *before* the change will it
+# leak?
 #
 # **Change something:** change the token at another position (`changed = 2`), or the last word. Use `layers=1`, then
 # `layers=4`: how does the second row change? Add a mask of your own.
@@ -468,12 +453,12 @@ with torch.no_grad():
 leak_probe(moved, spoken, changed)
 
 # %% [markdown]
-# Under your mask, everything before the change stays the same *to the last bit*. A weight of exactly zero lets exactly
+# Under your mask, everything before the change stays the same *to the last bit*: a weight of exactly zero lets exactly
 # nothing through.
 #
-# The second row is the instructive one. The mask reaches one position too far, but **two** outputs have moved. In the
-# first layer, the position before the change has seen it. In the second layer, the position before *that* has attended to
-# it. Each layer carries the leak one position further: in a model of six layers, six positions.
+# In the second row, the mask reaches one position too far, but **two** outputs have moved. In the first layer, the
+# position before the change has seen it. In the second layer, the position before *that* has attended to it. So each
+# layer carries the leak one position further: in a model of six layers, six positions.
 #
 # The last two rows are equal, because this sentence has no padding: the padding mask allows everything, and then
 # "either" means "everything".
@@ -494,11 +479,11 @@ leak_probe(moved, spoken, changed)
 # ### See it: learning what can't be learned
 #
 # Two small models with one layer each, one with your mask and one with the leak, are trained on fresh noise in every
-# step. From time to time each is tested on new noise, with its own mask. The third line is the leaking model again, the
-# same weights, but tested **as it will be used**: when it writes, there is no future to attend to.
+# step. From time to time each is tested on new noise, with its own mask. The third line is the leaking model again,
+# with the same weights, but tested **as it will be used**: when it writes, there is no future to attend to.
 #
-# **Change something:** only ten steps of training. Or replace the leak by `tril(-1)`, which hides too much: what can such
-# a model still learn, and how would you notice *that* mistake?
+# **Change something:** only ten steps of training. Or replace the leak by `tril(-1)`, which hides too much: what can
+# such a model still learn, and how would you notice *that* mistake?
 
 # %% tags=["see"]
 torch.set_num_threads(1)  # for tensors this small, one core is faster than two
@@ -543,20 +528,18 @@ named_lines(
 )
 
 # %% [markdown]
-# The leaking model "predicts" noise by reading the answer. In use it is back to guessing. Note that it was tested on
-# *new* noise: a test set doesn't reveal a leak, because the test leaks as well. Two things do:
+# The leaking model "predicts" noise by reading the answer. In use it is back to guessing. A test set doesn't reveal a
+# leak, because the test leaks as well. Two things do:
 #
-# - the **leak probe**, in a moment and before any training;
-# - results that are **too good to be true**. Train on noise: if a model learns it, it sees the answer.
-#
-# The probe finds leaks of the mask. It doesn't notice labels that aren't shifted, because then the input itself is the
-# answer. Noise reveals these too.
+# - the **leak probe**, in a moment and before any training. It finds leaks of the mask, but not labels that aren't
+#   shifted, because then the answer is in the input itself;
+# - results that are **too good to be true**. Train on noise: a model that learns it sees the answer, by whichever way.
 #
 # ### Explain it
 #
 # Someone in your group trains a translator. After one hour the loss on the validation set is 0.03, while everybody
-# else's is above 1. But when it translates, it writes the same few words again and again. What do you suspect? Why
-# did the validation set give no warning? And what do you run to find out for sure?
+# else's is above 1. But when it translates, it writes the same few words again and again. What do you suspect? Why did
+# the validation set give no warning? And what do you run to find out for sure?
 
 # %% [markdown] explain="explain_leak"
 # The decoder sees the words that it should predict: the causal mask is missing or reaches too far, or the labels are
@@ -609,17 +592,16 @@ named_lines(
 #
 # <details><summary>Can layer normalisation or dropout leak?</summary>
 #
-# A normalisation over the *words* of a sentence, or over a batch, can. Yours works on each word alone (lesson 03), so it
-# can't. The leak probe would show it.
+# A normalisation over the *words* of a sentence can. Yours works on each word alone (lesson 03), and dropout combines
+# no words, so they can't.
 #
 # </details>
 #
 # <details><summary>Isn't teacher forcing cheating?</summary>
 #
-# During training the model continues from correct words. In use it continues from its own words, where one mistake may
-# lead to the next. This is called exposure bias. One remedy is to mix in the model's own words during training
-# ([Bengio et al. 2015](https://arxiv.org/abs/1506.03099)), but then the positions can no longer be computed in
-# parallel.
+# During training the model continues from correct words. In use it continues from its own, where one mistake may lead
+# to the next. This is called exposure bias. One remedy is to mix in the model's own words during training ([Bengio et
+# al. 2015](https://arxiv.org/abs/1506.03099)), but then the positions can no longer be computed in parallel.
 #
 # </details>
 #
@@ -640,7 +622,7 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand in the lesson, press **Validate** in the toolbar.
+# Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 05, positional encoding**. Attention ignores the order of words, so you will tell the model where each
 # word is.

@@ -1,21 +1,20 @@
 # %% [markdown]
 # # Lesson 05: words and their positions
 #
-# To attention, "dog bites man" and "man bites dog" are the same (lesson 01), and nothing that you have built since then
-# depends on the order of words either. So the model must be *told* where each word is.
+# "Dog bites man" and "man bites dog" consist of the same words. How does a Transformer know where each word is?
 #
-# The paper does this in a surprising way. It makes a vector for each position, out of sines and cosines, and simply
-# **adds** it to the vector of the word. In this lesson you build both vectors and add them.
+# The paper's answer is surprising. It makes a vector for each position, out of sines and cosines, and simply **adds**
+# it to the vector of the word. In this lesson you build both vectors and add them.
 #
 # By the end of this lesson you will be able to explain
 #
-# - why a Transformer without positions ignores the order of words,
+# - what a Transformer knows about the order of words if nobody tells it,
 # - what the sinusoids are, and how to read them like the hands of a clock,
 # - why a step of three positions is the *same rotation* everywhere in a sentence, and what this is good for,
 # - why the word vectors are multiplied by the root of $d_\mathrm{model}$ before positions are added.
 #
-# **Time:** about two hours. **In the paper:** sections 3.4, 3.5 and 5.4, and row (E) of table 3, of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about two hours. **In the paper:** sections 3.4, 3.5 and 5.4, and row (E) of table 3, of Vaswani et al.
+# 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -38,7 +37,7 @@ architecture_map(
 # %% [markdown]
 # This lesson's parts are at the bottom of both stacks, where a sentence comes in.
 #
-# Run the next cell. It imports what your code may use, and the attention of lessons 01 and 02.
+# The next cell imports what your code may use, and the attention of lessons 01 and 02.
 
 # %% given="setup"
 import math
@@ -51,7 +50,7 @@ from course_lib.checks import check
 from course_lib.transformer import MultiHeadAttention, scaled_dot_product_attention
 
 # %% [markdown]
-# ## 1. Without positions, a sentence is a bag of words
+# ## 1. Does the order of words matter?
 #
 # In self-attention, a word makes its query from its own vector, compares it with the keys of all words, and takes the
 # mean of their values. Now change the order of the words. What happens to the result for one of them?
@@ -103,21 +102,21 @@ print("different outputs:", how_many_differ(outputs))
 # %% [markdown]
 # There is only one output vector, apart from rounding. The dog doesn't know whether it bites or is bitten.
 #
-# The rest of the model doesn't help: normalisation and the feed-forward network work on each word alone. (In the decoder,
-# the causal mask distinguishes words by how many others they see. The encoder has nothing like it.)
+# The rest of the model doesn't help: normalisation and the feed-forward network work on each word alone. (In the
+# decoder, the causal mask distinguishes words by how many others they see. The encoder has nothing like it.)
 #
 # ## 2. A pattern for every position
 #
-# What should the vector of a position be like? Let's list what we want:
+# What should the vector of a position be like?
 #
 # - **Each position has its own vector**, or two positions could not be told apart.
 # - **No number gets large**, however long the sentence, or positions would drown the words.
 # - **One step means the same everywhere.** From position 3 to 4 should be the same change as from 103 to 104.
 # - **It works for any length**, without knowing how long the sentence is.
 #
-# You know something that does all four: **a clock**. A single hand returns soon, so it can't tell noon from midnight. But
-# with several hands, each slower than the one before, every moment has its own picture. No hand ever leaves its circle.
-# And ten minutes are the same rotation of each hand, at any time of the day.
+# You know something that does all four: **a clock**. A single hand returns soon, so it can't tell noon from midnight.
+# But with several hands, each slower than the one before, every moment has its own picture. No hand ever leaves its
+# circle. And ten minutes are the same rotation of each hand, at any time of the day.
 #
 # A hand on a circle is two numbers: how far right its tip is, and how far up. For an angle (clockwise from twelve)
 # these are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers describe $d_\mathrm{model}/2$ hands, and this
@@ -134,8 +133,8 @@ print("different outputs:", how_many_differ(outputs))
 # | $2i$ and $2i+1$ | columns of the table | the sine and the cosine of hand $i$ |
 # | $1 / 10000^{2i/d_\mathrm{model}}$ | | the **frequency**: how far (in radians) the hand turns from one position to the next |
 #
-# The exponent runs from 0 to almost 1. So hand 0 turns by 1 radian per position, and for 512 features the last hand turns
-# by about a ten-thousandth of that.
+# The exponent runs from 0 to almost 1. So hand 0 turns by 1 radian per position, and for 512 features the last hand
+# turns by about a ten-thousandth of that.
 
 # %% predict="predict_wave"
 # d_model is 8. Column 4 is a wave along the positions. How many positions long is one full wave? (You may
@@ -146,8 +145,7 @@ print("different outputs:", how_many_differ(outputs))
 # %% [markdown]
 # ### Worked example: four features, two hands
 #
-# With four features there are two hands. The first turns by $1/10000^{0/4} = 1$ radian per position, the second by
-# $1/10000^{2/4} = 0.01$.
+# The first hand turns by $1/10000^{0/4} = 1$ radian per position, the second by $1/10000^{2/4} = 0.01$.
 
 # %% tags=["see"]
 for pos in range(3):
@@ -158,8 +156,6 @@ for pos in range(3):
     )
 
 # %% [markdown]
-# The fast hand changes a lot from row to row, the slow one hardly at all.
-#
 # ### Build it
 #
 # One function makes the table: a row for each position, a column for each feature. Some details:
@@ -193,8 +189,8 @@ print(sinusoids(3, 4))
 # Your table for 60 positions and 64 features. Each row of the picture is one pair of columns: the even one (sine) as a
 # solid line, the odd one (cosine) as a dashed line.
 #
-# **Change something:** other pairs, between 0 and 31. Make the table 16 wide, `sinusoids(60, 16)`, and draw pairs 0 to 7:
-# which wave is the same as before, and how quickly do the others become slower now?
+# **Change something:** other pairs, between 0 and 31. Make the table 16 wide, `sinusoids(60, 16)`, and draw pairs 0 to
+# 7: which wave is the same as before, and how quickly do the others become slower now?
 
 # %% tags=["see"]
 table = sinusoids(60, 64)
@@ -202,8 +198,8 @@ position_waves(table, pairs=[0, 2, 4, 8, 16])
 
 # %% [markdown]
 # The fast waves on top distinguish neighbours, but repeat after a few words. The slow ones at the bottom hardly change
-# from one word to the next, but distinguish the beginning of a text from its end. Together they are like the digits of a
-# number: the last digit changes at every step, the first hardly ever.
+# from one word to the next, but distinguish the beginning of a text from its end. Together they are like the digits of
+# a number: the last digit changes at every step, the first hardly ever.
 #
 # ### See it: the sinusoids as a heat map
 #
@@ -216,15 +212,14 @@ position_waves(table, pairs=[0, 2, 4, 8, 16])
 number_field(table, rows="position", columns="column", title="Each row is the pattern of one position")
 
 # %% [markdown]
-# On the right hardly anything happens: within 60 positions these hands hardly move. The paper doesn't explain the number
-# 10000. With such a large number there is room for texts much longer than sentences.
+# On the right hardly anything happens: these hands are made for texts much longer than 60 words.
 #
 # ## 3. What the pattern is good for
 #
 # ### See it: an offset is a rotation
 #
-# Now the third wish, which is the important one. Here are the first hands of your clock at two positions, three apart.
-# Move the slider, and watch the **angle between them**, the arc.
+# The third of our four wishes is the important one. Here are the first hands of your clock at two positions, three
+# apart. Move the slider, and watch the **angle between them**, the arc.
 #
 # **Change something:** the offset. Which offset nearly returns the first hand to where it was?
 
@@ -232,16 +227,17 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
 
 # %% [markdown]
-# The angle stays the same wherever you start. It depends only on the offset and on the hand. In formulas, for an offset
-# of $k$ positions and a hand of frequency $\omega$:
+# The angle stays the same wherever you start. It depends only on the offset and on the hand. For an offset of $k$
+# positions and a hand of frequency $\omega$:
 #
 # $$\begin{pmatrix} \sin((pos + k)\,\omega) \\ \cos((pos + k)\,\omega) \end{pmatrix} =
 # \begin{pmatrix} \cos(k\omega) & \sin(k\omega) \\ -\sin(k\omega) & \cos(k\omega) \end{pmatrix}
 # \begin{pmatrix} \sin(pos\,\omega) \\ \cos(pos\,\omega) \end{pmatrix}$$
 #
-# The matrix in the middle turns the hand by the angle $k\omega$. **It doesn't contain $pos$.** So *one* matrix, the same
-# for all positions, leads from each position to the one $k$ further on. This is why the authors chose sinusoids: they
-# expected that a model could easily learn to attend "three words back", because a projection is just such a matrix.
+# The matrix in the middle turns the hand by the angle $k\omega$. **It doesn't contain $pos$.** So *one* matrix, the
+# same for all positions, leads from each position to the one $k$ steps later. This is why the authors chose sinusoids:
+# they expected that a model could easily learn to attend "three words back", because a projection is just such a
+# matrix.
 #
 # Don't take it on trust. Here is that matrix for all hands at once, applied to every row of your table:
 
@@ -261,8 +257,7 @@ print("largest error, over all 97 pairs of positions:", (predicted - table[offse
 # %% [markdown]
 # ### How long is the vector of a position?
 #
-# Attention compares vectors by dot products, so their lengths matter: the length of a vector is the root of the sum of
-# its squares.
+# Attention compares vectors by dot products, so their lengths matter.
 
 # %% predict="predict_length"
 # d_model is 512, as in the paper. How long is the vector of a position (the root of the sum of the
@@ -296,8 +291,8 @@ number_field(
 )
 
 # %% [markdown]
-# Here is the same as lines: the dot product against the distance, for three values of `d_model`, as a fraction of its
-# value at distance 0.
+# The same as lines: the dot product against the distance, for three values of `d_model`, as a fraction of its value at
+# distance 0.
 #
 # **Change something:** distances up to 1,000. Does a distant position ever look like a near one?
 
@@ -321,16 +316,16 @@ named_lines(
 )
 
 # %% [markdown]
-# Neighbours are very similar, and the similarity falls with the distance: with 512 features at every step up to distance
-# 43, with 16 features only up to 3. So the plain dot product of two positions says how *near* they are. But it can't
-# distinguish "three before" from "three after", because the cosine is the same for both. That needs projections, which
-# turn query and key differently. You will watch a model learn one below.
+# Neighbours are very similar, and the similarity falls with the distance: with 512 features at every step up to
+# distance 43, with 16 features only up to 3. So the plain dot product of two positions says how *near* they are. But it
+# can't distinguish "three before" from "three after", because the cosine is the same for both. That needs projections,
+# which turn query and key differently. You will watch a model learn one below.
 #
 # ### Explain it
 #
-# Two students find all this too complicated. One says: "Give each word one more feature, and write its position into it:
-# 0, 1, 2, and so on." The other: "Better write position divided by length, so that it stays between 0 and 1." Say what
-# goes wrong with each, and what the sinusoids do better. Three or four sentences.
+# Two students find all this too complicated. One says: "Give each word one more feature, and write its position into
+# it: 0, 1, 2, and so on." The other: "Better write position divided by length, so that it stays between 0 and 1." Say
+# what goes wrong with each, and what the sinusoids do better. Three or four sentences.
 
 # %% [markdown] explain="explain_waves"
 # The plain number grows without limit: at position 300 it is hundreds of times as large as the features of a word, and a
@@ -352,22 +347,19 @@ named_lines(
 # %% [markdown]
 # ## 4. Words as vectors
 #
-# So far the word vectors were given. Now you make them. A vocabulary gives each word a number, its **token id** (lesson
-# 10). The **embedding** is a table with one row for each token id, and looking a word up means taking its row. The rows
-# start at random and are learned like any other weight.
+# So far the word vectors were given. Now you make them. A vocabulary gives each word a number, its **token id**. The
+# **embedding** is a table with one row for each token id, and looking a word up means taking its row. The rows start at
+# random and are learned like any other weight. `nn.Embedding(vocab_size, d_model)` is such a table.
 #
-# `nn.Embedding(vocab_size, d_model)` is such a table. The rest is one short sentence of section 3.4: the paper multiplies
-# the embeddings by $\sqrt{d_\mathrm{model}}$. Why?
+# The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4). Why? Because the vector of a position
+# will be added. The two should be **about equally long**, or one drowns the other. The length of a word vector depends
+# on how the table is initialised, which the paper doesn't say. In this course its numbers are normal with standard
+# deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that $\sqrt{d_\mathrm{model}}$.
 #
-# Because the vector of a position will be added. The two should be **about equally long**, or one drowns the other. The
-# length of a word vector depends on how the table is initialised, which the paper doesn't say. In this course its numbers
-# are normal with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that
-# $\sqrt{d_\mathrm{model}}$.
-#
-# Wouldn't it be simpler to start with larger numbers and no factor? Lesson 06 uses the **same table** again, at the
-# other end of the model: the score of each word is the dot product of its row with the model's output. There, rows of
-# length 1 are right: with rows of length 22 the scores would be so large that the softmax would be almost certain of
-# one word before the model has learned anything.
+# Wouldn't larger initial numbers without a factor be simpler? Lesson 06 uses the **same table** again, at the other end
+# of the model: the score of each word is the dot product of its row with the model's output. There, rows of length 1
+# are right. With rows of length 22 the scores would be so large that the softmax would be almost certain of one word
+# before the model has learned anything.
 #
 # ### Worked example: a table of three words
 #
@@ -382,12 +374,12 @@ for token in [1, 2, 1]:  # dog bites dog
 # %% [markdown]
 # ### Build it
 #
-# The table is an `nn.Embedding`, stored as `table`. `nn.init.normal_(tensor, std=...)` fills a tensor with normal
-# numbers, in place. Three details:
+# The table is an `nn.Embedding`, stored as `table`. Three details:
 #
-# - PyTorch initialises it with standard deviation 1, so initialise it again.
-# - The usual initialisation of matrices (Xavier, also called Glorot) is wrong here: it draws smaller numbers for a
-#   larger vocabulary, as if the model read all words of the vocabulary at once.
+# - PyTorch initialises it with standard deviation 1, so initialise it again: `nn.init.normal_(tensor, std=...)` fills a
+#   tensor with normal numbers, in place.
+# - The usual initialisation of matrices (Xavier, also called Glorot) is wrong here: the larger the vocabulary, the
+#   smaller the numbers that it draws, although a word reads only one row.
 # - Multiply the vectors that were looked up. A call must not change the table itself.
 
 # %% build="TokenEmbedding"
@@ -448,15 +440,14 @@ for name, words in [("with the root", embedding(tokens)), ("without it", embeddi
     print(f"{name}: {found:.0%} of the words are recovered from the sum")
 
 # %% [markdown]
-# This also answers another question: how can you **add** two things and still know both? In 512 dimensions there is
-# room. Two unrelated vectors are nearly at right angles, so a projection can read one and hardly see the other, as long
-# as neither is much longer.
+# How can you **add** two things and still know both? In 512 dimensions there is room. Two unrelated vectors are nearly
+# at right angles, so a projection can read one and hardly see the other, as long as neither is much longer.
 #
 # ## 5. The sum
 #
-# The last part combines words and positions. Its input $x$ holds the word vectors of a batch. The first $L$ rows of the
-# table of sinusoids are added, where $L$ is the number of words, the same rows for every sentence, and dropout is
-# applied to the sum (section 5.4).
+# The last part combines words and positions. To the word vectors $x$ of a batch it adds the first $L$ rows of the table
+# of sinusoids, where $L$ is the number of words, the same rows for every sentence. Dropout is applied to the sum
+# (section 5.4).
 #
 # ### Worked example: two words at two positions
 
@@ -475,16 +466,16 @@ for pos, (word, vector) in enumerate(zip(["dog", "bites"], dog_bites.tolist(), s
 #
 # - An `nn.Parameter` would be trained. The table must not be.
 # - A plain tensor would stay behind when someone moves the model to a GPU.
-# - A **buffer** belongs to the module, moves with it, and isn't trained:
-#   `self.register_buffer("table", ..., persistent=False)`. After that it is `self.table`. `persistent=False` keeps it
-#   out of the state dict: 5,000 × 512 numbers are ten megabytes in each checkpoint, and one line of code computes
-#   them again.
+# - A **buffer** belongs to the module, moves with it, and isn't trained: `self.register_buffer("table", ...,
+#   persistent=False)`. After that it is `self.table`. `persistent=False` keeps it out of the state dict: 5,000 × 512
+#   numbers are ten megabytes in each checkpoint, and one line of code computes them again.
 #
 # Two more rules:
 #
-# - **The result has the dtype of `x`.** A sum of float16 and float32 is float32, so convert the rows to `x.dtype` first.
+# - **The result has the dtype of `x`.** A sum of float16 and float32 is float32, so convert the rows to `x.dtype`
+#   first.
 # - **Refuse more than `max_length` words** with a `ValueError` that contains both numbers. Otherwise torch complains
-#   about "the size of tensor a", which helps nobody. (And a table of a single row would silently broadcast.)
+#   about "the size of tensor a". (And a table of a single row would silently broadcast.)
 #
 # (The line `table: Tensor` in the class only tells type checkers what `self.table` is.)
 
@@ -506,7 +497,7 @@ print(PositionalEncoding(2, dropout=0.0, max_length=2)(dog_bites.unsqueeze(0)))
 #
 # The same three words and the same attention as at the start. This time your positions are added first.
 #
-# **Change something:** ask for "bites". Could the answer depend on the seed?
+# **Change something:** ask for "bites". Use another seed. Do the numbers of different outputs change?
 
 # %% tags=["see"]
 positions = PositionalEncoding(32, dropout=0.0)
@@ -519,11 +510,11 @@ print("different outputs:", how_many_differ(outputs))
 #
 # ### See it: learning to attend to the previous position
 #
-# In lesson 02 you saw a head that attends to the previous word. We wrote its matrix by hand, with a feature for each
+# In lesson 02 we wrote the matrix of a head that attends to the previous word by hand, with a feature for each
 # position. Can a head *learn* this from sinusoids alone?
 #
-# The task: sentences of ten random letters. For each letter, say which one came before it. The model is a single head of
-# attention and a linear layer on top. It trains for 150 steps, once with your positions and once without.
+# The task: sentences of ten random letters. For each letter, say which one came before it. The model is a single head
+# of attention and a linear layer on top. It trains for 150 steps, once with your positions and once without.
 #
 # **Change something:** let it find the letter *two* positions back: `back = 2`. Or the one *after*: `back = -1`.
 
@@ -584,8 +575,8 @@ spelled = [letters[token] for token in tokens[0].tolist()]
 attention_heatmap(weights[0], spelled, spelled, title="The head has learned to attend to the previous letter")
 
 # %% [markdown]
-# In every row but the first, the darkest cell is just left of the diagonal. Its neighbours get a little too, because near
-# positions are similar. (The first letter has no letter before it. It was never asked, so its row means nothing.)
+# In every row but the first, the darkest cell is just left of the diagonal. Its neighbours get a little too, because
+# near positions are similar. (The first letter has no letter before it. It was never asked, so its row means nothing.)
 #
 # ### See it: longer than anything it has seen
 #
@@ -611,10 +602,10 @@ named_lines(
 )
 
 # %% [markdown]
-# The quality falls quickly. The sinusoids themselves continue for ever, and the rotation is still the same. But nothing
-# forced the head to learn *the rotation*: it learned something that works for the ten positions that it saw. Others found
-# the same (Press, Smith and Lewis 2022, [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)). Remember this when a
-# translator meets its first very long sentence.
+# The quality falls quickly. The sinusoids continue for ever, and the rotation is still the same. But nothing forced the
+# head to learn *the rotation*: it learned something that works for the ten positions that it saw. Others found the same
+# (Press, Smith and Lewis 2022, [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)). Remember this when a translator
+# meets its first very long sentence.
 #
 # ### Explain it
 #
@@ -651,16 +642,16 @@ named_lines(
 #
 # <details><summary>Why both a sine and a cosine of each angle?</summary>
 #
-# A sine alone takes each value twice per turn: you could not tell whether the hand goes up or down. And only with both is
-# an offset a rotation: from the sine alone you can't compute the next sine.
+# A sine alone takes each value twice per turn: you could not tell whether the hand goes up or down. And only with both
+# is an offset a rotation: from the sine alone you can't compute the next sine.
 #
 # </details>
 #
 # <details><summary>Wouldn't it be cleaner to append the position as additional features?</summary>
 #
 # That works too. A linear layer on $[word, position]$ computes $word \cdot A + position \cdot B$, and on the sum it
-# computes $(word + position) \cdot A$. With enough dimensions the model can learn the same from the sum, and the sum
-# doesn't make the layers above it wider.
+# computes $(word + position) \cdot A$. With enough dimensions the model can learn the same from the sum, which doesn't
+# make the layers above it wider.
 #
 # </details>
 #
@@ -673,15 +664,15 @@ named_lines(
 #
 # <details><summary>Where in the model is this used?</summary>
 #
-# Once at the bottom of the encoder and once at the bottom of the decoder. After that, positions travel with the words in
-# the residual stream (lesson 03). There is nothing to train, so both sides can use the same module.
+# Once at the bottom of the encoder and once at the bottom of the decoder. After that, positions travel with the words
+# in the residual stream (lesson 03). There is nothing to train, so both sides can use the same module.
 #
 # </details>
 #
 # <details><summary>Does padding get positions too?</summary>
 #
-# Yes, and it does no harm, because no word attends to padding (lesson 04). Padding at the *end* of a sentence doesn't move
-# the words either.
+# Yes, and it does no harm, because no word attends to padding (lesson 04). Padding at the *end* of a sentence doesn't
+# move the words either.
 #
 # </details>
 #
@@ -704,6 +695,6 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# You now have all the parts. Before you hand in the lesson, press **Validate** in the toolbar.
+# You now have all the parts. Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 06, the Transformer**. You put everything together.

@@ -2,7 +2,7 @@
 # # Lesson 06: the Transformer
 #
 # You have all the parts: attention with several heads, the feed-forward network, the connections around them, the
-# masks, and words with positions. In this lesson you put them together: first one **layer** of each kind, then the whole
+# masks, and words with positions. Now you put them together: first one **layer** of each kind, then the whole
 # **model**, and then you let it write. At the end you train a small language model from your own parts.
 #
 # By the end of this lesson you will have built the model of the paper, in about a hundred lines, and you will be able
@@ -11,11 +11,11 @@
 # - what a layer of the encoder and a layer of the decoder consist of, and in which order,
 # - how the source gets into the decoder, and which side asks,
 # - where a Transformer keeps its parameters, and how one matrix can be used in three places,
-# - why the decoder runs once for each sentence during training, and once for each word when translating.
+# - how often the decoder runs during training, how often when translating, and why.
 #
-# **Time:** about five hours. It is the longest lesson, and section 4 is a good place for a break.
-# **In the paper:** sections 3, 3.1, 3.2.3, 3.4, 5.1, 5.2 and 6.1, and figure 1, of Vaswani et al. 2017,
-# [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about five hours. It is the longest lesson, and section 4 is a good place for a break. **In the paper:**
+# sections 3, 3.1, 3.2.3, 3.4, 5.1, 5.2 and 6.1, and figure 1, of Vaswani et al. 2017, [Attention Is All You
+# Need](https://arxiv.org/abs/1706.03762).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -38,8 +38,8 @@ architecture_map(built=finished_exercises(), current=lesson)
 # The highlighted boxes hold everything else together: the two kinds of layer, the model around them, and greedy
 # decoding.
 #
-# The next cell imports the parts of lessons 01 to 05 from the reference, so that an old mistake doesn't follow you
-# here. In section 6 you build the model again from your own parts.
+# The next cell imports the parts of lessons 01 to 05 from the reference. In section 6 you build the model again from
+# your own parts.
 
 # %% given="setup"
 import torch
@@ -75,8 +75,8 @@ from course_lib.transformer import (
 #
 # $$x \leftarrow \mathrm{LayerNorm}(x + \mathrm{Dropout}(\mathrm{Sublayer}(x)))$$
 #
-# The output has the shape of the input, $B \times S \times d_{\text{model}}$ ($B$ sentences, $S$ source positions).
-# That is why layers can be stacked.
+# The output has the shape of the input, $B \times S \times d_{\text{model}}$ ($B$ sentences, $S$ source positions), so
+# layers can be stacked.
 #
 # ### Worked example: two words pass through a layer
 #
@@ -123,12 +123,12 @@ with torch.no_grad():
 # | `feed_forward` | a `FeedForward` of d_model and d_ff, with the layer's dropout |
 # | `sublayers` | an `nn.ModuleList` of two `SublayerConnection`s, the first for the attention; each gets d_model, dropout and norm_first |
 #
-# `attention`, the last argument, is the function that each head runs. Pass it on. The final lab uses it to insert a
-# faster one, and we use it below to see the weights.
+# `attention`, the last argument, is the function that each head runs. Pass it on: we use it below to see the weights,
+# and the final lab to insert a faster one.
 #
-# `forward` is the chain that you saw in the example. A connection is used as `connection(x, sublayer)`, where `sublayer`
-# is a *function of one argument*, which the connection calls. The feed-forward network is such a function already.
-# Self-attention takes four arguments, so you have to make a function of one argument from it.
+# `forward` is the chain that you saw in the example. A connection is used as `connection(x, sublayer)`, where
+# `sublayer` is a *function of one argument*, which the connection calls. The feed-forward network is such a function
+# already. Self-attention takes four arguments, so you have to make a function of one argument from it.
 
 # %% build="EncoderLayer"
 ### BEGIN SOLUTION course_lib.transformer.layers:EncoderLayer
@@ -148,8 +148,7 @@ print(layer(two_words, torch.ones(1, 1, 2, dtype=torch.bool)))
 # %% [markdown]
 # ### See it: a layer doesn't know the order of words either
 #
-# Attention ignores the order of words (lesson 01), and the feed-forward network sees one word at a time. What about a
-# whole layer? Shuffle the words of a sentence and compare.
+# Shuffle the words of a sentence, before the layer or after it, and compare.
 #
 # **Change something:** hide the first word from everyone (`mask[..., 0] = False`), shuffle again, and explain.
 
@@ -179,7 +178,7 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # 3. **Feed-forward**.
 #
 # Cross-attention reads the encoder's output, the **memory**: one vector for each source word. This is the only way in
-# which the source reaches the translation. It is what Bahdanau's context vector did (lesson 01).
+# which the source reaches the translation, as in Bahdanau's context vector (lesson 01).
 #
 # | | query from | keys and values from | mask |
 # |---|---|---|---|
@@ -188,8 +187,8 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # | decoder, cross-attention | target | memory | `source_mask`: no padding |
 #
 # A mask always belongs to the **keys**, because it says what may be attended to. So cross-attention takes the
-# *source's* mask. Each query gives one row of output, so every sublayer of the decoder returns
-# $B \times T \times d_{\text{model}}$, where $T$ is the number of target positions, however long the source is.
+# *source's* mask. Each query gives one row of output, so every sublayer of the decoder returns $B \times T \times
+# d_{\text{model}}$, where $T$ is the number of target positions, however long the source is.
 #
 # ### Worked example: two target words read three source words
 #
@@ -206,8 +205,7 @@ for word, row, vector in zip(["a", "dog"], weights[0].tolist(), taken[0].tolist(
 print("memory:", tuple(memory.shape), " target:", tuple(target.shape), " result:", tuple(taken.shape))
 
 # %% [markdown]
-# The three source words are gone from the result's shape. Each target word took a mean over them, and padding
-# contributed nothing.
+# Each target word took a mean over the three source words, so the result has two rows. Padding contributed nothing.
 #
 # ### Build it
 #
@@ -235,11 +233,11 @@ print(layer(target, memory, no_padding, causal_mask(2)).shape)
 # Here the argument `attention` is useful: we pass a function that attends as usual and records the weights. The source
 # has seven positions, the last two of which are padding. The target has five.
 #
-# Nothing is trained, so the weights mean nothing yet. But their *zeros* do. The first picture is the self-attention, the
-# second the cross-attention.
+# Nothing is trained, so the weights mean nothing yet. But their *zeros* do. The first picture is the self-attention,
+# the second the cross-attention.
 #
-# **Change something:** swap the two masks in the call (give both the same length first). Which picture would
-# let the decoder cheat?
+# **Change something:** swap the two masks in the call (give both the same length first). Which picture would let the
+# decoder cheat?
 
 # %% tags=["see"]
 seen = []
@@ -279,9 +277,9 @@ attention_heatmap(
 # %% [markdown]
 # ### Explain it
 #
-# In cross-attention the queries come from the target, and the keys and values from the memory. Why this way round?
-# Say what would come out, and in what shape, if the memory asked and the target were attended to. And say why the
-# mask in cross-attention is the source's, not the target's.
+# In cross-attention the queries come from the target, and the keys and values from the memory. Why this way round? Say
+# what would come out, and in what shape, if the memory asked and the target were attended to. And say why the mask in
+# cross-attention is the source's, not the target's.
 
 # %% [markdown] explain="explain_memory"
 # The side that needs information asks. Each position of the target needs to know what in the source matters for its
@@ -347,15 +345,15 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 # ### Three things to get right
 #
 # **The layers of a stack have different weights.** `[layer] * 6` is one layer under six names. `copy.deepcopy` makes
-# six layers with equal weights. (If the matrices are initialised afterwards, the biases are still equal.) Create
-# each layer, and keep them in an `nn.ModuleList`, because PyTorch doesn't see what is in a plain Python list.
+# six layers with equal weights. (If the matrices are initialised afterwards, the biases are still equal.) Create each
+# layer, and keep them in an `nn.ModuleList`, because PyTorch doesn't see what is in a plain Python list.
 #
 # **Initialisation.** Deep models learn only if their initial weights have a suitable size. Matrices are drawn by the
-# rule of Glorot and Bengio, which PyTorch calls Xavier: uniform, with a variance of
-# $2 / (\text{inputs} + \text{outputs})$, so that signals keep their size on the way up and gradients on the way down.
-# Go through `self.modules()` and apply `nn.init.xavier_uniform_` to the `weight` of each `nn.Linear`. The **tables**
-# keep the initialisation of `TokenEmbedding`. (A common mistake is `for p in model.parameters(): if p.dim() > 1`, which
-# includes the tables. A table has tens of thousands of rows, so its numbers become tiny, and positions drown the words.)
+# rule of Glorot and Bengio, which PyTorch calls Xavier: uniform, with a variance of $2 / (\text{inputs} +
+# \text{outputs})$, so that signals keep their size on the way up and gradients on the way down. Go through
+# `self.modules()` and apply `nn.init.xavier_uniform_` to the `weight` of each `nn.Linear`. The **tables** keep the
+# initialisation of `TokenEmbedding`. (A common mistake is `for p in model.parameters(): if p.dim() > 1`, which includes
+# the tables. With tens of thousands of rows, their numbers become tiny, and positions drown the words.)
 #
 # **The last norm.** With post-norm, as in the paper, every layer ends with a normalisation. With pre-norm
 # (`norm_first=True`) it ends with a sum, which grows from layer to layer. So with pre-norm, and only then, each stack
@@ -363,8 +361,8 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 #
 # ### Build it
 #
-# The sizes come in one object, a `TransformerConfig`, with the fields `layers`, `d_model`, `heads`, `d_ff`,
-# `dropout`, `norm_first` and `attention`. The layers take all but the first, in this order.
+# The sizes come in one object, a `TransformerConfig`, with the fields `layers`, `d_model`, `heads`, `d_ff`, `dropout`,
+# `norm_first` and `attention`. The layers take all but the first, in this order.
 #
 # | attribute | what it is |
 # |---|---|
@@ -380,7 +378,8 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 ### BEGIN SOLUTION course_lib.transformer.model:Transformer
 
 # %% [markdown]
-# A scratch cell: a tiny model with 5 source words and 7 target words. Predict the shape of the logits before you run it.
+# A scratch cell: a tiny model with 5 source words and 7 target words. Predict the shape of the logits before you run
+# it.
 
 # %% tags=["see"]
 tiny = Transformer(5, 7, TransformerConfig(layers=1, d_model=4, heads=2, d_ff=8))
@@ -517,11 +516,11 @@ parameters_by_part(pd.DataFrame(parameters_of("base", base) + parameters_of("big
 #
 # ### Tying: one matrix instead of three
 #
-# Compare the target's table and the generator. The table has a vector for each word: *this word is here*. The generator
-# has a vector for each word, and its dot product with the hidden vector is the word's logit: *the hidden vector points
-# here*. Both are $V \times d_{\text{model}}$, and in both, words with similar uses should have similar vectors. So let
-# them **be the same matrix** (section 3.4; Press and Wolf 2017, [arXiv 1608.05859](https://arxiv.org/abs/1608.05859)).
-# With a joint vocabulary, the source's table can be the same too.
+# The target's table has a vector for each word: *this word is here*. The generator has one too, and its dot product
+# with the hidden vector is the word's logit: *the hidden vector points here*. Both are $V \times d_{\text{model}}$,
+# with $V$ the size of the vocabulary, and in both, words with similar uses should have similar vectors. So let them
+# **be the same matrix** (section 3.4; Press and Wolf 2017, [arXiv 1608.05859](https://arxiv.org/abs/1608.05859)). With
+# a joint vocabulary, the source's table can be the same too.
 #
 # ### Worked example: shared or copied?
 #
@@ -557,7 +556,8 @@ print(
 ### BEGIN SOLUTION course_lib.transformer.model:tie_embeddings
 
 # %% [markdown]
-# A scratch cell: how many parameters does tying save in a tiny model of 5 words and 4 features? And with 7 target words?
+# A scratch cell: how many parameters does tying save in a tiny model of 5 words and 4 features? And with 7 target
+# words?
 
 # %% tags=["see"]
 tiny = Transformer(5, 5, TransformerConfig(layers=1, d_model=4, heads=2, d_ff=8))
@@ -631,11 +631,8 @@ while not all("<end>" in row for row in rows):
 # - Stop when **all** rows have ended, or at `max_length` tokens, including the start.
 # - At each step, pass the **whole** prefix and the causal mask for its length to the decoder, and use the logits of the
 #   **last** position only. The prefix has no padding before its end, so no other mask is needed.
-#
-# And one more rule, which is easy to forget: **no dropout and no gradients** while decoding, and afterwards the model
-# must be in its previous mode, because it may be in the middle of training. For this you are given `evaluating`, to be
-# used in a `with` statement: inside, the model is in evaluation mode and no gradients are computed; afterwards every
-# part is back in its previous mode.
+# - Decode with **no dropout and no gradients**, and leave the model in its previous mode afterwards, because it may be
+#   in the middle of training. The given `evaluating` does both: `with evaluating(model):`.
 
 # %% build="greedy_decode"
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
@@ -659,8 +656,8 @@ print(greedy_decode(tiny, torch.tensor([[3, 4], [4, 3]]), both_words, max_length
 #
 # Does it hesitate, because it knows nothing? Does it repeat itself? Does it end?
 #
-# **Change something:** the seed. `norm_first=True`. Six layers. Or multiply all weights by two
-# (`for weight in toy.parameters(): weight.data.mul_(2)`): how sure can a model that knows nothing be?
+# **Change something:** the seed. `norm_first=True`. Six layers. Or multiply all weights by two (`for weight in
+# toy.parameters(): weight.data.mul_(2)`): how sure can a model that knows nothing be?
 
 # %% tags=["see"]
 words = "<pad> <start> <end> a the dog man ball beach plays runs with on red".split()
@@ -680,8 +677,8 @@ decoding_steps(logits[0].softmax(dim=-1), words, written[0, 1:].tolist())
 # With 14 words, pure guessing would give each a probability of 0.07. The model is surer than that, without any reason,
 # and it goes round in circles. This is where training starts.
 #
-# Look at the code of that cell again. Greedy decoding ran the decoder once for each word. But the probabilities of *all*
-# steps in the picture came from **one** run over the finished sentence. Are they the same?
+# Greedy decoding ran the decoder once for each word. But the probabilities of *all* steps in the picture came from
+# **one** run over the finished sentence: see the code. Are they the same?
 
 # %% tags=["see"]
 print("written:         ", [words[index] for index in written[0, 1:].tolist()])
@@ -712,12 +709,13 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # %% [markdown]
 # ## 6. Your own Transformer
 #
-# So far, the parts from lessons 01 to 05 in this model have been the reference's. Now build it from **your own** code
-# of lessons 01 to 06. **Save this notebook first**, because the code is read from the saved notebooks.
+# So far, this model used the reference's parts from lessons 01 to 05. Now build it from **your own** code of lessons 01
+# to
+# 06. **Save this notebook first**, because the code is read from the saved notebooks.
 #
-# Wherever a lesson imports a part from the reference, your own part replaces it: your multi-head attention runs on your
-# attention, your layers on your multi-head attention. The table lists the parts that are missing, unfinished or broken;
-# the reference's parts are used in their place. Nothing in this section and the next one is graded.
+# Wherever a lesson imports a part from the reference, your own part replaces it. The table lists the parts that are
+# missing, unfinished or broken; the reference's parts are used in their place. Nothing in this section and the next one
+# is graded.
 
 # %% tags=["see"]
 from course_lib.student.parts import build_transformer, load_parts, unequal_parts
@@ -747,8 +745,8 @@ if not unequal:
 # cross-attention. What is left of the decoder layer? Self-attention with a causal mask, and the feed-forward network:
 # your *encoder* layer with the decoder's mask. Stack a few, and you have the design of GPT.
 #
-# Here it is, made of your parts. The text is the English side of the captions that come with this course. (Reading text
-# properly is the subject of lesson 10. Here we simply split it into words.)
+# Here it is, made of your parts. The text is the English side of the captions that come with this course, simply split
+# into words. (Lesson 10 does this properly.)
 
 # %% tags=["see"]
 import re
@@ -866,13 +864,12 @@ for _ in range(8):
     print(" ".join(caption), "  (copied)" if caption in captions else "")
 
 # %% [markdown]
-# Most of it is English, and most of it is new: "copied" marks captions that are in the corpus. Half a minute ago
-# these were random numbers, and every operation in between was yours.
+# Most of it is English, and most of it is new: "copied" marks captions that are in the corpus. Half a minute ago these
+# were random numbers, and every operation in between was yours.
 #
 # ### See it: what it expects, word by word
 #
-# What does the model think while it reads? After each word of a caption, these are the words that it finds most
-# probable next.
+# After each word of a caption, these are the words that the model finds most probable next.
 
 # %% tags=["see"]
 example = "On a sunny day , the girl is trying to put on boots .".split()
@@ -890,9 +887,9 @@ for word, following, row in zip(["<start>", *example], [*example, "<end>"], chan
 pd.DataFrame(table, columns=["after", "1st guess", "2nd", "3rd", "the text has", "its probability"])
 
 # %% [markdown]
-# Read it from top to bottom. After some words the model is nearly sure: which ones, and why? After others, many words
-# are possible, and it spreads its probability. No model can know whether a caption is about a girl or a dog. It
-# can know that an article is followed by an adjective or a noun.
+# Read it from top to bottom. After some words the model is nearly sure: which ones, and why? After others it spreads
+# its probability over many words. No model can know whether a caption is about a girl or a dog. It can know that an
+# article is followed by an adjective or a noun.
 #
 # ### See it: all its heads at a glance
 #
@@ -993,8 +990,9 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 # Since 2017, nearly every box of figure 1 has been replaced in large language models, but the overall design is still
 # the same:
 #
-# - **The stack:** decoder only (GPT, [Radford et al. 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)),
-#   encoder only ([BERT](https://arxiv.org/abs/1810.04805)), both ([T5](https://arxiv.org/abs/1910.10683)).
+# - **The stack:** decoder only (GPT, [Radford et al.
+#   2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)), encoder only
+#   ([BERT](https://arxiv.org/abs/1810.04805)), both ([T5](https://arxiv.org/abs/1910.10683)).
 # - **The norm:** before the sublayer ([Xiong et al. 2020](https://arxiv.org/abs/2002.04745)), and without a mean
 #   ([RMSNorm](https://arxiv.org/abs/1910.07467)). See lesson 03.
 # - **The positions:** rotations of queries and keys ([RoPE](https://arxiv.org/abs/2104.09864)). See lesson 05.
@@ -1015,6 +1013,6 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The model is complete. Before you hand in the lesson, press **Validate** in the toolbar.
+# The model is complete. Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 07, the learning-rate schedule**. A model this deep needs a carefully chosen learning rate.
