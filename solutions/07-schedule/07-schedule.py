@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Lesson 07: the schedule
 #
-# The model is built. Now it has to learn, in thousands of **updates**, each of which moves the weights a little. The
-# **learning rate** sets how far. If it is too large, the model never settles; if it is too small, it never arrives.
+# The model is built. Now it learns, in thousands of **updates** that each move the weights a little. The **learning
+# rate** sets how far. If it is too large, the model never settles; if it is too small, it never arrives.
 #
-# The paper gives an unusual answer: begin with a rate of almost zero, rise in a straight line for 4,000 updates, then fall
-# slowly for ever. It is one line of mathematics. In the last section you leave its first half out, and see what happens.
+# The paper's answer is unusual: begin with a rate of almost zero, rise in a straight line for 4,000 updates, then
+# fall slowly for ever. In the last section you leave out the rise, and see what happens.
 #
 # By the end of this lesson you will be able to
 #
@@ -25,10 +25,10 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["learning_rate", "make_scheduler"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with those of this lesson in orange: the first parts of
-# what trains the model. (`adam_update` is not in it: the course uses the Adam of PyTorch.)
+# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange. (One is missing: an
+# update of Adam, which you write for understanding only, because the course trains with PyTorch's.)
 #
-# Run the next cell once. It imports the course's own versions of the parts from lessons 01 to 06.
+# The next cell imports the course's own versions of the parts from lessons 01 to 06.
 
 # %% given="setup"
 import math
@@ -48,17 +48,16 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # ## 1. How far does one update move a weight?
 #
 # The simplest way to learn is **gradient descent**. The gradient $g$ says how the loss changes when a weight $\theta$
-# changes, and the weight moves a little in the opposite direction:
+# changes, and the weight moves a little in the opposite direction, with a learning rate of $\eta$:
 #
 # $$\theta \leftarrow \theta - \eta\, g$$
 #
-# where $\eta$ is the learning rate. A large gradient makes a large move.
+# A large gradient makes a large move. In a Transformer, however, the gradients of different weights can differ by
+# orders of magnitude: one rate can't fit them all. From about 2011, optimisers gave each weight a step size of its
+# own, computed from its past gradients (AdaGrad, RMSProp).
 #
-# That is a problem for a Transformer, in which the gradients of different weights can differ by orders of magnitude: one
-# rate can't fit them all. Around 2011 people began to give each weight a step size of its own, computed from the gradients
-# that it has seen (AdaGrad, RMSProp). The paper uses their best-known successor, **Adam** (Kingma and Ba 2015). It keeps
-# two running means for every weight: $m$ of its gradients, and $v$ of their squares. At update $t$, with the gradient
-# $g_t$:
+# The paper uses their best-known successor, **Adam** (Kingma and Ba 2015). It keeps two running means for every
+# weight: $m$ of its gradients, and $v$ of their squares. At update $t$, with the gradient $g_t$:
 #
 # $$m_t = \beta_1 m_{t-1} + (1 - \beta_1)\, g_t \qquad v_t = \beta_2 v_{t-1} + (1 - \beta_2)\, g_t^2$$
 #
@@ -72,8 +71,8 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 #
 # | symbol | in the paper | what it is |
 # |---|---|---|
-# | $\beta_1$ | 0.9 | how slowly the mean of the gradients forgets: it remembers about 10 updates |
-# | $\beta_2$ | 0.98 | how slowly the mean of the squares forgets: about 50 updates |
+# | $\beta_1$ | 0.9 | how slowly $m$ forgets: it remembers about 10 updates, $1 / (1 - \beta_1)$ |
+# | $\beta_2$ | 0.98 | how slowly $v$ forgets: about 50 updates |
 # | $\epsilon$ | $10^{-9}$ | a tiny number that prevents a division by zero |
 # | $\eta$ | the schedule | the learning rate |
 #
@@ -86,16 +85,16 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # %% check="predict_first_move"
 
 # %% [markdown]
-# So Adam's first move doesn't depend on how large the gradient is, only on its **sign**. Every weight that has a gradient
-# moves by the full learning rate, whether that gradient is large or small, trustworthy or an accident of the first batch.
-# (A weight whose gradient is exactly zero stays where it is, such as the embedding of a word that isn't in the batch.)
+# So only the **sign** of a gradient decides about Adam's first move. Every weight that has a gradient moves by the
+# full learning rate, whether the gradient is trustworthy or an accident of the first batch. (A weight whose gradient
+# is exactly zero stays where it is, such as the embedding of a word that isn't in the batch.)
 #
 # ### Build it: Adam
 #
-# `torch.optim.Adam` does all of this for you, and the rest of the course uses it. But the way in which Adam behaves
-# at the start is the reason for the schedule, so write its update once yourself.
+# `torch.optim.Adam` does all of this for you. But Adam's behaviour at the start is the reason for the schedule, so
+# write its update once yourself.
 #
-# Here is a worked example: **one update on two weights**, at a learning rate of 0.1. Both running means are zero before it.
+# A worked example: **one update of two weights**, at a learning rate of 0.1. Both running means are zero before it.
 #
 # | | first weight | second weight |
 # |---|---|---|
@@ -108,7 +107,7 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # | $\hat m_1 / (\sqrt{\hat v_1} + \epsilon)$ | 1 | -1 |
 # | new weight | 0.9 | -1.9 |
 #
-# The gradients differ by a factor of 15, but the moves are equally large. The next update needs the new weights and the
+# The gradients differ by a factor of 15, but the moves are equal. The next update needs the new weights and the
 # **plain** $m_1$ and $v_1$. The corrected ones are used once and dropped.
 
 # %% tags=["see"]
@@ -129,9 +128,10 @@ print(f"corrections of update 2:   {1 - 0.9**2:.4f} and {1 - 0.98**2:.4f}")
 # %% [markdown]
 # ### See it: a steep weight and a flat one
 #
-# Two weights, and a loss that is a hundred times steeper along one of them:
-# $\frac12 (100\, \theta_1^2 + \theta_2^2)$. Both start at 1, and the loss is lowest where both are 0. Gradient
-# descent has one rate for both weights, and 0.015 is about as much as the steep one tolerates.
+# Two weights, and a loss that is a hundred times steeper along one of them: $\frac12 (100\, \theta_1^2 +
+# \theta_2^2)$. Both start at 1, and the loss is lowest where both are 0. Gradient descent has one rate for both, and
+# 0.015 is about as much as the steep weight tolerates. Adam runs twice: at a rate of 0.05 throughout, and with a
+# **warm-up**, in which the rate rises to 0.05 over the first 20 updates.
 #
 # **Change something:** the rate of gradient descent, 0.015. What happens at 0.021? Then raise Adam's rate to 0.5.
 
@@ -152,8 +152,8 @@ def descend_with_adam(rate: float, warmup: int) -> list[list[float]]:
     mean = variance = torch.zeros(2)
     for step in range(1, 61):
         path.append(weights.tolist())
-        gentle = rate * min(1.0, step / warmup)
-        weights, mean, variance = adam_update(weights, steepness * weights, mean, variance, step, gentle)
+        warm = rate * min(1.0, step / warmup)  # rises until step = warmup, then stays at `rate`
+        weights, mean, variance = adam_update(weights, steepness * weights, mean, variance, step, warm)
     return path
 
 
@@ -177,17 +177,15 @@ named_lines(
 )
 
 # %% [markdown]
-# Gradient descent throws the steep weight from side to side, and after 60 updates the flat one has covered only three fifths
-# of its distance. With Adam, the line of the flat weight coincides with that of the steep one: a gradient a hundred times
-# larger makes the same move. Adam overshoots, because its mean remembers about ten gradients, and then comes back.
-# The **warm-up**, which you build in the next section, only delays the start here. The next picture shows what it is for.
+# Gradient descent throws the steep weight from side to side, and after 60 updates the flat one has covered only three
+# fifths of its distance. With Adam the two lines coincide. Adam overshoots, because its mean remembers about ten
+# gradients, and comes back. The warm-up only delays the start here. The next picture shows what it is for.
 #
 # ### See it: signal and noise
 #
-# Watch three kinds of weights. The first has the same gradient in every batch: pure **signal**. The gradients of the
-# second are random numbers around zero: pure **noise**, no reason to move at all. The third has both, in equal parts. How
-# far does Adam move each of them in update 1, 2, 3, …, in units of the learning rate? Each line is the mean over 500
-# weights.
+# Three kinds of weights. The gradient of the first is the same in every batch: pure **signal**. Those of the second
+# are random numbers around zero: pure **noise**, no reason to move at all. The third has both, in equal parts. How
+# far does Adam move each in update 1, 2, 3, …, in units of the learning rate? Each line is the mean over 500 weights.
 #
 # **Change something:** `betas`. What happens at the start, and later, if $\beta_1$ is 0.5?
 
@@ -212,17 +210,18 @@ named_lines(
 )
 
 # %% [markdown]
-# Adam learns to tell them apart: after a few dozen updates, a weight with nothing but noise moves by about a fifth of the rate,
-# because its gradients cancel out in the mean $m$, but not in the root of the mean square. But at the **first** update all
-# three move by the full rate. Adam has seen one batch, and takes everything for signal.
+# Adam learns to tell them apart: after a few dozen updates, pure noise moves a weight by about a fifth of the rate,
+# because it cancels out in $m$, while the squares in $v$ don't. But at the **first** update all three move by the
+# full rate. Adam has seen one batch, and takes everything for signal.
 #
-# A new Transformer is most fragile at exactly that time. In the paper's model the normalisation comes after each sum
+# That is also when a Transformer is most fragile. In the paper's model the normalisation comes after each sum
 # (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
 # 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it into a region from which the gradients
-# hardly lead it back. So: **small steps while the optimiser is still learning what to trust.** That is a **warm-up**.
+# hardly lead it back. So the rate should stay **small while the optimiser is still learning what to trust**.
 #
-# The idea wasn't new in 2017. He et al. ([2016](https://arxiv.org/abs/1512.03385)) needed a few hundred gentle updates to
-# get a network of 110 layers going, and Goyal et al. ([2017](https://arxiv.org/abs/1706.02677)) warmed up to train on very large batches.
+# The idea is older. He et al. ([2016](https://arxiv.org/abs/1512.03385)) used a few hundred gentle updates to get a
+# network of 110 layers going, and Goyal et al. ([2017](https://arxiv.org/abs/1706.02677)) warmed up for very large
+# batches.
 
 # %% [markdown]
 # ## 2. One line: up, then down
@@ -239,17 +238,16 @@ named_lines(
 # | $\mathit{warmup}$ | `warmup` | how many updates the rise takes, 4,000 in the paper |
 # | $\mathit{factor}$ | `factor` | scales the whole schedule up or down; 1 in the paper |
 #
-# Read it from the inside. The second term of the minimum, $\mathit{step} \cdot \mathit{warmup}^{-1.5}$, is a rising straight
-# line. The first, $\mathit{step}^{-0.5}$, falls with the root of the step: four times as many updates, half the rate.
-# **The rate follows the smaller of the two.** At first that is the line, later the falling curve.
+# Read it from the inside. The second term of the minimum, $\mathit{step} \cdot \mathit{warmup}^{-1.5}$, is a rising
+# straight line. The first falls: four times as many updates, half the rate. **The rate follows the smaller of the
+# two**: at first the line, later the falling curve.
 #
-# Where do they meet? Where $\mathit{step}^{-0.5} = \mathit{step} \cdot \mathit{warmup}^{-1.5}$, so
-# $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is the purpose of the odd
-# power of $-1.5$: it makes the two halves fit together.
+# They meet where $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is the
+# purpose of the odd power: it makes the two halves fit together.
 #
 # ### A worked example
 #
-# A tiny model with 4 features and a warm-up of 4 updates, so that every number is easy to check.
+# A tiny model: 4 features, and a warm-up of 4 updates.
 
 # %% tags=["see"]
 print("step   1/root(step)   step/8   smaller   times 1/root(4)")
@@ -276,7 +274,7 @@ for update in [4, 8, 9, 10, 16]:
 # %% [markdown]
 # ### Build it
 #
-# Everything is plain numbers, no tensors. In Python `**` is the power, and it binds more tightly than `*`.
+# The arguments are plain numbers, not tensors. In Python `**` is the power, and it binds more tightly than `*`.
 
 # %% build="learning_rate"
 ### BEGIN SOLUTION course_lib.transformer.schedule:learning_rate
@@ -288,8 +286,8 @@ for update in [4, 8, 9, 10, 16]:
 # %% [markdown]
 # ### See it: two halves make a schedule
 #
-# The two terms of the minimum for a warm-up of 100 (with $d_\mathrm{model} = 1$, so that nothing is in front), and your
-# function.
+# Your function, and the two terms of the minimum, for a warm-up of 100. (With $d_\mathrm{model} = 1$ the factor in
+# front is 1.)
 #
 # **Change something:** replace `100 ** -1.5` by `100 ** -1` or by `100 ** -2`. Where do the terms meet then?
 
@@ -312,11 +310,11 @@ named_lines(
 # %% [markdown]
 # ### See it: the paper's schedules, and others
 #
-# The paper's base model has 512 features and its big one 1,024, both with a warm-up of 4,000 updates. The chart also
-# shows three other settings.
+# The paper's base model has 512 features and its big one 1,024, both with a warm-up of 4,000 updates. Next to them
+# are three other settings.
 #
-# **Change something:** add a small model that you could train on a laptop: 128 features, a warm-up of 400. Then find a
-# `factor` for it (the third number in the brackets) that gives the same peak as the base model's.
+# **Change something:** add a small model: 128 features, a warm-up of 400. Then find a `factor` for it (the third
+# number in the brackets) that gives the same peak as the base model's.
 
 # %% tags=["see"]
 settings = {
@@ -336,31 +334,32 @@ schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 # %% [markdown]
 # Notice three things.
 #
-# **A longer warm-up has a lower peak.** The rise has a slope of $d_\mathrm{model}^{-0.5} \cdot \mathit{warmup}^{-1.5}$,
-# and the peak is $(d_\mathrm{model} \cdot \mathit{warmup})^{-0.5}$. The warm-up sets both.
+# **A longer warm-up has a lower peak.** There, step equals warm-up, and the rate is $(d_\mathrm{model} \cdot
+# \mathit{warmup})^{-0.5}$.
 #
-# **After the warm-up you can't tell how long it was.** The three curves with 512 features become one, because the falling
+# **Afterwards you can't tell how long it was.** The three curves with 512 features become one, because the falling
 # half doesn't depend on the warm-up.
 #
-# **Wider models take smaller steps.** An output of a wide layer is a sum over more weights. If each of them moves by the
-# rate, the sum moves further, so the rate has to be smaller. The paper divides by the root of the width.
+# **Wider models take smaller steps.** Each output of a wide layer is a sum over more weights. If each of them moves
+# by the rate, the sum moves further, so the rate has to be smaller.
 
 # %% [markdown]
 # ## 3. Into the optimiser
 #
-# A PyTorch optimiser holds its weights in one or several **groups**, each with its own learning rate in
-# `optimizer.param_groups[0]["lr"]`. A **scheduler** writes there. So a training loop ends with two calls:
-# `optimizer.step()` moves the weights at the current rate, and `scheduler.step()` sets the rate of the *next* update.
+# A PyTorch optimiser holds its weights in one or several **groups**, each with its own rate,
+# `optimizer.param_groups[0]["lr"]` for the first. A **scheduler** writes there. So a training loop ends with two
+# calls: `optimizer.step()` moves the weights at the current rate, and `scheduler.step()` sets the rate of the *next*
+# update.
 #
 # PyTorch's `LambdaLR(optimizer, function)` is the scheduler for a formula of your own. It sets each rate to
 #
 # $$\text{the optimiser's own rate} \times \text{function}(\text{number of scheduler steps so far})$$
 #
-# So create the optimiser with `lr=1.0`, and `function` gives the rate itself.
+# So if the optimiser's own rate is `lr=1.0`, `function` gives the rate itself.
 #
 # ### A worked example
 #
-# A schedule that simply looks its rates up in a list, and prints with which number it is called.
+# This schedule looks its rates up in a list, and prints the number with which it is called.
 
 # %% tags=["see"]
 rates = [0.5, 0.25, 0.125, 0.0625]
@@ -380,11 +379,11 @@ for update in [1, 2, 3]:
     looking_up.step()
 
 # %% [markdown]
-# Look closely at *what it is called with*, because a mistake here has been copied many times. The first call is made
-# when the scheduler is created, before any update, with 0. PyTorch counts the updates that are **done**, from 0.
-# Equation 3 counts the **next** update, from 1.
+# Look closely at that number, because a mistake here has been copied many times. The first call, with 0, is made when
+# the scheduler is created. PyTorch counts the updates that are **done**, from 0; equation 3 counts the **next**
+# update, from 1.
 #
-# Play: create `tiny` with `lr=0.1`, and look at the rates again.
+# Play: create `tiny` with `lr=0.1`, a rate left over from some tutorial, and look at the rates again.
 #
 # ### Build it
 #
@@ -400,8 +399,8 @@ for update in [1, 2, 3]:
 # %% [markdown]
 # ### See it: the first updates
 #
-# One weight, whose gradient is always 1, under plain gradient descent: how far it falls in each update *is* the rate of
-# that update. Next to it is the value of equation 3.
+# One weight, whose gradient is always 1, under plain gradient descent: how far it falls in each update *is* the rate
+# of that update. Compare it with equation 3.
 #
 # **Change something:** leave out `scheduler.step()`. Call it twice.
 
@@ -421,12 +420,11 @@ for update in range(1, 6):
 # %% [markdown]
 # ## 4. What is a step?
 #
-# The paper's batches hold about 25,000 tokens on each side. If so many don't fit into your machine's memory, you
-# split a batch into **micro-batches**: you compute their gradients one after another, let these add up, and then make
-# **one** update with the sum. (You will build this in lesson 09.)
+# The paper's batches hold about 25,000 tokens on each side. If so many don't fit into memory, you split a batch into
+# **micro-batches**, add up their gradients, and make **one** update with the sum (lesson 09).
 #
-# What should the scheduler count? The paper's step is an update of the weights. But the loop runs over micro-batches, and it
-# is easy to put `scheduler.step()` one level too deep.
+# The paper's step is an update of the weights. But the loop runs over micro-batches, and it is easy to put
+# `scheduler.step()` one level too deep.
 
 # %% predict="predict_warmup"
 # The warm-up is 4000. A program splits each batch into 8 micro-batches, and steps the scheduler after
@@ -452,25 +450,23 @@ schedule_curves(
 )
 
 # %% [markdown]
-# The peak is as high as before, but it comes eight times as early: on the way up, where the rate should be small, it is
-# eight times as large as intended. The two curves cross at update 2,000, and from update 4,000 on the rate is too
-# small by a factor of $\sqrt 8$. Nothing fails, and nothing warns. The model trains worse, and nobody knows why. The rule:
-# **one step of the scheduler for each step of the optimiser.**
+# The peak is as high as before, but eight times as early: on the way up, where the rate should be small, it is eight
+# times as large as intended. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by
+# a factor of $\sqrt 8$. The model trains worse, and no error is raised. The rule: **one step of the scheduler for
+# each step of the optimiser.**
 
 # %% [markdown]
 # ## 5. Does it matter?
 #
-# See for yourself. The task: read six random symbols and write the same six. The model: a small Transformer with two layers
-# on each side and 32 features. It is trained three times, for 150 updates:
+# The task is to read six random symbols and write the same six. A small Transformer, with two layers on each side and
+# 32 features, is trained three times, for 150 updates:
 #
 # - **post-norm, with warm-up:** the paper's kind of model and your schedule, with a warm-up of 40,
-# - **post-norm, without:** the same model and the same peak, but *at* the peak from the first update until update 40; after
-#   that the schedule is the same,
+# - **post-norm, without:** the same, but updates 1 to 39 already run at the peak rate,
 # - **pre-norm, without:** the other kind of model, which normalises before each sublayer.
 #
-# Each line shows the mean loss over the last ten updates. Guessing among the ten symbols has a loss of $\ln 10
-# \approx 2.3$. It takes several seconds to run. Write down your guess first: which of the three learns, and which
-# doesn't?
+# Each line is the mean loss of the last ten updates; guessing among the ten symbols would cost $\ln 10 \approx 2.3$.
+# The cell takes several seconds. Write down your guess first: which of the three learns, and which doesn't?
 #
 # **Change something:** a `factor` of 0.1 instead of 0.5. Is the warm-up still needed? And how large may the factor be
 # before the model with warm-up fails, too?
@@ -530,29 +526,27 @@ named_lines(
 )
 
 # %% [markdown]
-# The post-norm model that begins at the peak is thrown off by its first few updates, and a hundred updates later it
-# hasn't recovered, although its rate has long been the same as that of the model with warm-up. The difference was
-# made **in the first forty updates**, and it lasts. The pre-norm model is more forgiving: that is one reason why most
-# later models are built that way.
+# The post-norm model without warm-up is thrown off by its first few updates, and a hundred updates later it hasn't
+# recovered, although its rate has long been that of the model with warm-up. What happened **in the first forty
+# updates** lasts. The pre-norm model is more forgiving, which is one reason why most later models are built that way.
 #
-# A word of caution: this is one tiny model and one seed, and how much is lost depends on the rate. Why exactly a warm-up helps
-# is still being studied. You have seen two of the reasons that are given: Adam trusts its first gradients blindly, and a fresh
-# post-norm model can't take that.
+# A word of caution: this is one tiny model and one seed, and how much is lost depends on the rate. Why a warm-up
+# helps is still being studied. You have seen two of the proposed reasons: Adam trusts its first gradients blindly,
+# and a fresh post-norm model can't take that.
 #
 # ### Explain it
 #
-# In four or five sentences: why does a Transformer like the paper's begin with tiny learning rates? Say what is special about
-# Adam's first updates, why a fresh post-norm model is fragile, and why the problem doesn't simply go away when the rate
-# falls later.
+# In four or five sentences: why does a Transformer like the paper's begin with tiny learning rates? Say what is
+# special about Adam's first updates, why a fresh post-norm model is fragile, and why the problem remains when the
+# rate falls later.
 
 # %% [markdown] explain="explain_warmup"
-# Adam divides the mean of the gradients by the root of the mean of their squares. After one batch both come from the same
-# single gradient, so every weight moves by the full rate, in the direction of that gradient's sign, whether it is signal or
-# noise. Only after a few dozen updates do noisy gradients cancel out in the mean, and noisy weights move less. A fresh
-# post-norm model has large gradients near its output and hasn't settled, so such large blind moves of all its weights can
-# push it into a region where it gives the same answer to everything and the gradients hardly lead back. The falling rate
-# comes too late: the harm is done, and small steps from a bad place lead nowhere quickly. The warm-up keeps the steps small
-# until Adam's means can be trusted.
+# Adam divides the mean of the gradients by the root of the mean of their squares. After one batch both come from the
+# same gradient, so every weight moves by the full rate in the direction of that gradient's sign, whether it is signal
+# or noise. Only after a few dozen updates does noise cancel out in the mean. A fresh post-norm model has large
+# gradients near its output, so large blind moves of all its weights can push it into a region where it gives the same
+# answer to everything and the gradients hardly lead back. The falling rate comes too late: small steps from a bad
+# place lead nowhere quickly. The warm-up keeps the steps small until Adam's means can be trusted.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (sign only, noise like signal).
@@ -570,11 +564,10 @@ named_lines(
 # notice? And what is the better fix?
 
 # %% [markdown] explain="explain_lag"
-# LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1, 1, 2
-# and 3: the first two share a rate, and every later update has the rate of the one before it. With a warm-up of 4,000,
-# neighbouring rates hardly differ, so the training looks the same. Only somebody who compares the rates with the formula
-# notices (or somebody with a very short warm-up). The fix is to add one: the number of updates done, plus one, is the number
-# of the next.
+# LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1,
+# 1, 2 and 3: from the second update on, each has the rate of the one before it. In a warm-up of 4,000, neighbouring
+# rates hardly differ, so the training looks the same. Only somebody who compares the rates with the formula notices
+# (or somebody with a very short warm-up). The fix is to add one to the number of updates done.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the rates are those of steps 1, 1, 2, 3 (the schedule lags by one).
@@ -587,47 +580,39 @@ named_lines(
 #
 # <details><summary>How long should the warm-up be?</summary>
 #
-# The paper takes 4,000 of 100,000 updates; small models on small corpora get by with a few hundred. Too long a warm-up costs
-# time and, in equation 3, lowers the peak. Too short a warm-up can ruin the whole run. If the loss of a run jumps up early
-# and stays there, first try twice the warm-up or half the factor.
+# The paper takes 4,000 of 100,000 updates; small models on small corpora get by with a few hundred. Too long a
+# warm-up costs time and lowers the peak. Too short a warm-up can ruin the whole run. If a loss jumps up early and
+# stays there, first try twice the warm-up or half the factor.
 #
 # </details>
 #
 # <details><summary>Why does the rate fall with the root of the step, and not in some other way?</summary>
 #
-# Later steps should be smaller, so that the weights settle. The root falls slowly enough to keep learning for as long
-# as you like, and you needn't decide in advance when to stop. In many newer programs the rate falls to zero along a
-# cosine or a straight line. That often ends a little better, but then the end has to be fixed at the start.
+# Later steps should be smaller, so that the weights settle. The root falls so slowly that you needn't decide in
+# advance when to stop. Many newer programs let the rate fall to zero along a cosine or a straight line. That often
+# ends a little better, but fixes the number of updates at the start.
 #
 # </details>
 #
 # <details><summary>Does plain gradient descent need a warm-up, too?</summary>
 #
-# Less often. There a small gradient makes a small move, so noise near zero does no harm. But plain gradient descent trains
-# Transformers badly: gradients of different parts differ by orders of magnitude, and one rate doesn't fit them all. That is
-# what Adam's division is for.
+# Less often: there a small gradient makes a small move, so noise near zero does no harm. But it trains Transformers
+# badly, because of its single rate.
 #
 # </details>
 #
 # <details><summary>My training was interrupted. What must be saved so that the schedule continues where it was?</summary>
 #
-# The number of steps done: it is in `scheduler.state_dict()`. Save it together with the model's weights and the optimiser's
-# state, which contains Adam's means. Without the scheduler's state, a resumed run warms up a second time; without the
-# optimiser's, it makes blind first moves a second time.
-#
-# </details>
-#
-# <details><summary>What if the optimiser's own rate isn't 1.0?</summary>
-#
-# LambdaLR multiplies by it. With `lr=0.001` left over from a tutorial, all rates are a thousand times smaller than equation 3
-# says, and the model seems not to learn at all.
+# The number of steps done, which is in `scheduler.state_dict()`, together with the model's weights and the
+# optimiser's state, which contains Adam's means. Without the first, a resumed run warms up a second time; without the
+# last, it makes blind first moves a second time.
 #
 # </details>
 #
 # <details><summary>If I double the batch, what should the rate do?</summary>
 #
-# A larger batch has less noise in its gradient, so it tolerates a larger rate; with Adam, the root of two is a common first
-# try. There is no fixed rule. Use `factor` to change the rate.
+# A larger batch has less noise in its gradient, so it tolerates a larger rate. With Adam, multiplying the rate by
+# $\sqrt 2$ is a common first try; there is no fixed rule. Use `factor`.
 #
 # </details>
 #
@@ -637,9 +622,8 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. You can now say
-# which learning rate each update of a training run has, and why. Before you hand the lesson in, press **Validate** in
-# the toolbar: it runs the notebook from top to bottom, as the grader will.
+# The map shows what was saved last: save the notebook and run the cell again to see today's work. Before you hand the
+# lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
 #
 # Next: **lesson 08, label smoothing**. What should the model be told is correct?
 #

@@ -2,11 +2,10 @@
 # # Lesson 08: label smoothing
 #
 # What should the model be told is *correct*? The corpus says "the next word is **dog**", and nothing else. Taken
-# literally, that asks the model to be infinitely sure of every word, even where another word would have done just as
-# well.
+# literally, that asks the model to be infinitely sure of every word, even where another one would have done as well.
 #
-# The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole vocabulary.
-# The model's own measure of surprise gets *worse* as a result, and its translations get better.
+# The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole
+# vocabulary. By the usual measure of surprise the model gets *worse*, and its translations get better.
 #
 # By the end of this lesson you will be able to
 #
@@ -33,9 +32,9 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["smooth_targets", "LabelSmoothingLoss"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with those of this lesson in orange.
+# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange.
 #
-# Run the next cell once. It imports the course's own versions of the parts from lessons 01 to 07.
+# The next cell imports the course's own versions of the parts from lessons 01 to 07.
 
 # %% given="setup"
 import math
@@ -57,29 +56,29 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. What a hard target asks for
 #
-# At each position the model produces one **logit** $z_k$ for each word $k$ of the vocabulary: an unbounded score. The
-# softmax turns the logits into probabilities $p_k$. The usual loss looks only at the word $y$ that actually comes
-# next in the corpus, the **label**:
+# At each position the model produces a **logit** $z_k$ for each word $k$ of the vocabulary: an unbounded score. The
+# softmax turns the logits into probabilities $p_k$. The usual loss looks only at the **label** $y$, the word that
+# actually comes next in the corpus:
 #
 # $$-\ln p_y$$
 #
-# The surer the model is of the label, the lower the loss, without limit: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 = 0.0001$
-# is lower still. It is zero only if $p_y = 1$, and a softmax of finite logits never gives 1. So training keeps pushing
-# the label's logit up and the others down, even when the model is already right. Two things follow:
+# The surer the model is of the label, the lower the loss, without limit: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 =
+# 0.0001$. It is zero only if $p_y = 1$, which a softmax of finite logits never gives. So training keeps pushing the
+# label's logit up and the others down, even when the model is already right. Two things follow:
 #
-# - The model becomes **overconfident**. On sentences that it was trained on, its confidence is justified. On new ones it
-#   is just as confident, and less often right.
-# - A single sentence says nothing about **words that would have done as well**. "A dog *runs*" or "a dog *is running*":
-#   the corpus has one of them, and the target says that the other one is impossible. A model that believes this
-#   learns the sentence by heart.
+# - The model becomes **overconfident**. On the sentences that it was trained on, its confidence is justified. On new
+#   ones it is just as confident, and less often right.
+# - The target forbids **words that would have done as well**. "A dog *runs*" or "a dog *is running*": the corpus has
+#   one of them, and the target says that the other is impossible. A model that believes this learns the sentence by
+#   heart.
 #
-# The remedy comes from image recognition. Szegedy et al. smoothed the labels of their Inception network, and gained
-# about 0.2 percentage points on ImageNet. The Transformer uses the same amount, 0.1.
+# The remedy comes from image recognition: smoothed labels gained Szegedy et al. about 0.2 percentage points on
+# ImageNet. The Transformer uses the same amount, 0.1.
 #
 # ## 2. Smoothed targets
 #
-# Give the model a whole distribution $q$ as its target instead of a single word. Take a small share $\varepsilon$ of the
-# probability away from the label, and spread it evenly over **all** $V$ words:
+# Give the model a whole distribution $q$ as its target instead of a single word. Take a small share $\varepsilon$ of
+# the probability away from the label, and spread it evenly over **all** $V$ words:
 #
 # $$q_k = \begin{cases}
 # 1 - \varepsilon + \dfrac{\varepsilon}{V} & \text{if } k \text{ is the label} \\[2ex]
@@ -93,21 +92,21 @@ from course_lib.transformer import (
 # | $q_k$ | `targets[..., k]` | the target probability of word $k$ |
 # | $y$ | `labels` | the id of the word that actually comes next |
 #
-# Look at the first line again: "all words" includes the label itself, so it gets its own share back.
+# "All words" includes the label itself, so it gets its own share back.
 #
 # ### A worked example
 #
-# Five words, a smoothing of 0.25, and two positions: the label of the first is word 3, and the second is padding.
+# Five words and a smoothing of 0.25. The label of the first position is word 3; the second position is padding.
 
 # %% tags=["see"]
-everybody = 0.25 / 5
-print("share of each word:      ", everybody)
-row = [everybody] * 5
-print("everybody gets it:       ", row)
+share = 0.25 / 5
+print("share of each word:       ", share)
+row = [share] * 5
+print("each word gets its share: ", row)
 row[3] += 0.75
 print("word 3 also gets 1 - 0.25:", row)
-print("sum of the row:          ", sum(row))
-print("the row of padding:      ", [0.0] * 5)
+print("sum of the row:           ", sum(row))
+print("the row of padding:       ", [0.0] * 5)
 
 # %% [markdown]
 # Play: use a smoothing of 1, or a vocabulary of two words. Does the row still sum to 1?
@@ -124,18 +123,17 @@ print(row, sum(row))
 # %% check="predict_target"
 
 # %% [markdown]
-# **Other versions exist.** Some spread $\varepsilon$ over the $V - 1$ *other* words. A widely copied program spreads it
-# over $V - 2$ words, leaving out the label and padding. With 37,000 words nobody can tell the results apart. With ten
-# words you can, and with two words the last version divides by zero. Here you build the version that the paper cites,
-# which is also PyTorch's.
+# **Other versions exist.** Some spread $\varepsilon$ over the $V - 1$ *other* words. A widely copied program spreads
+# it over $V - 2$ words, leaving out the label and padding. With 37,000 words nobody can tell the results apart. With
+# ten you can, and with two the last version divides by zero. You build the version that the paper cites, which is
+# also PyTorch's.
 #
-# **Padding.** Where the label is `pad_id` there is no word to predict, so that whole **row** is zeros. (The *column* of
-# padding isn't: padding is one of the $V$ words, and gets its share in the rows of real words.)
+# **Padding.** Where the label is `pad_id` there is no word to predict, so that whole **row** is zeros. (The *column*
+# of padding isn't: padding is one of the $V$ words, and gets its share in the rows of real words.)
 #
 # ### Build it
 #
-# Labels may have any shape, usually (sentences, positions). The targets have the same shape plus one axis at the end,
-# for the words.
+# Labels may have any shape, usually (sentences, positions). The targets have one more axis at the end, for the words.
 
 # %% build="smooth_targets"
 ### BEGIN SOLUTION course_lib.transformer.label_smoothing:smooth_targets
@@ -147,7 +145,7 @@ print(row, sum(row))
 # %% [markdown]
 # ### See it: the targets of a sentence
 #
-# A sentence of five words and two positions of padding, with a vocabulary of ten words.
+# A sentence of five words, padded by two, with a vocabulary of ten words.
 #
 # **Change something:** a smoothing of 0, of 0.5, of 1. Which word can the model still learn if it is 1?
 
@@ -162,12 +160,12 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 # ## 3. The loss against a distribution
 #
 # How far is the model's distribution $p$ from the targets $q$? The **cross-entropy** weights the cost $-\ln p_k$ of
-# each word by the word's target probability, and adds up the results:
+# each word by its target probability, and adds up the results:
 #
 # $$H(q, p) = -\sum_{k=1}^{V} q_k \ln p_k$$
 #
-# With a hard target only one term isn't zero, $-\ln p_y$: the usual loss. For a whole batch you take the mean over its
-# **real words**, and leave padding out of the sum *and out of the count*:
+# With a hard target only one term isn't zero, $-\ln p_y$: the usual loss. For a batch, take the mean over its **real
+# words**, and leave padding out of the sum *and out of the count*:
 #
 # $$\mathrm{loss} = \frac{1}{N} \sum_{i \,\text{not padding}} H(q_i, p_i)$$
 #
@@ -175,7 +173,7 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 #
 # ### A worked example
 #
-# Three words, two positions, the second of them padding. The targets have a smoothing of 0.3.
+# Three words and two positions, the second of them padding. The smoothing is 0.3.
 
 # %% tags=["see"]
 z = torch.tensor([[2.0, 1.0, -1.0], [0.5, 0.5, 0.5]])  # two positions, three logits each
@@ -184,14 +182,14 @@ p = torch.softmax(z, dim=1)
 print("probabilities:", p, sep="\n")
 print("their logs:", p.log(), sep="\n")
 terms = -(q * p.log())
-print("weighed by the targets:", terms, sep="\n")
+print("weighted by the targets:", terms, sep="\n")
 print("cost of each position:", terms.sum(dim=1))
 real_words = 1
 print("the loss, a mean over 1 real word and not over 2 positions:", terms.sum() / real_words)
 
 # %% [markdown]
-# **Mean over what?** Over words, not over sentences: add everything up over the whole batch, and divide once. If you
-# took the mean of each sentence first, a word of a short sentence would count more than a word of a long one.
+# **Mean over what?** Over words, not over sentences: add everything up over the whole batch, and divide once. With
+# the mean of each sentence first, a word of a short sentence would count more than one of a long sentence.
 #
 # **Why not `softmax` and then `log`, as in this example?** It breaks when logits are far apart:
 
@@ -202,22 +200,22 @@ print("and its logarithm:", far_apart.softmax(dim=0).log())
 print("log_softmax:      ", far_apart.log_softmax(dim=0))
 
 # %% [markdown]
-# The probability $e^{-1000}$ is rounded to 0, and the logarithm of 0 is minus infinity. `log_softmax` computes the
-# logarithm directly: it subtracts the logarithm of the sum of the exponentials from each logit.
+# The probability $e^{-1000}$ is rounded to 0, whose logarithm is minus infinity. `log_softmax` computes the logarithm
+# directly: each logit minus the logarithm of the sum of the exponentials.
 #
 # **How low can the loss get?** With hard targets, as close to zero as you like. With smoothed ones, the best that a
-# model can do is to give exactly the targets: $p = q$.
+# model can do is to give exactly the targets, $p = q$; any other $p$ costs more (Gibbs' inequality).
 
 # %% predict="predict_lowest"
 # Again 10 words and a smoothing of 0.1. What is the lowest loss that any model can reach, per word?
-# The targets are 0.91 for the label and 0.01 for each of the nine others. You may calculate:
+# The targets are 0.91 for the label and 0.01 for each of the nine others. You may use Python:
 # math.log(x) is the natural logarithm.
 
 # %% check="predict_lowest"
 
 # %% [markdown]
-# That is the **entropy** of the targets. No model gets below it, so a smoothed loss that levels off well above zero is
-# no cause for alarm. For larger vocabularies the floor is higher:
+# That is the **entropy** of the targets. A smoothed loss that levels off well above zero is therefore no cause for
+# alarm. For larger vocabularies the floor is higher:
 
 # %% tags=["see"]
 for words in [1_000, 8_000, 37_000]:
@@ -226,19 +224,19 @@ for words in [1_000, 8_000, 37_000]:
     print(f"{words:>6,} words, smoothing 0.1: floor {floor:.2f}")
 
 # %% [markdown]
-# Some programs report the **Kullback-Leibler divergence** instead: the cross-entropy minus that floor, which does go to
-# zero. Both have the same gradients, because the floor doesn't depend on the model. But never compare a number of one
-# kind with a number of the other. To measure how surprised the model is by the real words, compute the loss with a
-# smoothing of 0. Its exponential is the **perplexity**.
+# Some programs report the **Kullback-Leibler divergence** instead: the cross-entropy minus that floor. It does go to
+# zero, and has the same gradients, because the floor doesn't depend on the model. But never compare a number of one
+# kind with one of the other. To measure how surprised the model is by the real words, compute the loss with a
+# smoothing of 0. The exponential of that is the **perplexity**.
 #
 # ### Build it
 #
 # The loss is a small module that stores its settings. `__init__` is given; you write `forward`. The argument
-# `label_smoothing` of `torch.nn.functional.cross_entropy` would solve the whole exercise. Don't use it: combine your own
-# targets with the log-probabilities.
+# `label_smoothing` of `torch.nn.functional.cross_entropy` would solve the whole exercise. Don't use it: combine your
+# own targets with the log-probabilities.
 #
-# As always in this course, the result has the dtype of the input, here of the logits. Your targets may be float32, so
-# convert them: `.to(logits.dtype)`. And if every label is padding, the loss is zero, not NaN.
+# As always, the result has the dtype of the input, here of the logits. Your targets may be float32, so convert them:
+# `.to(logits.dtype)`. And if every label is padding, the loss is zero, not NaN.
 
 # %% build="LabelSmoothingLoss"
 ### BEGIN SOLUTION course_lib.transformer.label_smoothing:LabelSmoothingLoss
@@ -248,7 +246,7 @@ for words in [1_000, 8_000, 37_000]:
 # %% check="LabelSmoothingLoss"
 
 # %% [markdown]
-# Now compare it with PyTorch's own loss, on the same numbers.
+# PyTorch's own loss, on the same numbers:
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -260,9 +258,8 @@ print("PyTorch's:", theirs(logits.flatten(0, 1), labels.flatten()).item())
 # %% [markdown]
 # ### See it: how confident should a model be?
 #
-# Imagine a model that gives the label some probability and shares the rest evenly among the other nine words. How does
-# your loss change as the model becomes more confident? The axis is stretched near 100%, so that you can see what happens
-# between 99% and 99.999%.
+# Imagine a model that gives the label some probability and shares the rest evenly among the other nine words. How
+# does your loss change as the model becomes more confident? (The axis is stretched near 100%.)
 #
 # **Change something:** the number of words. Where is the lowest point with 1,000 words? With two?
 
@@ -280,11 +277,11 @@ for smoothing in [0.0, 0.1, 0.3]:
 loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"]))
 
 # %% [markdown]
-# Without smoothing the line falls for ever: more confidence is always better. With smoothing it has a lowest point,
-# which is exactly at the targets. A model that is **more confident than that is penalised**.
+# Without smoothing the line falls for ever. With smoothing it has a lowest point, exactly at the targets: a model
+# that is **more confident than that is penalised**.
 #
-# So the logits stop growing. How far is the label's logit above the others when the model gives exactly the targets?
-# The softmax is $p_k = e^{z_k} / \sum_l e^{z_l}$, so the quotient of two probabilities is $p_y / p_k = e^{z_y - z_k}$.
+# So the logits stop growing. How far is the label's logit above the others then? The softmax is $p_k = e^{z_k} /
+# \sum_l e^{z_l}$, so the quotient of two probabilities is $p_y / p_k = e^{z_y - z_k}$.
 
 # %% predict="predict_gap"
 # 10 words, smoothing 0.1, targets of 0.91 and 0.01. How far is the label's logit above each
@@ -295,8 +292,8 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # %% [markdown]
 # ### What it did for the paper
 #
-# Table 3 of the paper varies the base model, and measures it on the development set of 2013 (English to German). These
-# are its rows about smoothing:
+# Table 3 of the paper varies the base model, and measures it on English-to-German sentences of 2013. These are its
+# rows about smoothing:
 #
 # | smoothing | perplexity (lower is better) | BLEU (higher is better) |
 # |---|---|---|
@@ -304,21 +301,20 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # | 0.1 | 4.92 | 25.8 |
 # | 0.2 | 5.47 | 25.7 |
 #
-# The two columns disagree, as announced at the top of this lesson.
+# The columns disagree about which model is best.
 #
 # ### Explain it
 #
 # A fellow student trains a translator with 8,000 words and a smoothing of 0.1, and is worried: "The loss has stayed
-# above 2.4 for hours, and the perplexity of the model *with* smoothing is worse than that of the one without. But BLEU
-# is better. Something must be broken." What do you answer?
+# above 2.4 for hours, and the perplexity is worse than *without* smoothing. But BLEU is better. Something must be
+# broken." What do you answer?
 
 # %% [markdown] explain="explain_floor"
-# Nothing needs to be broken. The lowest value of the smoothed loss isn't zero but the entropy of the targets, which
-# is about 1.2 for 8,000 words and a smoothing of 0.1: even a perfect model pays that. The rest is real uncertainty,
-# because often several words could come next, so 2.4 isn't a bad sign. The perplexity is worse because the model was
-# taught to keep some probability for other words, so it gives the correct word less than it could. BLEU doesn't look
-# at probabilities, only at the words that are chosen. Those choices may well be better, because the model isn't
-# overconfident about its training sentences.
+# Nothing needs to be broken. The lowest value of the smoothed loss isn't zero but the entropy of the targets, about
+# 1.2 for 8,000 words and a smoothing of 0.1. The rest is real uncertainty, because often several words could come
+# next. The perplexity is worse because the model was taught to keep some probability for other words, so it gives the
+# correct word less than it could. BLEU doesn't look at probabilities, only at the words that are chosen. Those
+# choices may well be better, because the model isn't overconfident about its training sentences.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the smoothed loss has a floor above zero, the entropy of the targets (about 1.2 here; the number isn't required).
@@ -331,17 +327,17 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # %% [markdown]
 # ## 4. Calibration: is the confidence justified?
 #
-# A model is **calibrated** if 80% of all its predictions with 80% confidence are correct. Then you know when to trust
-# it. Beam search (lesson 11) relies on this, too: it compares sums of log-probabilities, and a model that is blindly
-# sure of its first guess leaves no room for another one.
+# A model is **calibrated** if 80% of all its predictions with 80% confidence are correct, and likewise for every
+# other confidence. Then you know when to trust it. Beam search (lesson 11) relies on this, too: it compares sums of
+# log-probabilities, and a model that is blindly sure of its first guess leaves no room for another.
 #
-# The task is copying again, but with errors: in each sentence, a fifth of the target's symbols have been replaced by
-# random ones. So nobody can be sure. The source shows the symbol that is *probably* correct: even a perfect model is right
-# in only about 82% of the cases, and should say so. (A fifth is random, and one in ten of those is right by chance.)
+# The task is copying again, but a fifth of the target's symbols have been replaced by random ones. The source shows
+# the symbol that is *probably* correct: even a perfect model is right in only about 82% of the cases, and should say
+# so. (A fifth is random, and one in ten of those is right by chance.)
 #
-# To make it harder, there are only 200 sentences for training. A model may **memorise** their errors. Three small
-# Transformers are trained on the same sentences, with a smoothing of 0, 0.1 and 0.3. Then all of them predict the
-# symbols of 500 new sentences. The cell takes a few seconds.
+# To make it harder, there are only 200 sentences for training, so that a model can **memorise** their errors. Three
+# small Transformers are trained on them, with a smoothing of 0, 0.1 and 0.3. Then all of them predict the symbols of
+# 500 new sentences. The cell takes a few seconds.
 #
 # **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No errors at all (`errors = 0.0`): is the
 # smoothed model still calibrated?
@@ -409,13 +405,13 @@ calibration_curves(pd.concat(tables))
 
 # %% [markdown]
 # Without smoothing the points are **below** the dashed line: the model is more confident than it is right. It has
-# memorised errors, and treats new sentences as if it knew them by heart. A little smoothing moves the points up towards
-# the line, and in this experiment a few more predictions are right as well. With too much smoothing they are **above** the
-# line: the model is right more often than it says.
+# memorised errors, and treats new sentences as if it knew them by heart. A little smoothing moves the points up
+# towards the line, and a few more predictions are right as well. With too much smoothing they are **above** the line:
+# the model is right more often than it says.
 #
-# So smoothing isn't good in itself. It is a remedy for overconfidence, and the dose matters. A model that has far more
-# sentences than it can memorise needs less of it. And where the labels are certain, smoothing makes a model say 91% when
-# it could rightly say 100%.
+# So smoothing is a remedy for overconfidence, and the dose matters. A model that has far more sentences than it can
+# memorise needs less of it. And where the labels are certain, smoothing makes a model say 91% when it could rightly
+# say 100%.
 #
 # ### Explain it
 #
@@ -424,11 +420,11 @@ calibration_curves(pd.concat(tables))
 
 # %% [markdown] explain="explain_calibration"
 # With hard targets the loss falls as long as the model becomes more confident, so the logits are pushed apart without
-# end, and the model ends up sure of everything it was trained on. With smoothed targets there is an optimal confidence,
-# that of the targets, and going beyond it is penalised. In the experiment the labels were noisy and the sentences few, so
-# the unsmoothed model memorised errors and was overconfident on new sentences; smoothing held that back. Where labels
-# are certain and there is plenty of data, a model could rightly be almost sure, and smoothing makes it less confident
-# than it should be.
+# end, and the model ends up sure of everything it was trained on. With smoothed targets the confidence of the targets
+# is best, and going beyond it is penalised. In the experiment the labels were noisy and the sentences few, so the
+# unsmoothed model memorised errors and was overconfident on new sentences; smoothing held that back. Where labels are
+# certain and data plentiful, a model could rightly be almost sure, and smoothing makes it less confident than it
+# should be.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: hard targets always reward more confidence; smoothed ones have an optimum and penalise going beyond it.
@@ -441,47 +437,44 @@ calibration_curves(pd.concat(tables))
 #
 # <details><summary>Why spread evenly? "Cat" is surely more likely than "refrigerator".</summary>
 #
-# It is. Spreading evenly is the simplest choice, and needs no second model. Better targets can come from a trained model
-# that passes its whole distributions on to another one; this is called distillation. Even smoothing mostly says one
-# thing: *don't be so sure*.
+# It is. Spreading evenly is the simplest choice: it mostly says *don't be so sure*. Better targets can come from a
+# trained model that passes its whole distributions on to another one (*distillation*).
 #
 # </details>
 #
 # <details><summary>Should I use the smoothed loss for validation, too?</summary>
 #
-# You can do either, but know which one you are looking at. The final lab reports the validation loss *without*
-# smoothing, because its exponential is the perplexity, which can be compared across settings. The training loss next
-# to it is smoothed. So the two curves differ by about the floor, even if the model does equally well on both. To see
-# overfitting, watch whether the validation loss rises, not the gap between the two.
+# Either will do, if you know which one you are looking at. The final lab reports the validation loss *without*
+# smoothing, because its exponential is the perplexity, next to a smoothed training loss. So the two curves differ by
+# about the floor, even if the model does equally well on both. To see overfitting, watch whether the validation loss
+# rises, not the gap.
 #
 # </details>
 #
 # <details><summary>The model now gives padding some probability. Will it write padding?</summary>
 #
-# It learns to give padding about $\varepsilon / V$, the least that it gives to any word. Padding is never the most probable
-# word, so it is never chosen.
+# It learns to give padding about $\varepsilon / V$, the least that it gives to any word, so padding is never chosen.
 #
 # </details>
 #
 # <details><summary>A table of (batch, length, vocabulary) just for the targets: isn't that a waste?</summary>
 #
-# Yes. All rows are alike except for one number, so you can do without it: the cost is $(1 - \varepsilon)$ times the
-# label's $-\ln p_y$, plus $\varepsilon$ times the mean of $-\ln p_k$ over all words. That is the same loss, and it is what
-# fast programs compute. The table shows more plainly what happens.
+# Yes. All rows are alike except for one number, so fast programs compute the same loss without the table: $(1 -
+# \varepsilon)$ times the label's $-\ln p_y$, plus $\varepsilon$ times the mean of $-\ln p_k$ over all words.
 #
 # </details>
 #
 # <details><summary>Why does a row of padding get zeros, and not a target of "padding"?</summary>
 #
-# Otherwise the model would spend its effort on learning to write padding after the end, and the mean loss would look
-# wonderful. Nobody reads what comes after the end.
+# Otherwise the model would spend its effort on writing padding after the end, where nobody reads, and the mean loss
+# would look wonderful.
 #
 # </details>
 #
 # <details><summary>Does smoothing help against wrong labels?</summary>
 #
-# Somewhat. A wrong label stops pulling as soon as the model gives it the probability of the target; a hard target never
-# stops. But the model doesn't find out which labels are wrong.
+# Somewhat. A wrong label stops pulling as soon as the model gives it the probability of the target; a hard target
+# never stops. But the model doesn't find out which labels are wrong.
 #
 # </details>
 #
@@ -491,11 +484,11 @@ calibration_curves(pd.concat(tables))
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. You now have the model,
-# the schedule and the loss. Before you hand the lesson in, press **Validate** in the toolbar: it
-# runs the notebook from top to bottom, as the grader will.
+# The map shows what was saved last: save the notebook and run the cell again to see today's work. Before you hand the
+# lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
 #
-# Next: **lesson 09, training**. One function combines the three, and then your own Transformer learns.
+# Next: **lesson 09, training**. One function combines the model, the schedule and the loss, and your own Transformer
+# learns.
 #
 # **Read on**
 #

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Lesson 09: training
 #
-# You have the model (lessons 01 to 06), the learning rate (lesson 07) and the loss (lesson 08). What is missing is one
-# function that combines them: it takes a batch and makes **one update**. Call it a few hundred times, and a network of
-# random numbers has learned something.
+# You have the model (lessons 01 to 06), the learning rate (lesson 07) and the loss (lesson 08). What is missing is
+# the function that combines them: it takes a batch and makes **one update**. Call it a few hundred times, and a
+# network of random numbers has learned something.
 #
-# The function has about ten lines. Nearly every one of them can be misplaced, by a line or by one level of
-# indentation, without any error. The model then trains worse, or learns something unintended. This lesson is about
-# these mistakes. At the end you watch a model learn, from the first guess to the last mistake.
+# The function has about ten lines, and nearly every one can be misplaced, by a line or by one level of indentation,
+# without any error. The model then trains worse, or learns something unintended. This lesson is about these mistakes.
+# At the end you watch a model learn.
 #
 # By the end of this lesson you will be able to
 #
@@ -35,10 +35,10 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["train_step"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with the one of this lesson in orange.
+# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange.
 #
-# Run the next cell once. It imports the course's own versions of the parts from lessons 01 to 08. (Your own parts are
-# used at the end.)
+# The next cell imports the course's own versions of the parts from lessons 01 to 08. (Your own parts are used at the
+# end.)
 
 # %% given="setup"
 import math
@@ -71,14 +71,14 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. The task, and a batch
 #
-# We need a task that is small and still uses every part of the model. In the **copy task** the model reads a sequence of
-# letters and writes the same sequence. It looks trivial, but the model knows nothing about copying. The only way from the
-# source into the decoder is cross-attention, so the model must find out where each letter is, which one comes next, and
-# when to stop.
+# We need a small task that still uses every part of the model. In the **copy task** the model reads a sequence of
+# letters and writes the same sequence. It looks trivial, but the model knows nothing about copying. The only way from
+# the source into the decoder is cross-attention, so the model must find out where each letter is, which one comes
+# next, and when to stop.
 #
-# The vocabulary has 13 words: padding, start, end, and ten letters. Sequences have 5 to 9 letters, drawn at random. A
-# batch looks just like a batch of sentences (in lesson 10 you write `collate`, which builds them): each side is a matrix
-# of ids, every row begins with the start and ends with the end symbol, and shorter rows are padded.
+# The vocabulary has 13 words: padding, start, end, and ten letters. Sequences have 5 to 9 random letters. A batch
+# looks just like a batch of sentences: each side is a matrix of ids, every row begins with the start and ends with
+# the end symbol, and shorter rows are padded. (In lesson 10 you write `collate`, which builds them.)
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
@@ -127,20 +127,21 @@ print(collated(few)[0])
 # - Without the shift in 3, the decoder is asked for the word that it has just read. The loss falls fast, and the model has
 #   learned nothing.
 #
-# None of these raises an error. A good habit: if a loss looks too good, look for a leak first.
+# None of these raises an error. If a loss looks too good, look for a leak first.
 
 # %% [markdown]
 # ## 2. Gradient accumulation
 #
-# The paper's batches hold about 25,000 tokens on each side (section 5.1). Most of the memory that training needs isn't
-# for the weights but for the **activations**: what the forward pass stores for the backward pass. That grows with the
-# batch. If it doesn't fit, split the batch into **micro-batches** and do steps 3 to 7 for each of them. Because PyTorch
-# adds gradients up, the gradient of the whole batch is there after the last piece. Then make *one* update. Only one piece
-# has to fit into memory at a time, provided that its backward pass comes before the next forward pass.
+# Most of the memory that training needs isn't for the weights but for the **activations**: what the forward pass
+# stores for the backward pass. They grow with the batch, and the paper's batches hold about 25,000 tokens on each
+# side (section 5.1). If that doesn't fit, split the batch into **micro-batches** and do steps 3 to 7 for each of
+# them. Because PyTorch adds gradients up, the gradient of the whole batch is there after the last piece. Then make
+# *one* update. Only one piece has to fit into memory at a time, provided that its backward pass comes before the next
+# forward pass.
 #
 # ### See it: gradients add up
 #
-# One weight, and three pieces of a batch, one after another. The gradient of $3w$ is 3, whatever $w$ is.
+# One weight, and three pieces of a batch. The gradient of $3w$ is 3, whatever $w$ is.
 #
 # **Change something:** clear the gradient inside the loop (`descent.zero_grad()`). What is left of the three pieces?
 
@@ -156,8 +157,7 @@ descent.step()
 print(f"after one step of the optimiser the weight is {weight.item():.1f}")
 
 # %% [markdown]
-# But "adding up" is a sum, and the loss is a *mean*. What has to be added up so that the sum is the mean over the whole
-# batch?
+# But the loss is a *mean*. What has to be added up so that the sum is the mean over the whole batch?
 
 # %% predict="predict_batch_loss"
 # A batch comes in two micro-batches. The first has 30 real tokens, and their mean loss is 2. The second has
@@ -166,13 +166,13 @@ print(f"after one step of the optimiser the weight is {weight.item():.1f}")
 # %% check="predict_batch_loss"
 
 # %% [markdown]
-# In symbols: micro-batch $m$ has $N_m$ real tokens, and token $i$ costs $\ell_i$. The loss of lesson 08 returns the mean
-# of one micro-batch, $L_m$. With $N$ the number of real tokens in the whole batch,
+# In symbols: micro-batch $m$ has $N_m$ real tokens, and token $i$ costs $\ell_i$. The loss of lesson 08 returns the
+# mean of one micro-batch, $L_m$. With $N$ the number of real tokens in the whole batch, the mean over the batch is
 #
 # $$L_m = \frac{1}{N_m} \sum_{i \in m} \ell_i \qquad\qquad L = \frac{1}{N} \sum_i \ell_i = \sum_m \frac{N_m}{N}\, L_m$$
 #
-# So each mean is weighted by its **share** of the real tokens, $N_m / N$, and the shares sum to one. The gradient is
-# linear, so the same shares hold for it:
+# So each $L_m$ is weighted by its **share** of the real tokens, $N_m / N$, and the shares sum to one. The gradient of
+# a sum is the sum of the gradients, so the same shares hold for gradients:
 #
 # $$\nabla L = \sum_m \frac{N_m}{N}\, \nabla L_m$$
 #
@@ -213,24 +213,23 @@ late = late * 3 / 4
 print(w.grad)
 
 # %% [markdown]
-# Two things follow for the code. The weight has to be applied *before* the backward pass. And $N$ has to be known before
-# the first backward pass, so count the real tokens of all pieces first.
+# So the weight has to be applied *before* the backward pass. And $N$ has to be known before the first backward pass,
+# so count the real tokens of all pieces first.
 #
-# What is a real token here? One that has to be predicted: a **label** that isn't padding. The start symbol is in the
+# A real token here is one that has to be predicted: a **label** that isn't padding. The start symbol is in the
 # target, but it isn't a label.
 #
 # ### Build it
 #
-# The function gets everything as arguments: the model, the loss, the micro-batches, the optimiser and the scheduler. Some
-# rules make it work with any of them:
+# The function gets everything as arguments, and must work with any of them:
 #
-# - A micro-batch is a pair `(source, target)`, as above. They may differ in size. `micro_batches` may be a generator, which
-#   can be read only once.
+# - A micro-batch is a pair `(source, target)`, as above. They may differ in size. `micro_batches` may be a generator,
+#   which can be read only once.
 # - The padding id is `loss.pad_id`, for both sides. Don't rely on 0.
 # - Use the model through `encode`, `decode` and `generator`.
 # - Keep the activations of at most one micro-batch at a time.
-# - Return the loss of the whole batch as a **plain number**. (A tensor may keep the whole graph from which it was computed
-#   in memory. A list of a thousand of them is a popular way to run out of memory.)
+# - Return the loss of the whole batch as a **plain number**. (A tensor may keep the graph from which it was computed
+#   in memory; a list of a thousand such losses is a popular way to run out of memory.)
 
 # %% build="train_step"
 ### BEGIN SOLUTION course_lib.transformer.training:train_step
@@ -242,12 +241,12 @@ print(w.grad)
 # %% [markdown]
 # ### See it: the same update, however the batch is split
 #
-# The same batch of 16 sequences in 1, 2 and 4 pieces, with your `train_step`. Short sequences come first, so the pieces
-# have different numbers of tokens. Each time a fresh, identical model makes one update, and we compare all its weights
-# with those after the update in one piece.
+# The same batch of 16 sequences in 1, 2 and 4 pieces, with your `train_step`. Short sequences come first, so the
+# pieces have different numbers of tokens. Each time a fresh, identical model makes one update, and we compare all its
+# weights with those after the update in one piece.
 #
-# The columns on the right show what a **mean of means** would do, in which each piece counts equally. (With plain
-# gradient descent that is easy to compute: let each piece make the update alone, and average the resulting weights.)
+# The columns on the right show a **mean of means**, in which each piece counts equally. (With plain gradient descent
+# that is easy to compute: let each piece make the update alone, and average the resulting weights.)
 #
 # **Change something:** shuffle the sequences instead of sorting them. Is the mean of means closer now? Use pieces of one
 # sequence each.
@@ -257,7 +256,7 @@ loss = LabelSmoothingLoss(WORDS, PAD, smoothing=0.1)
 
 
 def updated(pieces: list[tuple[Tensor, Tensor]]) -> tuple[float, Tensor]:
-    """The loss that one update of a fresh model hands back, and all weights after it."""
+    """Return the loss of one update of a fresh model, and all its weights after the update."""
     torch.manual_seed(0)
     fresh = Transformer(WORDS, WORDS, TransformerConfig(layers=1, d_model=16, heads=2, d_ff=32, dropout=0.0))
     descent = SGD(fresh.double().parameters(), lr=1.0)
@@ -290,12 +289,12 @@ pd.DataFrame(rows).set_index("pieces")
 
 # %% [markdown]
 # With shares, 1, 2 and 4 pieces give the same loss and the same weights, except for rounding. With the mean of means,
-# each split gives a different loss and a different model, and no run can be repeated on a machine with less memory.
+# each split gives a different loss and a different model, so a run can't be repeated on a machine with less memory.
 #
 # ### See it: how much does a token count?
 #
-# Why do they differ? Look at single tokens. Below, a batch of eight sequences comes in two pieces. Each cell is a token to
-# be predicted, and its number shows how much it counts, where 1 is the average.
+# Why? Look at single tokens. Below, a batch of eight sequences comes in two pieces. Each cell is a token to be
+# predicted, and its number shows how much it counts, where 1 is the average.
 #
 # **Change something:** `shortest=7`, so that nearly all have the same length. Four pieces instead of two.
 
@@ -318,19 +317,19 @@ token_counts(
 # %% [markdown]
 # ### Explain it
 #
-# A fellow student divides the loss of each micro-batch by the number of micro-batches, and says: "That is a mean, too.
-# And if I shuffle, the pieces have about the same size, so who cares?" What is wrong with it? Say which tokens count more
-# than others, how it affects a model that should learn long sentences, and why two runs with the same batches may differ.
+# A fellow student divides the loss of each micro-batch by the number of micro-batches, and says: "That is a mean,
+# too. And if I shuffle, the pieces have about the same size, so who cares?" What is wrong with it? Say which tokens
+# count more than others, how it affects a model that should learn long sentences, and why two runs with the same
+# batches may differ.
 
 # %% [markdown] explain="explain_mean"
 # The mean of a piece divides by the number of tokens of that piece. If each piece then counts the same, a token in a
 # piece with few tokens has more weight than one in a piece with many: with 10 and 30 tokens, three times as much.
 # Pieces are often sorted by length to save padding (or limited by memory), so the tokens of short sentences count
-# more throughout training, and long sentences are learned less well than the loss suggests: what is minimised isn't
-# the mean loss per token. Shuffling makes the error smaller on average, but it is still there in each update. And the
-# result depends on how the batch was split: the same batch on a machine with less memory, or on more processors,
-# gives another gradient, so runs can't be compared or repeated. Weighting by the share of real tokens costs one
-# division.
+# more throughout training, and long sentences are learned less well than the loss suggests. Shuffling makes the error
+# smaller on average, but it is still there in each update. And the same batch, split differently on a machine with
+# less memory or on more processors, gives another gradient, so runs can't be compared or repeated. Weighting by the
+# share of real tokens costs one division.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: tokens in pieces with few real tokens count more (with a reason or an example).
@@ -343,26 +342,26 @@ token_counts(
 # %% [markdown]
 # ## 3. A model learns
 #
-# Now let it run. Before that, two reference values, so that you can read the curve. Where should it begin?
+# Two reference values help you to read a training curve. First: where should it begin?
 
 # %% predict="predict_first_loss"
 # A model that knows nothing gives each of the 13 words of the vocabulary the same probability. The labels
-# are smoothed by 0.1. What is its loss? (In nats. You may calculate: math.log(x) is the natural logarithm.)
+# are smoothed by 0.1. What is its loss? (In nats. You may use Python: math.log(x) is the natural logarithm.)
 
 # %% check="predict_first_loss"
 
 # %% [markdown]
 # If a curve begins much higher, the model is confidently wrong from the start, or something is wrong with its initial
-# weights. And how low can it get? Down to the entropy of the smoothed targets (lesson 08). The picture shows both values
-# as dashed lines. (Ours begins a little above the upper one, because fresh random weights don't treat all words quite
-# alike. Beginning at 10 would be another matter.)
+# weights. And how low can it get? Down to the entropy of the smoothed targets (lesson 08). The picture shows both
+# values as dashed lines. (Ours begins a little above the upper one, because fresh random weights don't treat all
+# words quite alike.)
 #
 # ### See it: learning, live
 #
-# A small model, with two layers on each side and 32 features, makes 400 updates with your `train_step`. Each batch holds 48
-# new sequences, in two micro-batches. The bar shows the progress, and the curve grows as the model learns.
+# A small model, with two layers on each side and 32 features, makes 400 updates with your `train_step`. Each batch
+# holds 48 new sequences, in two micro-batches.
 #
-# After 140 updates a copy of the weights is stored. We will need a half-trained model later.
+# After 140 updates a copy of the weights is stored: we will need a half-trained model later.
 #
 # **Change something:** `dropout=0.0`: how low does the curve get? A `factor` of 3. Then put a mistake into your
 # `train_step` (remove the clearing, or the causal mask), and watch a faulty model train *without raising an error*.
@@ -379,7 +378,7 @@ torch.set_num_threads(1)  # for a model this small, sharing the work takes longe
 
 
 def learn_to_copy(step, model, loss, adam, scheduler) -> list[float]:
-    """Train a model on new sequences all the time, and show how it goes."""
+    """Train a model on newly drawn sequences, and draw its loss. Return the losses."""
     losses = []
 
     def picture():
@@ -402,17 +401,18 @@ scheduler = make_scheduler(adam, d_model=32, warmup=60, factor=0.4)
 losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 
 # %% [markdown]
-# The curve has a typical shape. In the first few updates it drops fast: the model learns which words occur at all, and
-# gives the others nothing. Then progress slows down: the model has to find out *where to look*, and while it looks
-# everywhere at once, each step helps only a little. When it has found out, the loss goes down almost to its minimum.
+# The curve has a typical shape. At first it drops fast: the model learns which words occur at all. Then progress
+# slows down: the model has to find out *where to look*, and while it looks everywhere at once, each step helps only a
+# little. When it has found out, the loss goes down almost to its minimum.
 #
-# It ends a little above the minimum. One reason is dropout: the loss is measured in training mode, with some of the
-# network missing. So the loss that a training run shows isn't the loss of the finished model.
+# It ends a little above the minimum, partly because of dropout: the loss is measured in training mode, with some of
+# the network missing. So the loss that a training run shows isn't the loss of the finished model.
 #
 # ### See it: does it really copy?
 #
-# We don't want a low loss; we want copies. So now the model has to write by itself, with `greedy_decode` of lesson 06: 200
-# sequences that it was never trained on. A copy counts only if *every* letter is right and the end is in the right place.
+# We don't want a low loss; we want copies. So now the model writes by itself, with `greedy_decode` of lesson 06: 200
+# sequences that it was never trained on. A copy counts only if *every* letter is right and the end is in the right
+# place.
 #
 # **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What does it
 # do, and from which position on?
@@ -420,7 +420,7 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 
 # %% tags=["see"]
 def written(decode, model, sequences: list[str]) -> list[str]:
-    """What a model writes when it reads these sequences: the letters up to the end, or all without one."""
+    """Return what a model writes for each sequence: the letters before the end symbol, or all if there is none."""
     source = collated(sequences)[0]
     ids = decode(model, source, padding_mask(source, PAD), source.shape[1] + 2, START, END).tolist()
     signs = dict(enumerate(("_", "<", ".", *LETTERS)))
@@ -439,10 +439,10 @@ for sequence, copy in wrong_ones_first[:5]:
 # %% [markdown]
 # ### See it: how does it do that?
 #
-# Look inside. The model is built once more with an attention function that records its weights (as in lesson 06), and
-# gets the trained parameters. You see the decoder's cross-attention, both heads of both layers. Each row is a position in
-# the target, labelled with the letter that the model should *write* there. Each column is a position in the source. `<` is
-# the start, and `.` the end.
+# The model is built again with an attention function that records its weights (as in lesson 06), and gets the trained
+# parameters. You see the decoder's cross-attention, both heads of both layers. Each row is a position in the target,
+# labelled with the letter that the model should *write* there. Each column is a position in the source. `<` is the
+# start, and `.` the end.
 #
 # **Change something:** a sequence of your own, also one that repeats a letter: `"aaaaaaaa"`. The untrained model (leave out
 # `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
@@ -452,7 +452,7 @@ seen = []
 
 
 def recording(query, key, value, mask=None, dropout=None):
-    """Attend as usual, and write the weights down."""
+    """Attend as usual, and record the weights."""
     result, weights = scaled_dot_product_attention(query, key, value, mask, dropout)
     seen.append(weights.detach())
     return result, weights
@@ -476,20 +476,17 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# A diagonal. To write the third letter, the model looks at the third letter of the source. Nobody told it to, and nothing
-# in the model moves along the source step by step. It *learned* to ask for the position that comes next, and it recognises
-# each position by what lesson 05 added to it: sines and cosines. Only in the last row, where it should stop, do the heads
-# disagree about where to look.
+# A diagonal. To write the third letter, the model looks at the third letter of the source. Nobody told it to. It
+# *learned* to ask for the position that comes next, and recognises each position by the sines and cosines of lesson
+# 05. Only in the last row, where it should stop, do the heads disagree about where to look.
 #
-# In translation you will see the same picture, only less straight, because words change their order between languages.
+# In translation you will see the same picture, only less straight, because languages order their words differently.
 #
 # ## 4. Teacher forcing
 #
-# During training the decoder reads the target, whatever it would have written itself. This is called **teacher forcing**
-# (Williams and Zipser 1989): at each position the teacher supplies the correct prefix. During decoding nobody does. The model
-# reads its own words, mistakes included.
-#
-# How good does it have to be?
+# During training the decoder reads the target, whatever it would have written itself. This is called **teacher
+# forcing** (Williams and Zipser 1989): at each position the teacher supplies the correct prefix. During decoding
+# nobody does. The model reads its own words, mistakes included. How often must a single word be right, then?
 
 # %% predict="predict_whole"
 # A model gets each single word right with a probability of 0.99, if all words before it are right. A sentence
@@ -500,8 +497,8 @@ attention_heatmap(
 # %% [markdown]
 # ### See it: one mistake leads to the next
 #
-# Here is the model after 140 updates, which you stored above. It makes mistakes, and that is what we need. For 500
-# sequences of seven letters: how often is the letter at position 1, 2, 3, … wrong? Once with the correct prefix, as during
+# The model after 140 updates, stored above, still makes mistakes, and that is what we need. For 500 sequences of
+# seven letters: how often is the letter at position 1, 2, 3, … wrong? Once with the correct prefix, as during
 # training, and once with the model's own prefix.
 #
 # **Change something:** the trained model instead of the half-trained one (`model.state_dict()`). An untrained one.
@@ -540,29 +537,30 @@ named_lines(
 # %% [markdown]
 # Notice three things.
 #
-# **At the first position both are the same.** Both have read the start symbol and nothing else.
+# **At the first position both are the same.** Both have read only the start symbol.
 #
-# **After that, the model's own prefix is worse.** Once a letter is wrong, the decoder reads something that never occurred in
-# training, and the next letter is more likely to be wrong as well: it loses track of its position. This gap is called
-# **exposure bias**.
+# **After that, the model's own prefix is worse.** Once a letter is wrong, the decoder reads something that never
+# occurred in training. It loses track of its position, and the next letter is more likely to be wrong as well. This
+# gap is called **exposure bias**.
 #
 # **But just as many sequences contain a mistake.** Up to its *first* mistake, the decoder reads exactly what the
-# teacher would have supplied. So teacher forcing tells you correctly how often a whole sentence is right. It hides how bad the
-# others are.
+# teacher would have supplied. So teacher forcing tells you correctly how often a whole sentence is right. It hides
+# how bad the others are.
 #
 # ### Explain it
 #
-# Why do we train with the correct words, if decoding has to do without them? Say why this is justified, what would be lost
-# if the decoder had to read its own words during training, and what is different for the model when it decodes.
+# Why do we train with the correct words, if decoding has to do without them? Say why this is justified, what would be
+# lost if the decoder had to read its own words during training, and what is different for the model when it decodes.
 
 # %% [markdown] explain="explain_forcing"
-# The model should give the probability of each next word, given the words before it. The probability of a sentence is the
-# product of these, each with the *correct* prefix, so this is exactly what the loss should measure: it is the negative
-# log-probability of the target. And because the causal mask hides the future, all positions can be computed in one pass, in
-# parallel. If the decoder read its own words, it would need one pass for each word; a fresh model would train on nonsense
-# prefixes, for which the target's next word isn't even the right answer; and no gradient flows through the choice of a word.
-# What differs in decoding: prefixes with a mistake never occurred in training, so the model hasn't learned how to continue
-# them, and one mistake makes others more likely. As long as it makes none, it reads the same in both cases.
+# The model should give the probability of each next word, given the words before it. The probability of a sentence is
+# the product of these, each with the *correct* prefix, so the loss measures exactly the right thing: the negative
+# log-probability of the target. And because the causal mask hides the future, all positions can be computed in
+# parallel. If the decoder read its own words, it would need one pass for each word; a fresh model would train on
+# nonsense prefixes, for which the target's next word isn't even the right answer; and no gradient flows through the
+# choice of a word. What differs in decoding: prefixes with a mistake never occurred in training, so the model hasn't
+# learned how to continue them, and one mistake makes others more likely. As long as it makes none, it reads the same
+# in both cases.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the loss is the (log-)probability of the target, each word given the correct words before it; that is what
@@ -576,10 +574,9 @@ named_lines(
 # %% [markdown]
 # ## 5. Your own Transformer learns
 #
-# In lesson 06 you built a Transformer from your own parts. Now the model of lessons 01 to 06 is trained with your schedule,
-# your loss, and the `train_step` that you have just written. The parts are read from the notebooks next to this one, as
-# they were last saved. Where a part is missing or unfinished, the reference's takes its place. Nothing here counts for your
-# grade.
+# Now train a model from your own parts, with your schedule, your loss, and the `train_step` that you have just
+# written. The parts are read from the notebooks next to this one, as they were last saved. Where a part is missing or
+# unfinished, the reference's takes its place. Nothing here counts for your grade.
 
 # %% tags=["see"]
 from course_lib import transformer as reference
@@ -597,10 +594,11 @@ print(
 print(parts.table())
 
 # %% [markdown]
-# Parts that don't compute what the reference computes are named here and left out, so that the training below succeeds.
+# The next cell names those of your parts that don't compute what the reference computes, and leaves them out, so that
+# the training succeeds.
 #
-# **Change something:** is one of yours named? Replace `sound` by `parts` in the second cell, and see whether the model still
-# learns. Many mistakes make a model somewhat worse, and show in no other way.
+# **Change something:** is one of yours named? Replace `sound` by `parts` in the cell after it, and see whether the
+# model still learns. Many mistakes make a model somewhat worse, and show in no other way.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)
@@ -618,7 +616,7 @@ own_loss = sound["LabelSmoothingLoss"](WORDS, PAD, 0.1)
 own_losses = learn_to_copy(step, own_model, own_loss, own_adam, own_scheduler)
 
 # %% tags=["see"]
-unseen = [sequence for sequence in unseen if sequence not in trained_on]
+unseen = [sequence for sequence in unseen if sequence not in trained_on]  # this model saw other sequences
 copies = written(sound["greedy_decode"], own_model, unseen)
 right = sum(copy == sequence for copy, sequence in zip(copies, unseen, strict=True))
 print(
@@ -626,62 +624,59 @@ print(
 )
 
 # %% [markdown]
-# Every number in it was multiplied, masked, normalised, added, shifted and weighted by the code that the table calls yours.
-# In the final lab the same parts learn German, on one GPU or several: `--parts lessons/`.
+# In the final lab the same parts can learn German, on one GPU or several.
 #
 # ## 6. On real hardware
 #
-# Lesson 06 lists the hardware and the data of the paper: eight GPUs, 0.4 seconds for each of 100,000 updates, with batches
-# of about 25,000 target tokens. That makes a **throughput** of
+# Lesson 06 lists the hardware and the data of the paper: eight GPUs, 0.4 seconds for each of 100,000 updates, batches
+# of about 25,000 target tokens. From these follows the **throughput**, in real target tokens without padding:
 
 # %% tags=["see"]
 print(f"{25_000 / 0.4:,.0f} target tokens per second")
 
 # %% [markdown]
-# Throughput, in real target tokens without padding, is the number to watch on your own hardware. A **profiler** such as
-# `torch.profiler` shows where the time goes.
+# It is the number to watch on your own hardware. A **profiler** such as `torch.profiler` shows where the time goes.
 #
-# Two techniques have become standard since then. **Mixed precision** (Micikevicius et al. 2018) computes the matrix products
-# in 16 bits and keeps the weights in 32. **Activation checkpointing** (Chen et al. 2016) stores fewer activations, and
-# computes the others again during the backward pass: less memory, more time.
+# Two techniques have become standard since then. **Mixed precision** (Micikevicius et al. 2018) computes the matrix
+# products in 16 bits and keeps the weights in 32. **Activation checkpointing** (Chen et al. 2016) stores fewer
+# activations, and computes the others again during the backward pass: less memory, more time.
 #
 # ## Common questions
 #
 # <details><summary>Doesn't dropout make the update differ between one piece and four?</summary>
 #
-# Yes: each piece draws other random numbers. What is the same for every split is the mean; the comparisons above use a
-# dropout of 0, so that they compare only that. With dropout, the updates are as similar as two random draws can be.
+# Yes: each piece draws other random numbers. What is the same for every split is the mean; the comparisons above use
+# a dropout of 0 to show just that.
 #
 # </details>
 #
 # <details><summary>Is one large batch as good as many small ones?</summary>
 #
-# It is one update, with less noise in its gradient, for the same work that could have made several updates. Early in
-# training many noisy updates get further; late, and with many processors in parallel, large batches pay off. The paper's
-# 25,000 tokens are a compromise, and a schedule that fits one size doesn't fit another.
+# It has less noise in its gradient than one small batch, but costs the work of several updates. Early in training
+# many noisy updates get further; late, and with many processors in parallel, large batches pay off. A schedule that
+# fits one size doesn't fit another.
 #
 # </details>
 #
 # <details><summary>Why doesn't PyTorch clear gradients by itself?</summary>
 #
-# Because adding up is useful, as you have seen. So PyTorch lets you decide when a new sum begins. Many programs clear
-# right after the update. That works as long as nobody else touches the gradients in between; if you clear first, you
-# don't depend on that.
+# Because adding up is useful, as you have seen. So you decide when a new sum begins. Many programs clear right after
+# the update; if you clear first, you don't depend on what happened in between.
 #
 # </details>
 #
 # <details><summary>Should gradients be clipped?</summary>
 #
-# Many programs scale a gradient down when its norm is above some limit, so that one odd batch does no harm. That belongs
-# between the last backward pass and the optimiser's step, and applies to the gradient of the whole batch, not to that of
-# each piece. The paper doesn't mention it.
+# Many programs scale a gradient down when its norm is above some limit, so that one odd batch does no harm. That
+# belongs between the last backward pass and the optimiser's step, and applies to the whole batch's gradient, not to
+# each piece's. The paper doesn't mention it.
 #
 # </details>
 #
 # <details><summary>How do I know when to stop?</summary>
 #
-# Not from the training loss: it keeps falling while the model begins to memorise its sentences. That is **overfitting**. Keep some
-# sentences that are never used for training, measure their loss (in evaluation mode, without gradients), and stop when it no
+# Not from the training loss: it keeps falling while the model begins to memorise its sentences (**overfitting**).
+# Keep some sentences out of training, measure their loss (in evaluation mode, without gradients), and stop when it no
 # longer improves. Here new sequences were drawn all the time, so there was nothing to memorise.
 #
 # </details>
@@ -689,8 +684,8 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 # <details><summary>Can exposure bias be cured?</summary>
 #
 # One can mix the model's own words into training ("scheduled sampling", Bengio et al. 2015, [arXiv
-# 1506.03099](https://arxiv.org/abs/1506.03099)), or train on whole sentences that the model wrote, judged by a score. A
-# good translator is right so often that it rarely sees its own mistakes, and most systems do without.
+# 1506.03099](https://arxiv.org/abs/1506.03099)), or train on whole sentences that the model wrote, judged by a score.
+# Most systems do without: a good translator is right so often that it rarely sees its own mistakes.
 #
 # </details>
 #
@@ -700,12 +695,10 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. You have a model, a
-# schedule, a loss and the step that drives them: a complete Transformer in training. Before you hand the lesson in, press
-# **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+# The map shows what was saved last: save the notebook and run the cell again to see today's work. Before you hand the
+# lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
 #
-# Next: **lesson 10, from text to batches**. So far the model has copied random letters; next it
-# needs real sentences.
+# Next: **lesson 10, from text to batches**. So far the model has copied random letters; next it needs real sentences.
 #
 # **Read on**
 #

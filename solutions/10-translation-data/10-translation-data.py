@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Lesson 10: from text to batches
 #
-# The model is built, and it can be trained. But it reads tensors of integers, and what you have is text:
+# The model can be trained, but it reads tensors of integers, and what you have is text:
 #
 # > Weil es schneit, trägt der Mann einen neuen Mantel.
 # >
 # > Because it is snowing, the man is wearing a new coat.
 #
-# In this lesson you build the steps that turn one into the other. It may look like housekeeping, but it decides which
-# words the model can write at all, and how much of your GPU's work is wasted.
+# In this lesson you build the steps that turn one into the other. They decide which words the model can write at all,
+# and how much of your GPU's work is wasted.
 #
 # By the end of this lesson you will be able to
 #
@@ -39,9 +39,9 @@ architecture_map(
 )
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with those of this lesson in orange.
+# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange.
 #
-# Run the next cell once. It imports the course's own version of `shift_target` from lesson 04.
+# The next cell imports the course's own version of `shift_target` from lesson 04.
 
 # %% given="setup"
 import os
@@ -67,12 +67,12 @@ from course_lib.translation.data.corpora import Corpus, load_corpus
 # ## 1. The text
 #
 # A **parallel corpus** is the same text in two languages, sentence by sentence. This course includes one: 6,000 image
-# captions in German and English, and a few hundred more for validation and for the test. A program wrote them from a
-# grammar and a small dictionary, so they are correct, but less varied than what people write.
+# captions in German and English for training, and 300 each for validation and for the test. A program wrote them from
+# a grammar and a small dictionary, so they are correct, but less varied than what people write.
 #
 # If you have [Multi30k](https://github.com/multi30k/dataset), whose captions were written by people, set the
-# environment variable `COURSE_DATA` to the folder with its files before you start JupyterLab. Then this lesson uses it.
-# Everything below works with either corpus, and the next cell prints which one it is.
+# environment variable `COURSE_DATA` to the folder with its files before you start JupyterLab. The next cell prints
+# which corpus is used; everything below works with either.
 
 
 # %% given="corpus"
@@ -101,12 +101,12 @@ for number in [4, 5, 7]:
 # ### Where does a word end?
 #
 # At the next space? Then `Mantel.` with its full stop is a different word from `Mantel`, and `it's` is one word. A
-# **tokenizer** has better rules: it splits off punctuation, but not that of `z. B.`; it splits `isn't` into `is` and
-# `n't`; and so on, differently for each language. The library [spaCy](https://spacy.io) has such rules for German and
-# English. `spacy.blank("de")` is the tokenizer alone: nothing is downloaded, no model is loaded.
+# **tokenizer** has better rules, different ones for each language: it splits off punctuation, but not that of `z.
+# B.`, and splits `isn't` into `is` and `n't`. The library [spaCy](https://spacy.io) has such rules for German and
+# English. `spacy.blank("de")` is the tokenizer alone, without a model to download.
 #
-# The output of a tokenizer is a list of **tokens**: the pieces of text that get ids. For now a token is a word or a
-# punctuation mark.
+# Its output is a list of **tokens**, the pieces of text that get ids. For now a token is a word or a punctuation
+# mark.
 
 # %% tags=["see"]
 german_tokenizer, english_tokenizer = spacy.blank("de"), spacy.blank("en")
@@ -125,32 +125,29 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # ## 2. An id for each word
 #
 # The first layer of the model is a table with one row for each word (lesson 05), and a word's id is the number of its
-# row. The **vocabulary** is the dict from words to ids.
-#
-# Four of its entries aren't words of the text. They are the **special tokens**:
+# row. The **vocabulary** is the dict from words to ids. Four of its entries aren't words of the text but **special
+# tokens**:
 #
 # | token | purpose |
 # |---|---|
-# | `<pad>` | fills short sentences up to the length of the batch; all masks hide it (lesson 04) |
+# | `<pad>` | fills short sentences up to the length of the batch; the padding mask hides it (lesson 04) |
 # | `<start>` | the first thing that the decoder reads, before it has written anything |
 # | `<end>` | the last thing that the decoder writes: the sentence is complete |
 # | `<unknown>` | stands for every word that has no id of its own |
 #
-# They come **first**, so that their ids don't depend on the text: padding is 0, today and after the next million
-# sentences. Then come the words, the frequent ones before the rare ones. Equally frequent words are ordered by spelling, as
-# Python's `sorted` orders strings. That may look pedantic, but a trained model knows its words by id alone, so the ids
-# must be the same tomorrow.
+# They come **first**, so that their ids don't depend on the text: padding is always 0. Then come the words, the
+# frequent ones before the rare ones, and equally frequent ones in the order in which Python's `sorted` puts strings.
+# Why so strict? A trained model knows its words by id alone, so the ids must be the same every time.
 #
-# A word that occurs only once gives its row of the table hardly anything to learn from. So there is a `min_count`: words
-# that occur less often get no id, and become `<unknown>`.
+# A word that occurs only once gives its row of the table hardly anything to learn from. So words that occur less
+# often than a `min_count` get no id, and become `<unknown>`.
 #
 # **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. The model must know
 # nothing about the validation and test sentences, not even their words.
 #
 # ### A worked example
 #
-# Three short sentences, a `min_count` of 2, and two special tokens. Count, select, order, number. `red` and `shoe` occur
-# only once, so they get no id:
+# Three short sentences, a `min_count` of 2, and two special tokens. Count, select, order, number:
 
 # %% tags=["see"]
 sentences = [["a", "red", "hat"], ["a", "hat", "!"], ["a", "shoe", "!"]]
@@ -194,11 +191,11 @@ print(f"English: {len(english_vocabulary):,} entries; the first of them: {list(e
 # %% [markdown]
 # ### See it: what a small vocabulary costs
 #
-# How many words of *new* sentences are unknown? The cell builds vocabularies with a `min_count` of 1, 2, 5, 10, 20 and
-# 50, and counts the unknown words in the validation sentences. Each dot is one vocabulary.
+# How many words of *new* sentences are unknown? The cell builds vocabularies with a `min_count` of 1, 2, 5, 10, 20
+# and 50, one for each dot, and counts the unknown words in the validation sentences.
 #
 # **Change something:** use only the first 500 sentences for the vocabularies: `german_words[:500]`,
-# `english_words[:500]`. Now it matters which words the text happens to contain.
+# `english_words[:500]`.
 
 # %% tags=["see"]
 new_words = {
@@ -222,11 +219,10 @@ named_lines(
 )
 
 # %% [markdown]
-# With the captions of the course the lines end at zero, but only because they come from a small dictionary. Text
-# written by people is different. The first 6,000 German captions of Multi30k contain 6,927 different words, and 4,197
-# of them occur once. Even with all of them in the vocabulary, **7.3%** of the words of its validation sentences are
-# unknown: almost one in each sentence. In English it is 3.6%. A translator that writes `<unknown>` once a sentence is
-# of little use.
+# With the captions of the course the lines end at zero, but only because they come from a small dictionary. The first
+# 6,000 German captions of Multi30k contain 6,927 different words, and 4,197 of them occur once. Even with all of them
+# in the vocabulary, **7.3%** of the words of its validation sentences are unknown: almost one in each sentence. In
+# English it is 3.6%. A translator that writes `<unknown>` once a sentence is of little use.
 #
 # Why is German harder?
 #
@@ -235,12 +231,12 @@ named_lines(
 # - **Endings.** English has *new*; German has *neu, neue, neuen, neuer, neues, neuem*. For a vocabulary these are six
 #   unrelated words.
 #
-# More text helps only a little: there are always words that occur once, and new ones keep coming.
+# More text helps only a little: new words keep coming.
 
 # %% [markdown]
 # ## 3. Subwords
 #
-# Could we give up words, and give each **character** an id instead? Then nothing is unknown. But look at the cost:
+# Could we give each **character** an id instead? Then nothing is unknown. But look at the cost:
 
 # %% tags=["see"]
 sentence = "Weil es schneit, trägt der Mann einen neuen Mantel."
@@ -249,18 +245,19 @@ characters = sum(len(word) for words in german_words for word in words)
 print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} characters for each German word")
 
 # %% [markdown]
-# Sentences become several times as long, the cost of attention grows with the square of the length (lesson 01), and the
-# model must first learn that *M-a-n-t-e-l* means something.
+# Sentences become several times as long, the cost of attention grows with the square of the length (lesson 01), and
+# the model must first learn that *M-a-n-t-e-l* means something.
 #
-# **Subwords** are between the two: frequent words stay whole, and rare ones are split into frequent pieces. *Fahrradhelm*
-# may become *Fahrrad* + *helm*, and a model that knows the pieces can guess the whole.
+# **Subwords** are between the two: frequent words stay whole, and rare ones are split into frequent pieces.
+# *Fahrradhelm* may become *Fahrrad* + *helm*, and a model that knows the pieces can guess the whole.
 #
-# Which pieces? Nobody writes them down. They are counted, by **byte-pair encoding** (BPE). Philip Gage published it in
-# 1994 to compress files: replace the most frequent pair of bytes by a byte that doesn't occur, and repeat. Sennrich et
-# al. ([2016](https://arxiv.org/abs/1508.07909)) used it to split words instead, and the Transformer paper used that for
-# German and English. (For French it used *word pieces*, a similar method.) The algorithm has five steps:
+# The pieces come from counting, by **byte-pair encoding** (BPE). Philip Gage published it in 1994 to compress files:
+# replace the most frequent pair of bytes by a byte that doesn't occur, and repeat. Sennrich et al.
+# ([2016](https://arxiv.org/abs/1508.07909)) split words with it, and the Transformer paper followed them for German
+# and English. (For French it used *word pieces*, a similar method.) The algorithm has five steps:
 #
-# 1. Count how often each word occurs. Write each word as a sequence of its characters: these are the first **symbols**.
+# 1. Count how often each word occurs. Write each word as a sequence of its characters: these are the first
+#    **symbols**.
 # 2. Count the pairs of adjacent symbols in all words, each pair as often as the word occurs.
 # 3. Take the most frequent pair, and **merge** it into one symbol, wherever it occurs.
 # 4. Write the pair down. Go back to step 2.
@@ -296,9 +293,9 @@ for title, rows in {"no merge yet": before, "after u + n": after}.items():
 # %% [markdown]
 # After the merge some pairs are gone (*h* + *u*), and there are new ones (*h* + *un*).
 #
-# Now there is a **tie**: *h* + *un* occurs 8 times, and so does *un* + *d*. Either would do, but it must be the same one on
-# every machine. We take the smallest pair, as Python compares tuples: first the left symbol, then the right. So it is
-# *h* + *un*.
+# Now there is a **tie**: *h* + *un* occurs 8 times, and so does *un* + *d*. The choice must be the same on every
+# machine, so we take the smallest pair, as Python compares tuples: first the left symbol, then the right. Here that
+# is *h* + *un*.
 #
 # Play: change the frequencies in the cell above, so that another pair wins. And what does Python say to this?
 
@@ -308,12 +305,12 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # %% [markdown]
 # ### Build it
 #
-# `words` maps each word to its count. Return the list of merges, each a pair (left, right), in the order in which they
-# were found. If a word contains the pair twice, it counts twice, and both are merged, from left to right: merging
-# *a* + *a* turns `a a a` into `aa a`.
+# `words` maps each word to its count. Return the list of merges, each a pair (left, right), in the order in which
+# they were found. If a word contains the pair twice, it counts twice, and both are merged, from left to right:
+# merging *a* + *a* turns `a a a` into `aa a`.
 #
-# Counting all pairs again for each merge is correct, and fast enough here. (The solution does less work: it recounts
-# only the words that a merge has changed.)
+# Counting all pairs again for each merge is correct, and fast enough here. (Real implementations recount only the
+# words that a merge has changed.)
 
 # %% build="learn_merges"
 ### BEGIN SOLUTION course_lib.transformer.byte_pairs:learn_merges
@@ -323,8 +320,8 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # %% check="learn_merges"
 
 # %% [markdown]
-# That was the learning half. The other half splits a word, known or new: write it as characters, then apply the merges
-# **in the order in which they were learned**, wherever they fit. This half is given.
+# That was the learning half. The other half splits a word, known or new: write it as characters, then apply the
+# merges **in the order in which they were learned**, wherever they fit. This half is given.
 
 
 # %% given="spell"
@@ -348,7 +345,7 @@ def spell(word: str, merges: Sequence[tuple[str, str]]) -> list[str]:
 # %% [markdown]
 # ### See it: merge by merge
 #
-# Six words and their counts. Drag the slider: characters grow into pieces, and frequent pieces into whole words.
+# Six words and their counts. Drag the slider: characters grow into pieces, and frequent pieces into words.
 #
 # **Change something:** give `schneehut` a count of 30 instead of 1. Add a long word that you like. Why does *hut* become
 # a symbol so early?
@@ -361,8 +358,7 @@ steps = [[spell(word, merges[:done]) for word in counts] for done in range(len(m
 merge_steps(list(counts), steps, merges, start=6)
 
 # %% [markdown]
-# Look at *schneehut*. It occurs once, but its end is *hut*, which other words made a symbol long before. The word is
-# rare; its pieces aren't.
+# Look at *schneehut*: the word occurs once, but its end is *hut*, which other words made a symbol long before.
 #
 # Before you apply it to the whole text: how large does the vocabulary become?
 
@@ -373,12 +369,13 @@ merge_steps(list(counts), steps, merges, start=6)
 # %% check="predict_size"
 
 # %% [markdown]
-# So **you choose the size of the vocabulary**, and nothing is unknown as long as its characters are known. The paper used
-# about 37,000 symbols for both languages *together*: a **shared** vocabulary. Names, numbers and words like *Park* are
-# then the same symbol on both sides, and the tables of encoder and decoder can be one (`tie_embeddings`, lesson 06).
+# So **you choose the size of the vocabulary**, and nothing is unknown as long as its characters are known. The paper
+# used about 37,000 symbols for both languages *together*: a **shared** vocabulary. Names, numbers and words like
+# *Park* are then the same symbol on both sides, and the tables of encoder and decoder can be one (`tie_embeddings`,
+# lesson 06).
 #
-# Here are 1,000 merges, learned from both sides of the captions together. (If your function counts all pairs each time,
-# this takes a few seconds.)
+# Here are 1,000 merges, learned from both sides of the captions together. (If your function counts all pairs each
+# time, this takes a few seconds.)
 
 # %% tags=["see"]
 word_counts = Counter(word for sentence in german_words + english_words for word in sentence)
@@ -390,11 +387,11 @@ print("  ".join("".join(pair) for pair in merges[-12:]))
 # %% [markdown]
 # ### See it: words and subwords
 #
-# One German sentence, split in four ways: into spaCy's words, into subwords after 1,000 and after 100 merges, and into
-# characters. Two of its words aren't in the captions, so the word vocabulary doesn't have them.
+# One German sentence, split into spaCy's words, into subwords after 1,000 and after 100 merges, and into characters.
+# Two of its words aren't in the captions, so the word vocabulary doesn't have them.
 #
-# **Change something:** a sentence of your own, or an English one (use `english_tokenizer` and `english_vocabulary`). Can
-# you find a word that is split into single characters?
+# **Change something:** a sentence of your own, or an English one (use `english_tokenizer` and `english_vocabulary`).
+# Can you find a word that is split into single characters?
 
 # %% tags=["see"]
 sentence = "Ein Kind mit Schneehut sucht sein Kinderfahrrad."
@@ -412,10 +409,10 @@ sentence_pieces(
 
 # %% [markdown]
 # With several thousand merges, as in the final lab, almost all frequent words are whole. The lab uses the library
-# [tokenizers](https://github.com/huggingface/tokenizers), which learns the same kind of merges, faster, and starts with
-# **bytes** instead of characters. There are 256 of them, and every text in every script consists of them, so
-# `<unknown>` is never needed. It also keeps the space before a word as part of the word's first piece, so that the text
-# can be restored exactly.
+# [tokenizers](https://github.com/huggingface/tokenizers), which learns the same kind of merges, faster, and starts
+# with **bytes** instead of characters. Every text in every script consists of the same 256 bytes, so `<unknown>` is
+# never needed. It also keeps the space before a word as part of the word's first piece, so that the text can be
+# restored exactly.
 #
 # There is a price: a sentence has more pieces than words.
 
@@ -439,22 +436,22 @@ length_histograms(
 )
 
 # %% [markdown]
-# **Change something:** learn 100 or 300 merges above, and run the cells again. How long do the sentences become? And how
-# much do they differ in length? The next section is about that.
+# **Change something:** learn 100 or 300 merges above, and run the cells again. How long do the sentences become? And
+# how much do they differ in length, which the next section is about?
 #
 # ### Explain it
 #
-# A fellow student wants to translate from German with a vocabulary of the 30,000 most frequent words. Another wants to
-# use single characters. In four or five sentences: what are the drawbacks of each, and how do subwords deal with them?
-# Give an example of a German word for which they differ.
+# A fellow student wants to translate from German with a vocabulary of the 30,000 most frequent words. Another wants
+# to use single characters. In four or five sentences: what are the drawbacks of each, and how do subwords deal with
+# them? Give an example of a German word for which they differ.
 
 # %% [markdown] explain="explain_subwords"
 # With a list of words, every word that isn't on it becomes `<unknown>`, and German keeps making new words by
-# compounding and by endings: *Kinderfahrrad* is unknown although *Kinder* and *Fahrrad* aren't. Even on the list there are
-# many rare words whose vectors hardly learn anything. With characters nothing is unknown, but sentences are four to five times
-# as long, attention costs the square of that, and the model has to build meaning from letters that have none. Subwords are
-# between the two: frequent words stay whole, rare and new ones are made of frequent pieces, *Kinder* + *fahr* + *rad*, so
-# nothing has to be unknown, and sentences get only a little longer.
+# compounding and by endings: *Kinderfahrrad* is unknown although *Kinder* and *Fahrrad* aren't. Even on the list
+# there are many rare words whose vectors hardly learn anything. With characters nothing is unknown, but sentences are
+# four to five times as long, attention costs the square of that, and the model has to build meaning from letters that
+# have none. With subwords frequent words stay whole, rare and new ones are made of frequent pieces, *Kinder* + *fahr*
+# + *rad*, so nothing has to be unknown, and sentences get only a little longer.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a word list leaves words unknown (new, rare, compounds, endings), however long it is; or rare words
@@ -469,9 +466,9 @@ length_histograms(
 # %% [markdown]
 # ## 4. Batches
 #
-# A GPU is fast only if it gets a lot of work at once, so sentences are put into **batches**. A batch is a matrix with
-# one row for each sentence, and all rows of a matrix have the same length. Short sentences are padded with `<pad>`. The
-# masks make sure that padding changes no result (lesson 04), but the model computes with it all the same.
+# A GPU is fast only if it gets a lot of work at once, so sentences are put into **batches**: matrices with one row
+# for each sentence. All rows of a matrix have the same length, so short sentences are padded with `<pad>`. The masks
+# make sure that padding changes no result (lesson 04), but the model computes with it all the same.
 
 # %% predict="predict_padding"
 # Four sentences of 10, 12, 14 and 60 tokens are put into one batch. What fraction of the batch's
@@ -487,15 +484,15 @@ length_histograms(
 # - **Length buckets:** sentences of similar length are put together. The paper did this: "sentence pairs were batched
 #   together by approximate sequence length".
 #
-# **How large is a batch?** If you count sentences, 64 short ones are a small job, and 64 long ones don't fit into memory.
-# So batches are measured in **positions**: the length of the longest sentence times the number of sentences, which is the
-# size of the matrix. `max_tokens` is the budget, and a batch may have many short sentences or a few long ones. (The
-# paper's batches held about 25,000 tokens on each side.)
+# **How large is a batch?** 64 short sentences are a small job, and 64 long ones don't fit into memory. So batches
+# aren't measured in sentences but in **positions**: the length of the longest sentence times the number of sentences,
+# which is the size of the matrix. `max_tokens` is the budget. (The paper's batches held about 25,000 tokens on each
+# side.)
 #
 # ### A worked example
 #
-# Five sentences of 3, 9, 4, 4 and 8 tokens, and a budget of 18. Sorted, with their indices, they are 3 (0), 4 (2), 4 (3),
-# 8 (4), 9 (1). What is the size of the batch if one more sentence joins it?
+# Five sentences of 3, 9, 4, 4 and 8 tokens, and a budget of 18. Sorted, with their indices, they are 3 (0), 4 (2), 4
+# (3), 8 (4), 9 (1). What is the size of the batch if one more sentence joins it?
 
 # %% tags=["see"]
 in_order, budget = [(3, 0), (4, 2), (4, 3), (8, 4), (9, 1)], 18
@@ -510,8 +507,7 @@ for longest, index in in_order:
     print()
 
 # %% [markdown]
-# So the batches are [0, 2, 3], [4, 1]. The last one has $2 \cdot 9 = 18$ positions, which is exactly the budget, and
-# allowed.
+# So the batches are [0, 2, 3], [4, 1]. The last one has $2 \cdot 9 = 18$ positions: exactly the budget is allowed.
 #
 # Play: a budget of 16. Which sentences are alone?
 #
@@ -519,11 +515,11 @@ for longest, index in in_order:
 #
 # `lengths` contains the length of each sentence. Return a list of batches, each a list of **indices** into `lengths`.
 # Each index is in exactly one batch, no batch is empty, and none is over the budget. There should be about as little
-# padding as in the worked example: sentences sorted from short to long, and a batch closed when the next one doesn't fit.
-# The order of the batches doesn't matter, and an empty `lengths` gives an empty list.
+# padding as in the worked example: sentences sorted from short to long, and a batch closed when the next one doesn't
+# fit. The order of the batches doesn't matter, and an empty `lengths` gives an empty list.
 #
-# What about a sentence that is over the budget by itself? Either refuse it, with a `ValueError` that contains its index
-# and its length, or put it into a batch of its own. Never drop it silently.
+# A sentence that is over the budget by itself may be refused, with a `ValueError` that contains its index and its
+# length, or put into a batch of its own. Never drop it silently.
 
 # %% build="token_batches"
 ### BEGIN SOLUTION course_lib.transformer.batching:token_batches
@@ -535,9 +531,9 @@ for longest, index in in_order:
 # %% [markdown]
 # ### See it: what padding costs
 #
-# The three approaches, with the lengths of our subword sentences. The longer side of a pair counts, and start and end are
-# two more tokens. Fixed and plain batches hold as many sentences as fit into the budget at the fixed length; buckets use
-# the budget itself.
+# The three approaches, with the lengths of our subword sentences. The longer side of a pair counts, and start and end
+# are two more tokens. Fixed and plain batches hold as many sentences as fit into the budget at the fixed length;
+# buckets use the budget itself.
 #
 # **Change something:** a budget of 512, or of 16,384. Why is there more padding in the buckets of the larger one?
 
@@ -575,26 +571,24 @@ padded_share(
 )
 
 # %% [markdown]
-# The model learns the same from each plan. But with padding to 72, about three quarters of the computation is wasted, and
-# with plain batches about a third. Compared with plain batches, sorting a list saves a factor of about 1.6; compared with
-# padding everything to a fixed length, almost 4.
+# The model learns the same from each plan. But with padding to 72, about three quarters of the computation is wasted,
+# and with plain batches about a third.
 #
-# **One more thing.** If batches came in order from short to long, each epoch would begin with the shortest sentences
-# and end with the longest, and many updates in a row would all see one kind of sentence. So the *batches* are
-# shuffled before each epoch, and sentences of equal length are reshuffled among themselves. In the lab, `epoch_plan`
-# does that, with batches built by the same rule as yours.
+# **One more thing.** If batches came in order from short to long, many updates in a row would all see one kind of
+# sentence. So the *batches* are shuffled before each epoch, and sentences of equal length are reshuffled among
+# themselves. In the lab, `epoch_plan` does that, with batches built by the same rule as yours.
 #
 # ### Explain it
 #
-# Your colleague sorts the corpus by length once, splits it into batches of 64 sentences, and trains on them in this order,
-# epoch after epoch. "Hardly any padding!" True. What would you change, and why? Name two things.
+# A fellow student sorts the corpus by length once, splits it into batches of 64 sentences, and trains on them in this
+# order, epoch after epoch. "Hardly any padding!" True. What would you change, and why? Name two things.
 
 # %% [markdown] explain="explain_buckets"
-# First, batches should be measured in positions, not in sentences: 64 sentences of 5 tokens are a tiny job that leaves the
-# GPU idle, and 64 sentences of 100 tokens may not fit into memory, besides holding twenty times as many words for one
-# update. With a budget of longest times number, batches have similar sizes. Second, the batches should come in a
-# new random order in each epoch, and sentences of equal length should be reshuffled: from short to long, many updates in a
-# row see only one kind of sentence, and the gradient of a batch says little about the corpus as a whole.
+# First, batches should be measured in positions, not in sentences: 64 sentences of 5 tokens are a tiny job that
+# leaves the GPU idle, and 64 sentences of 100 tokens may not fit into memory, besides holding twenty times as many
+# words for one update. Second, the batches should come in a new random order in each epoch, and sentences of equal
+# length should be reshuffled: from short to long, many updates in a row see only one kind of sentence, and the
+# gradient of a batch says little about the corpus as a whole.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: measure batches by tokens (longest times number), because equal numbers of sentences differ widely in
@@ -606,18 +600,19 @@ padded_share(
 # %% [markdown]
 # ## 5. Two tensors
 #
-# The last step builds the batch: `collate`. It gets pairs of sentences, as lists of ids, and returns two matrices, one for
-# the sources and one for the targets. Here is where each token goes, and why:
+# The last step builds the batch: `collate`. It gets pairs of sentences, as lists of ids, and returns two matrices,
+# one for the sources and one for the targets. Here is where each token goes, and why:
 #
-# - **The target gets a start and an end.** From lesson 04 you know that the decoder reads the target shifted: it reads
-#   `<start> A girl` and should write `A girl <end>`. Without a start it couldn't learn to write the first word, and
-#   without an end it couldn't learn to stop.
-# - **The source gets them too.** The encoder has no shift, so it doesn't need them in the same way. But both sides can
-#   share one vocabulary and one function, and the encoder can use a position that says "the sentence ends here".
-# - **Truncate first, then append the end.** `max_length` bounds what a batch can cost, and includes start and end. If you
-#   append the end first and truncate afterwards, long sentences lose it, and a model trained on those never learns to stop.
-#   (This happens in a widely copied program: padding by a *negative* number of positions cuts the end off, and no error is
-#   raised.) A `max_length` below 2 has no room for start and end: raise a `ValueError` with that number.
+# - **The target gets a start and an end.** The decoder reads the target shifted (lesson 04): it reads `<start> A
+#   girl` and should write `A girl <end>`. Without a start it couldn't learn to write the first word, and without an
+#   end it couldn't learn to stop.
+# - **The source gets them too.** The encoder has no shift, so it doesn't need them in the same way. But both sides
+#   can share one vocabulary and one function, and the encoder can use a position that says "the sentence ends here".
+# - **Truncate first, then append the end.** `max_length` bounds what a batch can cost, and includes start and end. If
+#   you append the end first and truncate afterwards, long sentences lose it, and a model trained on those never
+#   learns to stop. (A widely copied program does so: it pads by a *negative* number of positions, which cuts the end
+#   off without an error.) A `max_length` below 2 has no room for start and end: raise a `ValueError` with that
+#   number.
 # - **Pad on the right, each side to its own longest.** Then every sentence begins at position 0, and a batch of short
 #   sentences is a narrow matrix.
 #
@@ -656,8 +651,8 @@ pad_sequence([torch.tensor([1, 7, 2]), torch.tensor([1, 2])], batch_first=True, 
 # %% [markdown]
 # ### See it: a batch, and what the decoder makes of it
 #
-# Four pairs of captions, as ids and back again. Below the two tensors you see the output of `shift_target`: what the
-# decoder reads, and the labels that it should predict, position by position.
+# Four pairs of captions, turned into ids and back. Below the two tensors you see the output of `shift_target`: what
+# the decoder reads, and the labels that it should predict, position by position.
 #
 # **Change something:** a `max_length` of 8: which sentences are truncated, and do they still end with `<end>`? Then take
 # pairs of very different lengths, `[0:6000:1500]`: how does the amount of padding, shown in grey, change?
@@ -690,9 +685,9 @@ batch_tables(
 )
 
 # %% [markdown]
-# Compare the last two tables column by column: at each position the decoder has read the words up to there, and the label
-# is the next one. In a short row the decoder's input still contains `<end>`, where the label is padding; the loss ignores
-# that position (lesson 08).
+# Compare the last two tables column by column: at each position the decoder has read the words up to there, and the
+# label is the next one. In a short row the decoder's input still contains `<end>`, where the label is padding; the
+# loss ignores that position (lesson 08).
 #
 # ### See it: a whole batch from above
 #
@@ -719,10 +714,11 @@ batch_tables(
 # %% [markdown]
 # ### PyTorch's own loader
 #
-# Most programs don't loop over batches themselves but use PyTorch's `DataLoader`. Your two functions fit into it: the plan
-# is its `batch_sampler`, and `collate` is its `collate_fn`. It can also prepare batches in other processes
-# (`num_workers`) while the GPU computes. The lab does without it, because its plan must be the same for any number of
-# GPUs.
+# Most programs leave the loop over batches to PyTorch's `DataLoader`. Your two functions fit into it: the plan is its
+# `batch_sampler`, and `collate` is its `collate_fn`. With `num_workers` it prepares batches in other processes while
+# the GPU computes, which pays off when that is slow, as with images. The lab's sentences are already ids, so building
+# a batch takes much less time than an update: a single background thread prepares the next one, and no `DataLoader`
+# is needed.
 
 # %% tags=["see"]
 from torch.utils.data import DataLoader
@@ -744,53 +740,53 @@ for index, (source, target) in enumerate(loader):
 #
 # <details><summary>Why is there an unknown token at all, if subwords need none?</summary>
 #
-# Characters can be unknown, too: an emoji, or a Chinese character in a German text. With words or characters as the
-# smallest pieces you need it. With bytes, as in the lab, it is never used.
+# Characters can be unknown, too: an emoji, or a Chinese character in a German text. With bytes, as in the lab, it is
+# never used.
 #
 # </details>
 #
 # <details><summary>Do the merges follow grammar? "Fahrrad + helm" looks like it.</summary>
 #
-# No, they follow counts. Often the two agree, because meaningful pieces are frequent. But you will also see pieces like
-# *ahr* or *ing*, in *Jahr* as well as in *fahren*, in *singing* as well as in *king*. The model copes with that, because
-# it sees the pieces together and in order.
+# No, they follow counts. Often the two agree, because meaningful pieces are frequent. But you will also see pieces
+# like *ahr* or *ing*, in *Jahr* as well as in *fahren*, in *singing* as well as in *king*. The model copes with that,
+# because it sees the pieces together and in order.
 #
 # </details>
 #
 # <details><summary>How many merges are best?</summary>
 #
-# It depends on how much text there is. Many merges make short sentences and rare symbols, few merges make long sentences
-# and frequent symbols. For 29,000 captions a few thousand are common; for the paper's 4.5 million pairs it was about
-# 37,000 for both languages. You find out by training.
+# It depends on how much text there is. Many merges make short sentences and rare symbols, few merges make long
+# sentences and frequent symbols. For 29,000 captions a few thousand are common; the paper's 4.5 million pairs got
+# about 37,000 symbols. You find out by training.
 #
 # </details>
 #
 # <details><summary>Why not split at the syllables, or use a dictionary of word parts?</summary>
 #
-# People have, and for some languages it helps. But it has to be written for each language, and it fails with names, numbers
-# and typing errors. Counting works for all of them alike.
+# People have, and for some languages it helps. But it has to be written for each language, and it fails with names,
+# numbers and typing errors. Counting works for all of them.
 #
 # </details>
 #
 # <details><summary>Why does the end of a word not matter here? "hund" in "hundert" is the same symbol.</summary>
 #
 # In Sennrich's version each word gets an end mark, so that *hund* at the end of a word is a different symbol from
-# *hund* inside one. The lab's library marks the *beginning* instead, by the space. Here we do neither, which is
-# enough to learn how it works; but from these pieces alone you couldn't tell where the spaces were.
+# *hund* inside one. The lab's library marks the *beginning* instead, by the space. Here we do neither, for
+# simplicity; from these pieces alone you couldn't tell where the spaces were.
 #
 # </details>
 #
 # <details><summary>Can padding be avoided altogether?</summary>
 #
-# Yes: put the sentences one after another in one long row, and let each attend only to itself. That needs an attention
-# function that knows the boundaries. With buckets so little padding is left that it seldom pays.
+# Yes: put the sentences one after another in one long row, and let each attend only to itself. That needs an
+# attention function that knows the boundaries, and with buckets so little padding is left that it seldom pays.
 #
 # </details>
 #
 # <details><summary>Doesn't sorting by length put similar sentences together?</summary>
 #
-# Somewhat: short captions are alike. That is one more reason to shuffle within a length and to shuffle the batches. In
-# the lab each update sees several batches, which mixes lengths again.
+# Somewhat: short captions are alike. That is one more reason to shuffle. In the lab each update sees several batches,
+# which mixes lengths again.
 #
 # </details>
 #
@@ -800,10 +796,10 @@ for index, (source, target) in enumerate(loader):
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. From a text file to the
-# loss, you have now built every step. What is left is to get good translations out of a trained model: that is lesson
-# 11. Before you hand the lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the
-# grader will.
+# The map shows what was saved last: save the notebook and run the cell again to see today's work. Before you hand the
+# lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+#
+# Next: **lesson 11, decoding**. How do you get good translations out of a trained model?
 #
 # **Read on**
 #

@@ -1,20 +1,20 @@
 # %% [markdown]
 # # Lesson 11: decoding
 #
-# A trained model doesn't translate. It answers one question: *given this source and this prefix, how likely is
-# each word to come next?* Turning these answers into a translation is a **search**. Greedy decoding, which you
-# built in lesson 06, is the simplest one.
+# A trained model doesn't translate. It answers one question: *given this source and this prefix, how likely is each
+# word to come next?* Turning these answers into a translation is a **search**, and greedy decoding (lesson 06) is the
+# simplest one.
 #
-# The paper's results come from a better search, **beam search**, and from a trick that costs nothing: it doesn't
-# use the last checkpoint, but the **average of the last few**. In this lesson you train a small translator, look
-# inside it, and then build both.
+# The paper's results come from a better search, **beam search**, and from a trick that costs nothing: instead of the
+# last checkpoint it uses the **average of the last few**. In this lesson you train a small translator, look inside
+# it, and then build both.
 #
 # By the end of this lesson you will be able to
 #
 # - read a translation word by word: what the model considers, and which source words it attends to,
 # - implement beam search for a whole batch of sentences,
 # - explain how the length penalty and the width of the beam change a translation, and choose both,
-# - average checkpoints without losing a counter, a dtype or a checkpoint.
+# - average checkpoints, whatever types of numbers they hold.
 #
 # **Time:** about two and a half hours. **In the paper:** section 6.1 of
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762), which takes the length penalty
@@ -35,10 +35,10 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["length_penalty", "beam_search", "average_checkpoints"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks. The three new parts are in orange, next to
+# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange, next to
 # `greedy_decode`.
 #
-# Run the next cell once. It imports the course's own versions of the parts from lessons 01 to 10.
+# The next cell imports the course's own versions of the parts from lessons 01 to 10.
 
 # %% given="setup"
 import copy
@@ -123,8 +123,8 @@ for update in range(1, 361):
         print(f"update {update}: loss {value:.2f}")
 
 # %% [markdown]
-# Does it translate? These captions are from the test split: the model knows the words, but it has never seen these
-# sentences. It decodes greedily, with the `greedy_decode` of lesson 06.
+# Does it translate? These captions are from the test split: the model knows their words, but it has never seen the
+# sentences. It decodes greedily.
 #
 # **Change something:** the numbers of the captions.
 
@@ -147,19 +147,19 @@ for (read, right), row in zip(some, found, strict=True):
 # %% [markdown]
 # ### See it: what a trained model considers
 #
-# Now one caption, slowly: *In einem kleinen Restaurant hängt eine hungrige Frau ein Bild auf*, "a hungry woman is hanging up
-# a picture in a small restaurant". German puts the place first, and splits the verb in two: *hängt … auf*.
+# Now one caption, slowly: *In einem kleinen Restaurant hängt eine hungrige Frau ein Bild auf*, "a hungry woman is
+# hanging up a picture in a small restaurant". German puts the place first, and splits the verb in two: *hängt … auf*.
 #
-# Each row below is a step of the decoder. It shows the four likeliest next words with their probabilities, a frame around
-# the word that was written, and on the right the source word to which the decoder's cross-attention gave most weight (the
-# mean over the four heads).
+# Each row below is a step of the decoder: the four likeliest next words with their probabilities, a frame around the
+# word that was written, and on the right the source word to which cross-attention gave most weight (the mean over the
+# four heads).
 #
 # Read the rows from top to bottom, and ask at each one:
 #
-# 1. **Where does it look?** The translation begins with the *sixth* German word. How does the model get there? Which words
-#    does it look at for *hanging*, and for *up*?
-# 2. **How sure is it?** Find the step with the lowest probability in the frame. Which other words compete there, and where
-#    in the source do they come from?
+# 1. **Where does it look?** The translation begins with the *sixth* German word. How does the model get there? Which
+#    words does it look at for *hanging*, and for *up*?
+# 2. **How sure is it?** Find the step with the lowest probability in the frame. Which other words compete there, and
+#    where in the source do they come from?
 # 3. **Does it ever give a word much more than 0.9?** It was trained with a smoothing of 0.1 (lesson 08).
 #
 # **Change something:** `number`, to look at another caption. The half-trained model:
@@ -204,22 +204,21 @@ word_by_word(
 )
 
 # %% [markdown]
-# Content words look at their counterparts, some of them with nearly all their weight, wherever these are in the sentence.
-# Words such as *is*, or the full stop, have nothing of their own to look up. But attention weights must sum to 1, so
-# theirs are spread out, or go to the start or the end symbol. And even a sure word stays near 0.9, the target that smoothing
-# gave it.
+# Content words look at their counterparts, wherever these are, some with nearly all their weight. Words such as *is*,
+# or the full stop, have nothing of their own to look up. But attention weights must sum to 1, so theirs are spread
+# out, or go to the start or the end symbol. And even a sure word stays near 0.9, the target that smoothing gave it.
 #
 # ### See it: all heads of the cross-attention
 #
-# The mean over four heads hides what each of them does. Here is the same caption again, head by head. The rows are the
-# English words that the model is about to write, the columns are the German ones. Click a head in the overview below
-# the picture: it is darker the more a head concentrates on single words.
+# The mean hides what each head does. Here is the same caption head by head. The rows are the English words that the
+# model is about to write, the columns are the German ones. Click a head in the overview below the picture: it is
+# darker the more a head concentrates on single words.
 #
-# Do the heads look at the same words? Where the two languages order their words differently, the dark cells leave the
-# diagonal.
+# Do the heads look at the same words? Where the two languages order their words differently, do the dark cells leave
+# the diagonal?
 #
-# **Change something:** `of_encoder` in place of `crossing`, with `source_words` on both sides: which German words look
-# at each other? For the decoder's own words, use `of_decoder` and `["<s>", *target_words[:-1]]`.
+# **Change something:** `of_encoder` in place of `crossing`, with `source_words` on both sides: which German words
+# look at each other? For the decoder's own words, use `of_decoder` and `["<s>", *target_words[:-1]]`.
 
 # %% tags=["see"]
 layers_and_heads(
@@ -232,10 +231,11 @@ layers_and_heads(
 # %% [markdown]
 # Nobody told the model which German word belongs to which English one. It found out because that makes the next word
 # easier to predict. Before attention, a recurrent network had to squeeze the whole sentence into a single vector, and
-# long sentences suffered. Bahdanau et al. ([2015](https://arxiv.org/abs/1409.0473)) let their decoder look back at every
-# source word, and showed tables like this one. The Transformer kept that idea and dropped the recurrence.
+# long sentences suffered. Bahdanau et al. ([2015](https://arxiv.org/abs/1409.0473)) let their decoder look back at
+# every source word, and showed tables like this one. The Transformer kept that idea and dropped the recurrence.
 #
-# A word of caution: attention weights show where information *may* come from. They don't prove that the model used it.
+# A word of caution: attention weights show where information *may* come from. They don't prove that the model used
+# it.
 #
 # ## 2. Where greedy decoding goes wrong
 #
@@ -246,8 +246,8 @@ layers_and_heads(
 # \qquad \ln P(y \mid x) = \sum_{t=1}^{n} \ln P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
 # where $y_t$ is the $t$-th word after the start symbol, and $n$ is the number of these words, **including the end
-# symbol**: the model has to write it like any other. Programs use the form on the right. A product of many small
-# numbers underflows to zero; a sum of their logarithms doesn't.
+# symbol**, which the model has to write like any other. Programs use the form on the right: a product of many small
+# numbers underflows to zero, a sum of their logarithms doesn't.
 #
 # Greedy decoding picks the best factor at each step. But the best first factor may lead to a prefix that has no good
 # continuation. Here is a model that writes two words:
@@ -264,12 +264,11 @@ layers_and_heads(
 # %% check="predict_beam_of_two"
 
 # %% [markdown]
-# Greedy decoding starts with **a**, because 0.6 is more than 0.4, and ends with "a dog", which has a probability of
-# $0.6 \cdot 0.4 = 0.24$. Only one step later does it turn out that the other word was the better start, and
-# greedy decoding never goes back.
+# Greedy decoding starts with **a**, and ends with "a dog", which has a probability of $0.6 \cdot 0.4 = 0.24$. Only
+# one step later does it turn out that the other word was the better start, and greedy decoding never goes back.
 #
-# Could we try all sentences? A vocabulary of $V$ words has $V^n$ sentences of length $n$: far too many. **Beam search**
-# is the compromise. It keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix together
+# Trying all sentences is impossible: a vocabulary of $V$ words has $V^n$ sentences of length $n$. **Beam search** is
+# the compromise. It keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix together
 # with its score is called a **hypothesis**.
 #
 # The idea is older than neural networks: speech recognisers have used it since the 1970s. Sutskever et al.
@@ -278,9 +277,8 @@ layers_and_heads(
 #
 # ## 3. The length penalty
 #
-# Before we search, we need to say what we are searching for. "The most probable translation" has a catch: each
-# additional word multiplies the probability by a number below one. A translation that stops too early may be more
-# probable than a complete one.
+# "The most probable translation" has a catch: each additional word multiplies the probability by a number below one.
+# A translation that stops too early may be more probable than a complete one.
 #
 # So hypotheses of different lengths are compared by a *score*. Wu et al. divide the log-probability by a number that
 # grows with the length:
@@ -294,12 +292,12 @@ layers_and_heads(
 # | $\alpha$ | `alpha` | how strongly length is compensated: 0 not at all; 0.6 in the paper |
 # | $\mathrm{lp}$ | `length_penalty` | the divisor; 1 for a sentence of a single word, whatever $\alpha$ is |
 #
-# Two things are easy to mix up. Log-probabilities are **negative**, so dividing by a larger number brings them closer
-# to zero: the "penalty" *helps* long sentences. And the **best score is the largest**, the one closest to zero.
+# Log-probabilities are **negative**, so dividing by a larger number brings them closer to zero: the "penalty" *helps*
+# long sentences. And the **best score is the largest**, the one closest to zero.
 #
-# Why this formula? Wu et al. first divided by $n$, then by a power $n^\alpha$, and found an $\alpha$ of 0.6 to 0.7 best.
-# The formula with the 5 worked better still on their data. They also added a second term, which rewards translations
-# that cover the whole source; the Transformer paper leaves it out.
+# Why this formula? Wu et al. first divided by $n$, then by a power $n^\alpha$, and found an $\alpha$ of 0.6 to 0.7
+# best. The formula with the 5 worked better still on their data. Their second term, which rewards translations that
+# cover the whole source, isn't in the Transformer paper.
 #
 # ### A worked example
 #
@@ -317,7 +315,7 @@ for name, words, log_p in [("A", 4, -3.0), ("B", 10, -3.6)]:
 # %% [markdown]
 # Without a penalty A wins, with -3 against -3.6. With it B wins, because its score is closer to zero.
 #
-# Play in the next cell: how probable must B be to win with an alpha of 0.2? (Scratch cells aren't graded.)
+# Play: how probable must B be to win with an alpha of 0.2?
 
 # %% tags=["see"]
 alpha = 0.2
@@ -345,11 +343,11 @@ print("B:", -3.6 / math.pow(15 / 6, alpha))
 # %% [markdown]
 # ### See it: what a word may cost
 #
-# A translation of ten words has a log-probability of -5. How low may the log-probability of a longer one be, if it is to
-# reach the same score? The lines show this break-even point.
+# A translation of ten words has a log-probability of -5. How low may that of a longer one be, if it is to reach the
+# same score? The lines show this break-even point.
 #
-# **Change something:** an alpha of 2. For which alpha may each word of a sentence cost about the same, however long the
-# sentence is?
+# **Change something:** an alpha of 2. For which alpha may each word of a sentence cost about the same, however long
+# the sentence is?
 
 # %% tags=["see"]
 rows = []
@@ -366,8 +364,8 @@ named_lines(
 )
 
 # %% [markdown]
-# With an alpha of 0 the line is flat: a longer sentence must be just as probable, although it has more words to pay for.
-# With an alpha of 1 it is straight, so each additional word may cost the same. The paper's 0.6 is in between.
+# With an alpha of 0 the line is flat: a longer sentence must be just as probable, although it has more words to pay
+# for. With an alpha of 1 it is straight, so each additional word may cost the same. The paper's 0.6 is in between.
 #
 # ## 4. Beam search
 #
@@ -398,8 +396,8 @@ named_lines(
 # | `ha` | 0.3 | 0.5 | 0.2 |
 # | `ho` | 0.9 | 0.05 | 0.05 |
 #
-# Step 1 keeps `ha` (0.5) and `ho` (0.4). Here is step 2. The probabilities are multiplied, so that you can follow them
-# easily; your function adds logarithms.
+# Step 1 keeps `ha` (0.5) and `ho` (0.4). Here is step 2. It multiplies probabilities, which are easier to follow;
+# your function adds logarithms.
 
 # %% tags=["see"]
 vocabulary = ["</s>", "ha", "ho"]
@@ -422,11 +420,11 @@ for index in where.tolist():
 # which comes from the *old beam 1*. The beams have swapped.
 #
 # In step 3, `ho </s>` has ended. It isn't extended any more, but it stays in the competition with its 0.36. The other
-# beam, `ha ha` (0.25), can reach 0.125 at most. When the search stops, `ho </s>` wins. Greedy decoding would have
-# started with `ha`, and written `ha ha ha ...` until it ran into the maximum length.
+# beam, `ha ha` (0.25), can reach 0.125 at most, so `ho </s>` wins. Greedy decoding would have started with `ha`, and
+# written `ha ha ha ...` until it ran into the maximum length.
 #
-# Play: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? With how many beams is nothing
-# lost?
+# Play: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? With how many beams would
+# this step drop nothing?
 
 # %% tags=["see"]
 chances = torch.tensor([0.5, 0.4])
@@ -436,22 +434,22 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # %% [markdown]
 # ### Five things to get right
 #
-# **The first step.** At the beginning there is one hypothesis, the start symbol, not $k$ copies of it. If all copies
-# could be extended, they would all pick the same best word and stay identical: an expensive greedy search. So give the
-# first copy a total of 0, and the others minus infinity.
+# **The first step.** At the beginning there is one hypothesis, the start symbol. If all $k$ copies of it were
+# extended, they would all pick the same best word and stay identical: an expensive greedy search. So give the first
+# copy a total of 0, and the others minus infinity.
 #
 # **Where a candidate comes from.** Put the $k \cdot V$ candidates of a sentence in one row. Candidate number $i$ extends
 # beam $i \,//\, V$ with word $i \bmod V$.
 #
-# **Everything that belongs to a beam moves with it.** As you saw, the new beam 0 may come from the old beam 1. Its
-# words, its length and whether it has ended must all be taken from there. Otherwise you append words to the wrong prefix.
+# **Everything that belongs to a beam moves with it.** The new beam 0 may come from the old beam 1. Its words, its
+# length and whether it has ended must all be taken from there. Otherwise you append words to the wrong prefix.
 #
-# **Hypotheses that have ended.** A beam that has written the end symbol is complete. It stays in the competition: from
-# now on it can only be extended by end symbols, at no cost, and its length stays the same.
+# **Hypotheses that have ended.** A beam that has written the end symbol stays in the competition. From now on it can
+# only be extended by end symbols, at no cost, and its length stays the same.
 #
-# **A batch.** $B$ sentences with $k$ beams each are $B \cdot k$ rows for the decoder: first all beams of sentence 0, then
-# all of sentence 1. Encode once, and repeat the *memory* and its *mask* in that order. `repeat_interleave` does that;
-# `repeat` doesn't. Sentences never compete with each other.
+# **A batch.** $B$ sentences with $k$ beams each are $B \cdot k$ rows for the decoder: first all beams of sentence 0,
+# then all of sentence 1. Encode once, and repeat the *memory* and its *mask* in that order. `repeat_interleave` does
+# that; `repeat` doesn't. Sentences never compete with each other.
 #
 # The result has the format of greedy decoding: each row begins with `start_id`, contains only `end_id` after its end,
 # and has at most `max_length` tokens, including the start. There is no dropout and no gradient, and afterwards the
@@ -475,18 +473,18 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # %% [markdown]
 # ### See it: the beam as a tree
 #
-# What happens inside? Whatever search you wrote, each prefix that it keeps goes through the decoder's embedding. A hook
-# there records them all, and afterwards we ask the model how probable each one is.
+# Each prefix that your search keeps goes through the decoder's embedding. A hook on the embedding records them all,
+# and afterwards we ask the model how probable each one is.
 #
 # The cell takes the model after 200 updates, which is still unsure of many words. It looks for a short caption that
-# beam search translates exactly and greedy decoding doesn't. (This one is picked for the picture: often both are right,
-# or both wrong. Computers round differently, so yours may find another caption. If it finds none, it says so.)
-# A hypothesis that ends in the very last step doesn't go through the decoder again, so of those you only see the winner.
+# beam search translates exactly and greedy decoding doesn't. (So it is picked for the picture: often both are right,
+# or both wrong. Computers round differently, so yours may find another caption, or none, and say so.) A hypothesis
+# that ends in the very last step doesn't go through the decoder again, so of those you only see the winner.
 #
 # In which steps isn't the winner the leftmost box? Where does greedy decoding take another path?
 #
-# **Change something:** a beam of 2, or of 6. The model after 360 updates: what does the tree of a confident model look
-# like? Remove the `break`, and you get the last of the captions.
+# **Change something:** a beam of 2, or of 6. The model after 360 updates: what does the tree of a confident model
+# look like? Remove the `break`, and you get the last of the captions.
 
 
 # %% tags=["see"]
@@ -551,11 +549,11 @@ beam_tree(
 # %% [markdown]
 # ### See it: wider beams
 #
-# If two beams are better than one, are eight better than four? Two models translate the same 60 captions: the one after
-# 120 updates, and the one after 360. A beam of 1 is greedy decoding. For each width the table shows how probable the
-# translations are on average, how long they are, and how good they are by **BLEU**. BLEU compares translations with
-# reference translations, and 100 is the maximum; the final lab explains it. (Here everything is in lower case and split
-# into our own tokens, so compare these numbers only with each other.)
+# If two beams are better than one, are eight better than four? Two models translate the same 60 captions: the one
+# after 120 updates, and the one after 360. A beam of 1 is greedy decoding. For each width the table shows how
+# probable the translations are on average, how long they are, and how good they are by **BLEU**, a score up to 100
+# that compares them with reference translations. (The final lab explains it. Here everything is in lower case and
+# split into our own tokens, so compare these numbers only with each other.)
 #
 # Guess before you run it: which columns go up as the beam gets wider, and which go down?
 #
@@ -589,15 +587,14 @@ print(f"the reference translations have {reference_length:.2f} words on average"
 table
 
 # %% [markdown]
-# The search does its job: the wider the beam, the more probable the sentences. But they also get **shorter**, and from
-# some width on BLEU falls. With the model that has trained longer, plain greedy decoding even has the highest BLEU of
-# its four rows. (So after all that work, does the longest function of the course lose to lesson 06? With an alpha of 0
-# it does. Keep reading.)
+# The search does its job: the wider the beam, the more probable the sentences. But they also get **shorter**, and
+# from some width on BLEU falls. With the model that has trained longer, plain greedy decoding even has the highest
+# BLEU of its four rows. So with an alpha of 0, the longest function of the course loses to lesson 06.
 #
-# This isn't a fault of the search. It finds more and more of what we asked for, and what we asked for isn't quite what
-# we want: the most probable sentence tends to be a short one. Two things make that worse here. These captions can often
-# end early and still be correct English, as in "a farmer is pointing at a tree ~~that is on the hill~~". And a model
-# trained with smoothing never gives a word a probability of 1, so every word costs something:
+# This isn't a fault of the search. It finds more and more of what we asked for, and what we asked for isn't quite
+# what we want: the most probable sentence tends to be a short one. Two things make that worse here. These captions
+# can often end early and still be correct English, as in "a farmer is pointing at a tree ~~that is on the hill~~".
+# And a model trained with smoothing never gives a word a probability of 1, so every word costs something:
 
 # %% tags=["see"]
 surest = 1 - 0.1 + 0.1 / len(english)
@@ -607,10 +604,10 @@ print(
 print(f"{reference_length:.1f} such words and the end: {-math.log(surest) * (reference_length + 1):.2f}")
 
 # %% [markdown]
-# Large models have the same problem. Koehn and Knowles ([2017](https://arxiv.org/abs/1706.03872)) listed it among six
-# challenges of neural translation. Stahlberg and Byrne ([2019](https://arxiv.org/abs/1908.10090)) searched exhaustively,
-# and found that for more than half of their sentences the most probable translation of all was the *empty* one. A
-# narrow beam helps partly because it fails to find such sentences.
+# Large models have the same problem, one of the six challenges of neural translation listed by Koehn and Knowles
+# ([2017](https://arxiv.org/abs/1706.03872)). Stahlberg and Byrne ([2019](https://arxiv.org/abs/1908.10090)) searched
+# exhaustively, and found that for more than half of their sentences the most probable translation of all was the
+# *empty* one. A narrow beam helps partly because it fails to find such sentences.
 #
 # ### See it: length penalty against output length
 #
@@ -637,19 +634,18 @@ named_lines(
 )
 
 # %% [markdown]
-# With an alpha of 0 both models write too little, and the less trained one falls shorter. It is less sure of every word,
-# so every word costs more, and stopping early saves more. A larger alpha brings the length back, and with it most of the
+# With an alpha of 0 both models write too little, the less trained one even less: it is less sure of every word, so
+# every word costs more, and stopping early saves more. A larger alpha brings the length back, and with it most of the
 # BLEU that the beam had lost.
 #
 # Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with
-# the right alpha is about as good as greedy decoding, and no better. There is a reason: these captions come from a
-# small grammar, so the model is rarely in doubt about the next word, and there is little for a search to repair. For
-# the half-trained model, which is in doubt at every step, the beam helps. The same is true of models of real text,
-# where many words could come next. Only an experiment can tell.
+# the right alpha is about as good as greedy decoding, and no better: these captions come from a small grammar, so it
+# is rarely in doubt about the next word, and there is little for a search to repair. The half-trained model is in
+# doubt at every step, and the beam helps. The same is true of models of real text, where many words could come next.
 #
-# The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same: choose
-# on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't report
-# these numbers.)
+# The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same:
+# choose on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't
+# report these numbers.)
 #
 # ### Explain it
 #
@@ -658,11 +654,11 @@ named_lines(
 # translations are more probable, why they are worse, and what to try.
 
 # %% [markdown] explain="explain_width"
-# It needn't be a bug. A wider beam drops fewer prefixes, so it finds more probable sentences: that is its purpose. But
-# each word multiplies the probability by a number below one, so the most probable sentences tend to be too short, and a
-# wider beam finds more of them. BLEU compares them with human translations and punishes missing words. Probable
-# (according to the model) and good aren't the same. Compare the lengths of the translations, divide by a length
-# penalty, and choose alpha and the width of the beam on the validation split.
+# It needn't be a bug. A wider beam drops fewer prefixes, so it finds more probable sentences: that is its purpose.
+# But each word multiplies the probability by a number below one, so the most probable sentences tend to be too short,
+# and a wider beam finds more of them. BLEU compares them with human translations and punishes missing words. Compare
+# the lengths of the translations, divide by a length penalty, and choose alpha and the width of the beam on the
+# validation split.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a wider beam searches better, so it finds sentences with a higher log-probability.
@@ -675,19 +671,19 @@ named_lines(
 # %% [markdown]
 # ## 5. One model out of several
 #
-# During training the loss goes down, but it also jitters. Each update follows one batch, and the next batch pulls
-# somewhere else. So the weights after the last update are no better than those a little earlier, and each is a little
-# off, in a different direction. The remedy: take several checkpoints, and average each weight over them.
+# During training the loss goes down, but it also jitters: each update follows one batch, and the next batch pulls
+# somewhere else. So the weights after each update are a little off, in a different direction. The remedy: take
+# several checkpoints, and average each weight over them.
 #
 # $$\bar\theta = \frac{1}{m} \sum_{i=1}^{m} \theta_i$$
 #
-# where $\theta_i$ are all the weights of checkpoint $i$, and $m$ is the number of checkpoints. What they have in common
-# stays, and the jitter averages out. The result is **one** model, as large and as fast as the others. The paper
-# averages the last 5 checkpoints of its base models, written ten minutes apart, and the last 20 of its big ones. All
-# results of its table 2 (lesson 06) are those of averaged models, with a beam of 4 and an alpha of 0.6.
+# where $\theta_i$ are all the weights of checkpoint $i$, and $m$ is the number of checkpoints. What they have in
+# common stays, and the jitter averages out. The result is **one** model, as large and as fast as the others. The
+# paper averages the last 5 checkpoints of its base models, written ten minutes apart, and the last 20 of its big
+# ones. All results of its table 2 (lesson 06) are those of averaged models, with a beam of 4 and an alpha of 0.6.
 #
-# Averaging the iterates of an optimiser is an old idea (Polyak and Juditsky 1992). It came back as *stochastic weight
-# averaging* (Izmailov et al. 2018), and as the moving average of weights that many image generators use.
+# Averaging an optimiser's successive weights is an old idea (Polyak and Juditsky 1992). It came back as *stochastic
+# weight averaging* (Izmailov et al. 2018), and as the moving average of weights that many image generators use.
 #
 # ### A worked example
 #
@@ -703,7 +699,7 @@ print("the counters:      ", first["steps"].dtype, "and", second["steps"].dtype)
 print("their plain mean:  ", (first["steps"] + second["steps"]) / 2, "is no longer an integer")
 
 # %% [markdown]
-# Now watch two traps. The first is the largest number of a small dtype. The second is memory that is shared.
+# Two traps: the largest number of a small dtype, and memory that is shared.
 
 # %% tags=["see"]
 half = torch.tensor(60_000.0, dtype=torch.float16)
@@ -717,12 +713,13 @@ print("first['weight'] is now", first["weight"], "although nobody meant to chang
 # %% [markdown]
 # So watch out for four things:
 #
-# - **Not all entries are floats.** Some modules keep counters or booleans. The mean of two counters may be a fraction,
-#   and has another dtype than `load_state_dict` expects. Keep such entries **whole**: take them from the first
-#   checkpoint or the last, or round the mean.
-# - **Buffers count as well.** A running mean isn't a parameter, but it belongs to the model. Go through *all* entries.
-# - **Small dtypes overflow.** The largest number in float16 is 65,504. Add in a wide dtype, then convert to the dtype
-#   that the entry had.
+# - **Not all entries are floats.** Some modules keep counters or booleans. The mean of two counters may be a
+#   fraction, and has another dtype than `load_state_dict` expects. Keep such entries **whole**: take them from the
+#   first checkpoint or the last, or round the mean.
+# - **Buffers count as well.** A running mean isn't a parameter, but it belongs to the model. Go through *all*
+#   entries.
+# - **Small dtypes overflow.** The largest number in float16 is 65,504. Add in a wide dtype, then convert to the
+#   entry's own.
 # - **The checkpoints aren't yours to change.** What you return shares no memory with what you were given, not even if
 #   there is only one checkpoint.
 #
@@ -745,10 +742,10 @@ print(torch.tensor(256.0, dtype=torch.bfloat16) + 1)
 # %% [markdown]
 # ### See it: the loss of averaged checkpoints
 #
-# The loss on 150 validation captions, without smoothing: for each checkpoint that we kept, and for the average of it and
-# the four before it.
+# The loss on 150 validation captions, without smoothing: for each checkpoint, and for the average of it and the four
+# before it.
 #
-# Is the average always better? When does it begin to be better, and why not earlier?
+# Is the average always better? If not, when, and why?
 #
 # **Change something:** average the last 2, or the last 10. A smaller learning rate in the training cell (0.001): does
 # averaging help as much when there is less jitter?
@@ -787,9 +784,9 @@ named_lines(
 )
 
 # %% [markdown]
-# Early in training the average is **worse**: the weights are still moving fast in one direction, and an average of five
-# lags behind the newest. Later they wander around a good point, each a little off, and the average is closer to that
-# point than any of them. So average *late* checkpoints.
+# Early in training the average is **worse**: the weights are still moving fast in one direction, and an average of
+# five lags behind the newest. Later they wander around a good point, and the average is closer to that point than any
+# of them. So average *late* checkpoints.
 #
 # And does it translate better?
 
@@ -809,11 +806,12 @@ pd.DataFrame(
 # ### See it: when averaging does harm
 #
 # Here is a second model that computes **exactly** what the translator computes. Only its inner features are numbered
-# backwards: those inside the feed-forward networks (the rows of `inner` and, to match, the columns of `outer`), and those
-# inside attention (the rows of the query, key and value projections, and the columns of the output projection). Each
-# feature does what it did before, under another number.
+# backwards: those inside the feed-forward networks (the rows of `inner` and, to match, the columns of `outer`), and
+# those inside attention (the rows of the query, key and value projections, and the columns of the output projection).
+# Each feature does what it did before, under another number.
 #
-# Write down your guess first: what is the loss of the renumbered model, and what is the loss of the average of the two?
+# Write down your guess first: what is the loss of the renumbered model, and what is the loss of the average of the
+# two?
 #
 # **Change something:** renumber the feed-forward networks only: remove the projections from the two tuples.
 
@@ -833,17 +831,17 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # %% [markdown]
 # ### Explain it
 #
-# Two models with the same loss were averaged just now, and the average was much worse than either. The average of five
-# checkpoints was better than each of them. What makes the difference? And what would you expect from averaging two
-# translators that were trained from different seeds?
+# Two models with the same loss were averaged just now, and the average was much worse than either. The average of
+# five checkpoints was better than each of them. What makes the difference? And what would you expect from averaging
+# two translators that were trained from different seeds?
 
 # %% [markdown] explain="explain_average"
-# Averaging combines entry 7 of one model with entry 7 of the other. That makes sense only if entry 7 does the same job
-# in both. Checkpoints of one run have the same start and have moved little since, so their entries correspond, and the
-# differences between them are mostly the noise of single batches, which cancels out. In the renumbered model the same
-# features have other numbers, so the weights of different features are mixed, and the result is neither. Two runs from
-# different seeds number their features differently (and may have found different ones), so I expect their average to be
-# bad. (To combine them, one would average their predictions instead of their weights: an ensemble, which has to run both.)
+# Averaging combines entry 7 of one model with entry 7 of the other. That makes sense only if entry 7 does the same
+# job in both. Checkpoints of one run have the same start and have moved little since, so their entries correspond,
+# and the differences between them are mostly the noise of single batches, which cancels out. In the renumbered model
+# the same features have other numbers, so the weights of different features are mixed. Two runs from different seeds
+# number their features differently (and may have found different ones), so I expect their average to be bad. (To
+# combine them, one would average their predictions: an ensemble, which has to run both.)
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: averaging is entry by entry, so the same entry must have the same role in both models.
@@ -856,53 +854,54 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # <details><summary>Does beam search find the most probable sentence?</summary>
 #
-# Not necessarily. A prefix that is dropped may have been that of the best sentence. Only a search that drops nothing is
-# certain to find it, for example with a beam as wide as the number of all prefixes.
+# Not necessarily: a prefix that is dropped may have been that of the best sentence. Only a search that drops nothing
+# is certain to find it.
 #
 # </details>
 #
 # <details><summary>My search sets finished sentences aside and refills the beam. Is that wrong?</summary>
 #
-# No, that is the other common way. Here a finished hypothesis keeps its place in the beam; there it goes into a separate
-# list, and the beam stays full of unfinished ones. The second way looks at a few more prefixes. The check accepts both.
+# No, that is the other common way. Here a finished hypothesis keeps its place in the beam; there it goes into a
+# separate list, and the beam stays full of unfinished ones. That looks at a few more prefixes. The check accepts
+# both.
 #
 # </details>
 #
 # <details><summary>Why not simply divide by the length?</summary>
 #
-# Many programs do (with a power of alpha). The 5 makes the formula gentler for short sentences, where one word more or
-# less would change the quotient a lot.
+# Many programs do (with a power of alpha). The 5 makes the formula gentler for short sentences, where one word more
+# or less would change the quotient a lot.
 #
 # </details>
 #
 # <details><summary>Why is the penalty used at the end and not in each step?</summary>
 #
-# Among unfinished beams it would change nothing, because they all have the same length. A finished one does compete with
-# longer ones in each step, and some programs already compare scores there. In ours the plain total decides who stays, and
-# the score decides who wins.
+# Among unfinished beams it would change nothing, because they all have the same length. A finished one does compete
+# with longer ones in each step, and some programs compare scores there. In ours the plain total decides who stays,
+# and the score decides who wins.
 #
 # </details>
 #
 # <details><summary>Chatbots don't use beam search. Why not?</summary>
 #
-# A translation has few good answers, and the most probable one is a good guess. A story has countless ones, and the most
-# probable is dull and repeats itself. There one *samples*: the next word is drawn according to its probability, often
-# only from the best few.
+# A translation has few good answers, and the most probable one is a good guess. A story has countless ones, and the
+# most probable is dull and repeats itself. There one *samples*: the next word is drawn according to its probability,
+# often only from the best few.
 #
 # </details>
 #
 # <details><summary>How slow is it?</summary>
 #
-# A beam of 4 makes the decoder's batch four times as large; the encoder runs once, as before. A GPU that isn't fully used
-# needs less than four times as long for it. The real waste in our version is that each step computes the whole prefix
-# again. A key-value cache avoids that.
+# A beam of 4 makes the decoder's batch four times as large, which takes less than four times as long on a GPU that
+# isn't fully used. The encoder runs once, as before. The real waste in our version is that each step computes the
+# whole prefix again. A key-value cache avoids that.
 #
 # </details>
 #
 # <details><summary>Is averaging checkpoints the same as an ensemble?</summary>
 #
-# No. An ensemble averages the *predictions* of several models and has to run all of them. Averaged checkpoints are one
-# model.
+# No. An ensemble averages the *predictions* of several models and has to run all of them. Averaged checkpoints are
+# one model.
 #
 # </details>
 #
@@ -912,8 +911,8 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. From the root of $d_k$
-# to a translator that searches, you have now built it all. Before you hand the lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+# The map shows what was saved last: save the notebook and run the cell again to see today's work. Before you hand the
+# lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
 #
 # Next: **lesson 12, data parallelism by hand**: many processes, one model.
 #

@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Lesson 12: data parallelism by hand
 #
-# The paper's base model was trained on eight GPUs for twelve hours. On one GPU it would have taken about four days, and
-# nobody waits four days to find out that a learning rate was wrong. Nearly every large model is trained on many
+# The paper's base model was trained on eight GPUs for twelve hours. One GPU would have needed four days, and nobody
+# wants to wait four days to find out that a learning rate was wrong. Nearly every large model is trained on many
 # processors, and nearly always in the way that you build here.
 #
-# The idea fits into one sentence: **every processor has the whole model and works on other sentences; then all of them
-# add up their gradients and make the same update.** The difficulty is in the details. A mistake rarely raises an error:
-# the run hangs, or it trains a slightly different model, and nobody notices. So the checks of this lesson run your code
-# on several ranks at a time, compare everything with one process, and name the mistake.
+# The idea fits into one sentence: **every processor has the whole model and works on other sentences; then all of
+# them add up their gradients and make the same update.** The difficulty is that a mistake rarely raises an error: the
+# run hangs, or trains a slightly different model. So the checks of this lesson run your code on several ranks at a
+# time, and compare everything with one process.
 #
 # By the end of this lesson you will be able to
 #
@@ -40,9 +40,7 @@ architecture_map(
 )
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with those of this lesson in orange.
-#
-# Run the next cell once.
+# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange. Then run the next cell.
 
 # %% given="setup"
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,26 +62,25 @@ Item = TypeVar("Item")
 # %% [markdown]
 # ## 1. Which rank works on what?
 #
-# First, some terms. All of them are standard, and you will find them in every library.
+# First, some terms, which you will find in every library:
 #
 # | word | in code | what it is |
 # |---|---|---|
 # | rank | `rank` | one of the processes that train together, and its number: 0, 1, ... |
 # | world size | `world_size` | how many ranks there are |
-# | process group | `dist` | the ranks that communicate: `torch.distributed` |
+# | process group | made by `dist.init_process_group` | the ranks that communicate; `dist` is short for `torch.distributed` |
 # | collective | `dist.all_reduce(...)`, ... | a call that **all** ranks make, in the same order |
 # | replica | | the copy of the model that a rank has |
 #
 # One program runs on every rank, with the same code. Only `rank` differs.
 #
-# Three rules hold for the whole lesson. **Each batch belongs to one rank**: with two it would count twice. **No batch is
-# left out**: what no rank gets, no rank learns. And **the result must not depend on the number of ranks**: an update on
-# eight GPUs has to be the one that a single GPU would have made, only sooner.
+# Three rules hold for the whole lesson. **Each batch belongs to one rank**: with two it would count twice. **No batch
+# is left out.** And **the result must not depend on the number of ranks**: an update on eight GPUs has to be the one
+# that a single GPU would have made, only sooner.
 #
-# So how should batches be distributed? In lesson 10 you sorted sentences by length, so that batches hold sentences of
-# similar length. A plan that is sorted has its long sentences at the end. All ranks wait for the slowest one, so
-# each of them should get some of every kind: deal the batches like cards, the first to rank 0, the next to rank 1, round
-# and round.
+# All ranks wait for the slowest one, so each should get some batches of every kind. In a plan that is sorted by
+# length (lesson 10), the long sentences are at the end. So deal the batches like cards: the first to rank 0, the next
+# to rank 1, round and round.
 #
 # ### A worked example
 #
@@ -104,10 +101,9 @@ for rank in range(ranks):
 # %% [markdown]
 # ### Build it
 #
-# Some ranks may have one batch more than others, or one may have none at all: no batch is repeated to fill up, and none
-# is left out. (PyTorch's own `DistributedSampler` repeats by default. In an evaluation that makes the score slightly
-# wrong, and nobody notices.) Return a sequence with a length, in the order of the plan, and leave the list that you
-# were given as it is.
+# Some ranks may have one batch more than others, or one may have none at all: no batch is repeated to fill up, and
+# none is left out. (PyTorch's own `DistributedSampler` repeats by default, which makes the score of an evaluation
+# slightly wrong.) Return a sequence with a length, in the order of the plan, and leave the given list as it is.
 
 # %% build="shard"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:shard
@@ -126,17 +122,18 @@ for rank in range(ranks):
 # ## 2. The loss of all ranks
 #
 # In lesson 09 one process cut its batch into pieces, and a mean of means was wrong. Here the pieces are on different
-# machines, and the same mistake is made more often, because the libraries make it for you if you let them. Rank $r$ has
-# a loss *sum* $S_r$ over its $N_r$ real tokens. With $R$ ranks, what we want is
+# machines, and the mistake is easier to make: many programs log the mean of each rank, and average these. Rank $r$
+# has a loss *sum* $S_r$ over its $N_r$ real tokens. With $R$ ranks, what we want is
 #
 # $$L = \frac{\sum_r S_r}{\sum_r N_r} \qquad\text{and not}\qquad \frac{1}{R} \sum_r \frac{S_r}{N_r}$$
 #
-# The collective for this is **all-reduce**: every rank contributes a tensor, and afterwards every rank has the sum in its
-# place. It works *in place*: the tensor that you pass is overwritten.
+# The collective for this is **all-reduce**: every rank contributes a tensor, which is overwritten by the sum over all
+# ranks.
 #
 # ### A worked example
 #
-# Two ranks. Rank 0 has 30 tokens that cost 60 nats, and rank 1 has 10 tokens that cost 60 nats.
+# Two ranks. Rank 0 has 30 tokens that cost 60 nats (the unit of $-\ln p$), and rank 1 has 10 tokens that cost 60
+# nats.
 
 # %% tags=["see"]
 sums, counts = [60.0, 60.0], [30, 10]
@@ -154,15 +151,15 @@ print("mean over all tokens:    ", sum(sums) / sum(counts))
 # %% [markdown]
 # ### Build it
 #
-# Two numbers travel, and an all-reduce costs about as much for two numbers as for one: put them into **one tensor**.
-# Consider these cases:
+# An all-reduce costs about as much for two numbers as for one: put sum and count into **one tensor**. Consider these
+# cases:
 #
-# - **There may be no process group.** On a laptop there is a single process, and `dist.is_initialized()` is False. Then
-#   its own numbers are all there is.
+# - **There may be no process group.** On a laptop there is a single process, and `dist.is_initialized()` is False.
+#   Then its own numbers are all there is.
 # - **A rank may have no batch**: a sum of 0 over 0 tokens. Dividing before adding gives NaN.
 # - **All-reduce works in place.** The caller still needs the tensors that it passed.
 # - **Sums get large.** Add in float64, and return the dtype of the loss sum.
-# - **It is for logging.** No graph should be attached to what you return.
+# - **The result is for logging.** It must not be attached to a graph.
 # - **Both arguments may be plain numbers.**
 
 # %% build="global_token_mean"
@@ -173,7 +170,7 @@ print("mean over all tokens:    ", sum(sums) / sum(counts))
 # %% check="global_token_mean"
 
 # %% [markdown]
-# A scratch cell. There is no process group here, so it is the mean of one rank.
+# A scratch cell. Without a process group, the result is the mean of one rank.
 
 # %% tags=["see"]
 global_token_mean(torch.tensor(60.0), 30)
@@ -181,9 +178,9 @@ global_token_mean(torch.tensor(60.0), 30)
 # %% [markdown]
 # ### From a mean to a gradient
 #
-# The gradient has to be that of $L$, too. If each rank divides its loss sum by the number of tokens of **all** ranks, the
-# **sum** of the gradients is right, and a sum is what you build below. PyTorch's `DistributedDataParallel` (DDP) does
-# the same for you, with one difference: it divides the sum by the world size, so it gives the *mean* over the ranks.
+# The gradient has to be that of $L$, too. If each rank divides its loss sum by the number of tokens of **all** ranks,
+# the **sum** of the gradients is right, and a sum is what you build below. PyTorch's `DistributedDataParallel` (DDP)
+# takes the *mean* over the ranks instead: it divides the sum by the world size.
 
 # %% predict="predict_scale"
 # Four ranks. Each divides its loss sum by the tokens of all four together. DistributedDataParallel takes
@@ -195,9 +192,9 @@ global_token_mean(torch.tensor(60.0), 30)
 # %% [markdown]
 # ### See it: the same gradient for every split
 #
-# A linear layer, 24 tokens with their losses, and four ways to split them. Here each rank holds a slice of the tokens; the
-# slices have different sizes, as batches of sentences do. For each split: how far the sum of the gradients is from the
-# gradient of the whole, and how far it is if each rank takes the mean of its own tokens.
+# A linear layer and 24 tokens, split in four ways: each rank holds a slice, and the slices differ in size, as batches
+# of sentences do. For each split: how far the sum of the gradients is from the gradient of the whole, and how far it
+# is if each rank takes the mean of its own tokens.
 #
 # **Change something:** slices of equal size. Then both are right, which is why the mistake is so rarely found.
 
@@ -233,10 +230,10 @@ pd.DataFrame(rows).set_index("tokens of each rank")
 # %% [markdown]
 # ## 3. The same start
 #
-# If all ranks make the same updates, their models stay equal forever, *provided that they were equal at the start*. Each
-# rank draws its own random weights, so one of them has to send its weights to the others once. The collective is
-# **broadcast**: `dist.broadcast(tensor, source)` copies the tensor of rank `source` over that of every other rank. All
-# ranks call it: the source sends in it, the others receive in it.
+# If all ranks make the same updates, their models stay equal forever, *provided that they were equal at the start*.
+# But each rank draws its own random weights, so one of them has to send its weights to the others once. The
+# collective is **broadcast**: `dist.broadcast(tensor, source)` copies the tensor of rank `source` over that of every
+# other rank. All ranks call it: the source sends in it, the others receive in it.
 #
 # ### A worked example
 #
@@ -249,10 +246,9 @@ weights = {rank: list(weights[0]) for rank in weights}
 print("after: ", weights)
 
 # %% [markdown]
-# What belongs to a model? Its parameters, frozen ones included; and its **buffers**, tensors that are not trained, but
-# used in the computation: the means of a BatchNorm, its counter of batches, a table of positions. A parameter that two
-# modules share, like
-# the tied embeddings of lesson 06, is one tensor, and is sent once.
+# What belongs to a model? Its parameters, frozen ones included; and its **buffers**, tensors that are used in the
+# computation but not trained: the means of a BatchNorm, its counter of batches, a table of positions. A parameter
+# that two modules share, like the tied embeddings of lesson 06, is one tensor, and is sent once.
 #
 # ### Build it
 
@@ -266,7 +262,8 @@ print("after: ", weights)
 # %% [markdown]
 # ## 4. The same gradients
 #
-# After its backward pass, each rank has the gradients of its own sentences. Every gradient becomes the sum over all ranks.
+# After its backward pass, each rank has the gradients of its own sentences only. If it made an update with these, the
+# models would drift apart. So before the update, every gradient is replaced by the sum over all ranks.
 #
 # ### A worked example
 #
@@ -281,8 +278,8 @@ total = [sum(pair) for pair in zip(filled[0], filled[1], strict=True)]
 print("after, on each:    ", total)
 
 # %% [markdown]
-# Why the zeros? Collectives have no names. The first all-reduce of rank 0 meets the first of rank 1, the second meets the
-# second, and so on: they are matched **by their order alone**. A rank that leaves one out is out of step from then on.
+# Why the zeros? Collectives are matched **by their order alone**: the first all-reduce of rank 0 meets the first of
+# rank 1, the second meets the second, and so on. A rank that leaves one out is out of step from then on.
 
 # %% predict="predict_missing_gradient"
 # The same two ranks, but both call all_reduce only for gradients that are not None, one after the other: rank 0 three
@@ -291,9 +288,9 @@ print("after, on each:    ", total)
 # %% check="predict_missing_gradient"
 
 # %% [markdown]
-# And its third all-reduce? Rank 1 never calls a third one, so rank 0 waits forever. That is what a hanging run usually
-# is: not a broken network, but ranks that disagree about which collective comes next. The check of this exercise says
-# which rank waits, and for which.
+# And its third all-reduce? Rank 1 never calls a third one, so rank 0 waits forever. That is what a hanging run
+# usually is: ranks that disagree about which collective comes next. The check of this exercise says which rank waits,
+# and for which.
 #
 # ### Build it
 
@@ -307,20 +304,20 @@ print("after, on each:    ", total)
 # %% [markdown]
 # ### Explain it
 #
-# With these four functions, one rank, eight ranks, or eight ranks with three micro-batches each make the *same* update. You
-# have seen why the gradient is the same. What else has to be the same on all ranks, or must not depend on how many there
-# are, so that the models are still equal after a thousand updates? Name at least three things, and say for each what would
-# go wrong.
+# With these four functions, one rank, eight ranks, or eight ranks with three micro-batches each make the *same*
+# update. You have seen why the gradient is the same. What else has to be the same on all ranks, or must not depend on
+# how many there are, so that the models are still equal after a thousand updates? Name at least three things, and say
+# for each what would go wrong.
 
 # %% [markdown] explain="explain_same_model"
-# All ranks have to begin with the same weights (the same seed, or sent once), or they add up gradients of different models.
-# The plan of the batches, and which of them belong to one update, has to come from the seed and the epoch alone: if each
-# rank shuffled for itself, sentences would be repeated and left out, and with another world size other batches would meet in
-# an update. Dropout has to be drawn from the number of the update and of the batch and not from a generator that each rank
-# advances at its own pace, or dropout in a batch differs when another rank works on it. The schedule and the
-# optimiser's state have to count updates, not batches of one rank. Also the vocabulary and the data: if they are learned or
-# read differently, the ids mean something else. (And sums of floating-point numbers depend on their order, so "the same"
-# means up to rounding.)
+# All ranks have to begin with the same weights (the same seed, or sent once), or they add up gradients of different
+# models. The plan of the batches, and which of them belong to one update, has to come from the seed and the epoch
+# alone: if each rank shuffled for itself, sentences would be repeated and left out, and with another world size other
+# batches would meet in an update. Dropout has to be drawn from the number of the update and of the batch, and not
+# from a generator that each rank advances at its own pace, or it differs when another rank works on the batch. The
+# schedule and the optimiser's state have to count updates, not batches of one rank. Also the vocabulary and the data:
+# if they are learned or read differently, the ids mean something else. (And sums of floating-point numbers depend on
+# their order, so "the same" means up to rounding.)
 #
 # ### BEGIN MARK SCHEME
 # - 1 point for each of three of these, with what goes wrong: initial weights; the plan of batches (seed and epoch, not
@@ -333,30 +330,29 @@ print("after, on each:    ", total)
 # %% [markdown]
 # ## 5. Communicate while computing
 #
-# `all_reduce_gradients` works, and it wastes time in two ways. It starts when the backward pass has ended, so the network
-# is idle
-# during the backward pass and the GPU is idle afterwards. And it calls one all-reduce for each parameter. A Transformer has
-# hundreds, most of them small, and each call has a fixed cost (its *latency*), however few bytes it carries.
+# `all_reduce_gradients` wastes time in two ways. It starts when the backward pass has ended, so the network is idle
+# before that, and the GPU after it. And it makes one call for each parameter. A Transformer has hundreds, most of
+# them small, and each call has a fixed cost (its *latency*), however few bytes it carries.
 #
-# `DistributedDataParallel` solves both problems (Li et al. 2020, section 3.2):
+# DDP solves both problems (Li et al. 2020, section 3.2):
 #
-# - The backward pass computes the gradients of the **last layers first**. They can travel while those of the first layers are
-#   still being computed.
+# - The backward pass computes the gradients of the **last layers first**. They can travel while those of the first
+#   layers are still being computed.
 # - Several gradients are concatenated into a **bucket**, and one all-reduce carries the bucket.
 #
-# An *asynchronous* collective makes this possible. `work = dist.all_reduce(tensor, async_op=True)` returns at once, and
-# the tensor holds the sum only after `work.wait()`. In between it is **in flight**: reading it gives old numbers or
-# half-finished ones, and changing it corrupts the sum. Such a mistake is a *race*: it depends on the speed of the network
-# whether anything goes wrong.
+# An *asynchronous* collective makes this possible. `work = dist.all_reduce(tensor, async_op=True)` returns at once,
+# and the tensor holds the sum only after `work.wait()`. In between it is **in flight**: reading it gives old or
+# half-finished numbers, and changing it corrupts the sum. Such a mistake is a *race*: whether anything goes wrong
+# depends on the speed of the network.
 #
 # ### A worked example
 #
-# A model with six parameters, in the order of `model.parameters()`, and their gradients' sizes. Buckets hold at most 100
+# Six parameters, in the order of `model.parameters()`, and the sizes of their gradients. Buckets hold at most 100
 # bytes. Gradients become ready from the last to the first, so the buckets are filled in that order.
 
 # %% tags=["see"]
 sizes, limit = {"a": 60, "b": 20, "c": 40, "d": 30, "e": 120, "f": 50}, 100
-example, room = [], -1
+example, room = [], -1  # no bucket yet, so nothing fits
 for name, size in reversed(sizes.items()):
     if size > room:
         example.append([])
@@ -378,12 +374,12 @@ print("buckets, in the order in which they are sent:", example)
 # %% [markdown]
 # Four things need care:
 #
-# - **The order is part of the contract.** Bucket 2 may be complete before bucket 1 on one rank and after it on another.
-#   Collectives are matched by order, so bucket 2 is launched only after bucket 1, on every rank.
-# - **Some gradients are never computed**, because this rank's sentences did not use a parameter. Its bucket is never complete.
-#   `finish()` launches what is left, with zeros for what is missing.
-# - **Micro-batches.** Only the last one of an update should communicate, when the gradients are complete. Inside `with
-#   buckets.no_sync():` they only accumulate.
+# - **The order must be the same on every rank.** Bucket 2 may be complete before bucket 1 on one rank and after it on
+#   another. So bucket 2 is launched only after bucket 1.
+# - **Some gradients are never computed**, because this rank's sentences did not use a parameter. Its bucket is never
+#   complete. `finish()` launches what is left, with zeros for what is missing.
+# - **Micro-batches.** Only the last one of an update should communicate, when the gradients are complete. Inside
+#   `with buckets.no_sync():` they only accumulate.
 # - **The next update starts from nothing.** `finish()` resets what you counted.
 #
 # How do you notice that a gradient is ready? `parameter.register_post_accumulate_grad_hook(f)` asks autograd to call
@@ -401,8 +397,8 @@ two_layers(torch.ones(1, 2)).sum().backward()
 #
 # ### Build it
 #
-# The methods whose names begin with an underscore are a suggestion. You may organise the class differently, as long as the
-# constructor, `finish()` and `no_sync()` do what the docstring says.
+# The methods whose names begin with an underscore are a suggestion. You may organise the class differently, as long
+# as the constructor, `finish()` and `no_sync()` do what the docstring says.
 
 # %% build="GradientBuckets"
 ### BEGIN SOLUTION course_lib.transformer.gradient_buckets:GradientBuckets
@@ -414,9 +410,9 @@ two_layers(torch.ones(1, 2)).sum().backward()
 # %% [markdown]
 # ### See it: when does it pay?
 #
-# Your `GradientBuckets` packs the gradients of a Transformer here, and a simple model of a network works out the rest: the
-# backward pass takes a fixed time for each byte, and an all-reduce takes a latency plus a time for each byte. One
-# all-reduce is in flight at a time. Three plans:
+# Your `GradientBuckets` packs the gradients of a Transformer here. The times come from a simple model: the backward
+# pass takes a fixed time for each byte, and an all-reduce takes a latency plus a time for each byte. One all-reduce
+# is in flight at a time. Three plans:
 #
 # - **all at the end**: as `all_reduce_gradients` does, one message for each parameter;
 # - **each gradient at once**: a bucket for each parameter, as soon as it is ready;
@@ -424,8 +420,8 @@ two_layers(torch.ones(1, 2)).sum().backward()
 #
 # Look at the gaps in the row of the network, and at the end of its last bar.
 #
-# **Change something:** a latency of 0.5 ms; a bandwidth of 100 GB/s (GPUs of one machine) or 1 GB/s (an ordinary network);
-# `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets useless?
+# **Change something:** a latency of 0.5 ms; a bandwidth of 100 GB/s (GPUs of one machine) or 1 GB/s (an ordinary
+# network); `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets useless?
 
 # %% tags=["see"]
 from course_lib.transformer import Transformer, TransformerConfig
@@ -464,17 +460,17 @@ communication_timeline(pd.DataFrame(plans))
 # %% [markdown]
 # ### Explain it
 #
-# One extreme is a bucket for each gradient, the other is a single bucket for all of them. What does each extreme cost, and
-# why? On what does the best size depend? Use the picture: say what you changed and what you saw.
+# One extreme is a bucket for each gradient, the other is a single bucket for all of them. What does each extreme
+# cost, and why? On what does the best size depend? Use the picture: say what you changed and what you saw.
 
 # %% [markdown] explain="explain_buckets_size"
-# With a bucket for each gradient, every message pays the latency, and a Transformer has hundreds of small gradients
-# (biases, norms): 256 here, which at 0.2 ms each take 51 ms, five times as long as the backward pass. With one bucket
-# (`bucket_mb = 100`) the latency is paid once, but the bucket is complete only when the backward pass ends, so nothing
-# overlaps: 17.4 ms instead of 12.5 ms with 25 MB. With 5 MB it is 11.3 ms, and with 1 MB 22 ms again. The best size depends
-# on the latency and the bandwidth of the network, and on how long the backward pass is: at 100 GB/s nearly everything is
-# hidden, and at 1 GB/s the network is so slow that the backward pass hides little. The last bucket can never be
-# hidden, because it holds the gradients that are computed last.
+# With a bucket for each gradient, every message pays the latency: 256 gradients here, which at 0.2 ms each take 51
+# ms, five times as long as the backward pass. With one bucket (`bucket_mb = 100`) the latency is paid once, but the
+# bucket is complete only when the backward pass ends, so nothing overlaps: 17.4 ms instead of 12.5 ms with 25 MB.
+# With 5 MB it is 11.3 ms, and with 1 MB 22 ms again. The best size depends on the latency and the bandwidth of the
+# network, and on how long the backward pass is: at 100 GB/s nearly everything is hidden, and at 1 GB/s the network is
+# so slow that the backward pass hides little. The last bucket can never be hidden, because it holds the gradients
+# that are computed last.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: many small messages pay the latency many times.
@@ -486,12 +482,12 @@ communication_timeline(pd.DataFrame(plans))
 # %% [markdown]
 # ## 6. Share the optimiser's state
 #
-# Every rank makes the same update, and so every rank keeps the same optimiser state: for Adam, a mean of the gradients and a
-# mean of their squares, two more numbers for each parameter. That is twice the memory of the model, and eight ranks keep
-# eight equal copies of it.
+# Every rank makes the same update, so every rank keeps the same optimiser state: for Adam, a mean of the gradients
+# and a mean of their squares, two more numbers for each parameter. That is twice the memory of the model, and eight
+# ranks keep eight equal copies of it.
 #
-# ZeRO (Rajbhandari et al. 2020, section 5.1, stage 1) shares it out. Each rank **owns** some of the parameters. It keeps
-# the state for those only, updates those only, and then sends them to the others.
+# ZeRO (Rajbhandari et al. 2020, section 5.1, stage 1) shares it out. Each rank **owns** some of the parameters. It
+# keeps the state for those only, updates those only, and then sends them to the others.
 #
 # ### A worked example
 #
@@ -505,8 +501,8 @@ for name, size in numbers.items():
     print(f"{name:<9} ({size} numbers) belongs to rank {owner}; the shares are now {loads}")
 
 # %% [markdown]
-# And one step of plain gradient descent, with a learning rate of 1, two ranks and three weights. Rank 0 owns the first
-# weight, rank 1 the other two. Both have the same gradient already, because it has been summed.
+# And one step of plain gradient descent, with a learning rate of 1, two ranks and three weights. Rank 0 owns the
+# first weight, rank 1 the other two. The gradients have already been summed, so both ranks have the same.
 
 # %% tags=["see"]
 weight, grad = [5.0, 6.0, 7.0], [1.0, 2.0, 3.0]
@@ -525,8 +521,8 @@ print("after a broadcast of each weight:", [w - g for w, g in zip(weight, grad, 
 # %% [markdown]
 # ### Build it
 #
-# All ranks have to agree on the owners without asking each other: compute them from the sizes alone, in the same way on
-# every rank. There may be more ranks than parameters; then some own nothing, and torch's optimisers refuse an empty
+# All ranks have to agree on the owners without asking each other: compute them from the sizes alone, in the same way
+# on every rank. If there are more ranks than parameters, some own nothing, and torch's optimisers refuse an empty
 # list.
 
 # %% build="ShardedOptimizer"
@@ -549,10 +545,10 @@ print(vector.detach(), "and state for", list(optimizer.state_dict()["state"]))
 # %% [markdown]
 # ### See it: what does a rank need?
 #
-# The memory of one rank for the weights, their gradients and Adam's state, in float32. (What the forward pass keeps for the
-# backward pass is needed in addition, and depends on the batch.) With many ranks, your `ShardedOptimizer` saves nearly
-# half of it.
-# The other stages of ZeRO share out the gradients and the weights, too.
+# The memory of one rank for weights, gradients and Adam's state in float32, for the 63 million parameters of the base
+# model (lesson 06). What the forward pass keeps for the backward pass comes on top, and depends on the batch. With
+# many ranks, your `ShardedOptimizer` saves nearly half. The other stages of ZeRO share out the gradients and the
+# weights, too.
 #
 # **Change something:** the paper's big model, with 213 million parameters; a model of 7 billion. A GPU of 80 GB: from how
 # many ranks on do weights, gradients and state fit?
@@ -571,43 +567,33 @@ memory_per_rank(pd.DataFrame(rows))
 #
 # <details><summary>My run hangs. How do I find out where?</summary>
 #
-# Some rank waits in a collective that another one never calls. Look at where each rank is: `py-spy dump --pid PID` prints
-# the Python stack of a running process. `TORCH_DISTRIBUTED_DEBUG=DETAIL` lets PyTorch compare the collectives of all ranks
-# and name the first that differs. Typical causes: an `if rank == 0:` around a collective, a rank with fewer batches, an
-# exception on one rank only.
-#
-# </details>
-#
-# <details><summary>Are two ranks on my laptop faster than one?</summary>
-#
-# For a small model, yes. The threads of one process share every single product, and the products of a small model are too
-# small for that to pay off; two ranks have a batch each, and synchronise once per update. The larger the model, the
-# smaller the gain. Try
-# both, and compare tokens per second. It is also the way to test on a laptop what will run on a cluster.
+# Some rank waits in a collective that another one never calls. `py-spy dump --pid PID` prints the Python stack of a
+# running process, so you see where each rank is. `TORCH_DISTRIBUTED_DEBUG=DETAIL` lets PyTorch compare the
+# collectives of all ranks and name the first that differs. Typical causes: an `if rank == 0:` around a collective, a
+# rank with fewer batches, an exception on one rank only.
 #
 # </details>
 #
 # <details><summary>Why sum over ranks and not average, as DDP does?</summary>
 #
-# Because the loss is divided by the tokens of all ranks already. If you average, you have to multiply by the world size
-# somewhere. The libraries average because their users usually take the mean over their own batch, which is correct only
-# if all batches have the same number of tokens.
+# Because the loss is already divided by the tokens of all ranks. If you average, you have to multiply by the world
+# size somewhere. The libraries average because their users usually take the mean over their own batch, which is
+# correct only if all batches have the same number of tokens.
 #
 # </details>
 #
 # <details><summary>What if the model doesn't fit on one GPU?</summary>
 #
-# Then data parallelism alone isn't enough. ZeRO's stages 2 and 3 share out gradients and weights as well; PyTorch has it
-# as FSDP. Tensor parallelism cuts single matrices into pieces, pipeline parallelism puts layers on different GPUs. Large
-# models combine all of them.
+# ZeRO's stages 2 and 3 share out gradients and weights as well; PyTorch has them as FSDP. Tensor parallelism cuts
+# single matrices into pieces, pipeline parallelism puts layers on different GPUs. Large models combine all of them.
 #
 # </details>
 #
 # <details><summary>How does an all-reduce work inside?</summary>
 #
-# Often as a ring: each rank passes pieces to its neighbour, which adds its own. After R - 1 steps each piece is complete
-# on one rank, and after R - 1 more steps all ranks have all pieces. Each rank sends about twice the size of the
-# tensor, however many ranks there are, which is why this scales so well.
+# Often as a ring: each rank passes pieces to its neighbour, which adds its own. After $R - 1$ steps each piece is
+# complete on one rank, and after $R - 1$ more steps all ranks have all pieces. Each rank sends about twice the size
+# of the tensor, however many ranks there are.
 #
 # </details>
 #
@@ -620,9 +606,10 @@ architecture_map(built=finished_exercises())
 # Before you hand the lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader
 # will.
 #
-# Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you like. Its
-# training program uses your `shard` and your `global_token_mean`; gradients are reduced by PyTorch's
-# `DistributedDataParallel`, which does what your `GradientBuckets` does.
+# Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you
+# like. Of this lesson, its training program can use your `shard` and your `global_token_mean`. It can't use the other
+# four: PyTorch's DDP sends the first weights and reduces the gradients there, with buckets like yours, and every rank
+# keeps the whole state of the optimiser.
 #
 # **Read on**
 #

@@ -1,16 +1,17 @@
 # %% [markdown]
 # # Lesson 13: the final lab
 #
-# You have built all the parts. In this lesson they learn to translate German. You train a translator on whatever
-# machine you have, from a laptop to a cluster. You watch it while it learns, let it translate your own sentences,
-# look at its attention, and hand in its translations of a test set that it has never seen.
+# You have built all the parts. Now they learn to translate German. You train a translator on whatever machine you
+# have, from a laptop to a cluster, watch it while it learns, test an idea about it in an experiment, and hand in its
+# translations of a test set that it has never seen.
 #
 # By the end of this lesson you will be able to
 #
 # - choose a configuration for your machine, and estimate how long a run will take,
 # - start a run that can be interrupted at any moment, and read the metrics that it writes,
 # - look at the attention of a trained translator, head by head,
-# - report how good it is, in a number that others can compare with theirs.
+# - report how good it is, in a number that others can compare with theirs,
+# - test a hypothesis with several seeds, and say what the result shows and what it doesn't.
 #
 # **Time:** about three hours of yours, plus the time of the run. **In the paper:** sections 5.1 to 5.4 and 6.1 of
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
@@ -35,8 +36,8 @@ from course_lib.checks import check
 # %% [markdown]
 # ## 1. Your run
 #
-# Everything that you have built is also a program, `course_lib.translation`. It reads a corpus, learns subwords, plans
-# batches, trains, writes checkpoints and computes scores. It is configured by one YAML file:
+# Everything that you have built is also a program, `course_lib.translation`. It reads a corpus, learns subwords,
+# plans batches, trains, writes checkpoints and computes scores. One YAML file configures it:
 
 # %% tags=["see"]
 print(Path("my_run.yaml").read_text())
@@ -58,11 +59,11 @@ print(Path("my_run.yaml").read_text())
 #
 # (The times with a GPU are estimates; those runs haven't been made for this course yet.)
 #
-# **Small data needs a small model.** On Multi30k, models with a few million parameters are reported to do better than the
-# paper's base model, which overfits 29,000 captions. `multi30k-tiny` isn't a toy; it is the right size.
+# **Small data needs a small model.** On Multi30k, models with a few million parameters are reported to do better than
+# the paper's base model, which overfits 29,000 captions. So `multi30k-tiny` isn't a toy.
 #
-# Compute nodes often have no internet access. On the login node, `course fetch multi30k /path/to/corpora` downloads the
-# corpus; then `export COURSE_DATA=/path/to/corpora` tells the job where it is.
+# Compute nodes often have no internet access. On the login node, `course fetch multi30k /path/to/corpora` downloads
+# the corpus; then `export COURSE_DATA=/path/to/corpora` tells the job where it is.
 
 # %% predict="predict_minutes"
 # Multi30k has 29,000 pairs, of 15 target tokens on average. A machine learns from 5,800 target tokens a second.
@@ -92,7 +93,8 @@ print(Path("my_run.yaml").read_text())
 # sbatch several_nodes.sbatch my_run.yaml
 # ```
 #
-# The batches of an update are divided among all processes, so the result is the same for any number of them.
+# The batches of an update are divided among all processes, so the result is the same for any number of them. (If
+# there are more processes than batches in an update, the batches are made smaller, and the run says so.)
 #
 # A provided configuration is started by its name, and any key can be overridden on the command line:
 #
@@ -100,9 +102,9 @@ print(Path("my_run.yaml").read_text())
 # course train multi30k-tiny run_folder=../runs/multi30k seed=2
 # ```
 #
-# A run may be killed at any moment. **The same command resumes it**, and it ends with the same weights as if nothing had
-# happened. (How? Everything that determines an update follows from the seed, the epoch and the number of the update, and a
-# checkpoint contains the rest.)
+# A run may be killed at any moment. **The same command resumes it**, and it ends with the same weights as if nothing
+# had happened. (Everything that determines an update follows from the seed, the epoch and the number of the update,
+# and a checkpoint contains the rest.)
 #
 # ### With your own code
 #
@@ -121,15 +123,16 @@ for lesson, parts in public_curriculum().parts.items():
     print(f"{lesson}: {', '.join(parts)}")
 
 # %% [markdown]
-# For everything that isn't in the list, the program uses its own code. Its training loop must resume exactly after an
-# interruption, and its data pipeline must handle corpora that don't fit into memory.
+# Everything else is the program's own. In particular it can't use your `train_step`, your functions of lesson 10, or
+# four of the six exercises of lesson 12: `broadcast_parameters`, `all_reduce_gradients`, `GradientBuckets` and
+# `ShardedOptimizer`. Its training loop must resume exactly after an interruption, its data pipeline must handle
+# corpora that don't fit into memory, and PyTorch's `DistributedDataParallel` connects the processes.
 #
 # ### See it: a small run, live
 #
-# Before the real one, a run that takes half a minute on an idle machine: a single layer with 64 features, and three epochs
-# over the captions. It runs in a process of its own, and this cell reads its `metrics.jsonl` while it is being written.
-# (After twenty
-# seconds the cell ends, while the run continues; on a busy machine, the cells below wait for it.)
+# First, a run that takes half a minute on an idle machine: a single layer with 64 features, and three epochs over the
+# captions. It runs in a process of its own, and this cell reads its `metrics.jsonl` while it is being written. (After
+# twenty seconds the cell ends, while the run continues; on a busy machine, the cells below wait for it.)
 #
 # These are the columns of `metrics.jsonl`:
 #
@@ -144,7 +147,8 @@ for lesson, parts in public_curriculum().parts.items():
 # | `bleu`, `test_bleu` | scores of the validation and the test split, explained below |
 #
 # What happens to the validation loss, and why is it *below* the training loss? (The table contains one reason; with
-# dropout there is another.) Why does the throughput rise at the beginning? (The first updates also pay for starting up.)
+# dropout there is another.) Why does the throughput rise at the beginning? (The first updates also pay for starting
+# up.)
 #
 # **Change something:** `training.warmup_steps=400`; `training.lr_factor=4`; `model.dropout=0.3`.
 
@@ -177,9 +181,9 @@ watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=sma
 # %% [markdown]
 # ### See it: your run, live
 #
-# Start your own run in a terminal now. This cell draws what it has written so far. Set `WATCH = True` to redraw it every few
-# seconds until the run has ended, or until you press the stop button above (which stops the watching, not the run). Set it
-# back before you validate, because the cells below would wait.
+# Start your own run in a terminal now. This cell draws what it has written so far. Set `WATCH = True` to redraw it
+# every few seconds until the run has ended, or until you press the stop button above (which stops the watching, not
+# the run). Set it back before you validate, because the cells below would wait.
 #
 # How to read the curves:
 #
@@ -210,8 +214,8 @@ watch_live(
 #
 # ### See it: your own sentences
 #
-# **Change something:** write sentences of your own. Words that the model has never seen, a sentence without a verb, a long
-# one. The corpus consists of captions: what happens outside its domain?
+# **Change something:** write sentences of your own. Words that the model has never seen, a sentence without a verb, a
+# long one. What happens if a sentence isn't a caption?
 
 # %% tags=["see"]
 from course_lib.translation.decoding.translator import load_translator
@@ -231,15 +235,15 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 # %% [markdown]
 # ### See it: all of its attention
 #
-# Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence is
-# translated. There are three kinds. In the **encoder's self-attention** German words attend to each other. In the
-# **decoder's self-attention** each English word attends to those before it, and the rest is masked. In **cross-attention**
-# English attends to German. Choose the layer and the head in the lists below each picture.
+# Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence
+# is translated. In the **encoder's self-attention** German words attend to each other. In the **decoder's
+# self-attention** each English word attends to those before it. In **cross-attention** English attends to German.
+# Choose the layer and the head in the lists below each picture.
 #
-# Look for a head that always attends to the previous word, a head that attends to the end symbol when it has nothing to
-# do, and verbs that attend to their subjects. In cross-attention, each row says which word the decoder **reads** there and,
-# after the arrow, which one it **writes** next. For which of the two does it look up the German word? And do the dark cells
-# leave the diagonal where German and English differ in their word order?
+# Look for a head that always attends to the previous word, a head that attends to the end symbol when it has nothing
+# to do, and verbs that attend to their subjects. In cross-attention, each row says which word the decoder **reads**
+# there and, after the arrow, which one it **writes** next. For which of the two does it look up the German word? And
+# do the dark cells leave the diagonal where German and English differ in their word order?
 #
 # **Change something:** your own sentence. Then supply an English one, too, even a wrong one:
 # `translator.attention(sentence, "A dog is sleeping.")`. What does cross-attention do with a translation that doesn't
@@ -278,24 +282,23 @@ layers_and_heads(
 # %% [markdown]
 # ## 3. How good is it?
 #
-# **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes which share of
-# their words, pairs of words, triples and groups of four also occur in the reference. Each of them counts at most as often as
-# the reference contains it, so "the the the" scores badly. BLEU is the geometric mean of the four shares, multiplied by a
-# penalty if the translations are too short overall. It is computed over a whole test set; for a single sentence it says
-# little. 100 would be the reference, word for word, and no human translator reaches that.
+# **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes which share
+# of their words, pairs of words, triples and groups of four also occur in the reference. Each of them counts at most
+# as often as the reference contains it, so "the the the" scores badly. BLEU is the geometric mean of the four shares,
+# multiplied by a penalty if the translations are too short overall. It is computed over a whole test set; for a
+# single sentence it says little. 100 would be the reference, word for word, and no human translator reaches that.
 #
-# BLEU depends on how the text is split into words and on whether case matters, by several points. So a score without this
-# information
-# is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes plain text, splits it
-# itself, and prints a **signature**. Scores with the same signature can be compared.
+# BLEU varies by several points with how the text is split into words and whether case matters. So a score without
+# this information is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes
+# plain text, splits it itself, and prints a **signature**. Scores with the same signature can be compared.
 #
 # ### See it: greedy, beam, averaged
 #
-# The same run, decoded in different ways: greedily, and with a beam of 4, each with the last weights, the best ones, and the
-# average of the last snapshots, which a run keeps if `training.average_last` asks for it.
+# The same run, decoded greedily and with a beam of 4, each with the last weights, the best ones, and the average of
+# the last snapshots, which a run keeps if `training.average_last` asks for it.
 #
-# The cell uses the first 100 sentences of the validation split, because the test split is for the end. How large are the
-# differences? How long does each way take?
+# The cell uses the first 100 sentences of the validation split, because the test split is for the end. How large are
+# the differences? How long does each way take?
 #
 # **Change something:** beams of 2 and 8. An alpha of 0, and of 2. All of the validation split.
 
@@ -332,8 +335,8 @@ print(bleu.signature)
 pd.DataFrame(rows)
 
 # %% [markdown]
-# A model that has learned as little as the small run is unsure of many words, and gains several points from a beam and from
-# averaging. For a confident model the differences are smaller, and lesson 11 showed why a beam can even lose. Neither costs
+# The small run has learned little, is unsure of many words, and gains several points from a beam and from averaging.
+# For a confident model the differences are smaller, and lesson 11 showed why a beam can even lose. Neither costs
 # anything in training, so measure both on the validation split.
 #
 # From a terminal, a run translates whole files:
@@ -344,8 +347,8 @@ pd.DataFrame(rows)
 #
 # ### See it: where does it go wrong?
 #
-# A number says how good a translator is, but not what it does wrong. Here are the ten validation sentences with the worst
-# translations, by `sacrebleu`'s chrF (which compares characters, and therefore says something about single sentences, too).
+# A score doesn't say what a translator does wrong. Here are the ten validation sentences with the worst translations,
+# by `sacrebleu`'s chrF, which compares characters, and therefore says something about single sentences, too.
 
 # %% tags=["see"]
 from sacrebleu import sentence_chrf
@@ -361,9 +364,9 @@ for german, written, right in worst[:10]:
 # %% [markdown]
 # ## 4. An experiment
 #
-# Papers say that one setting is better than another. Is it, on your data? Find out as a researcher would: write down a
-# **hypothesis** first, change **one** thing, and repeat each run with several seeds, because two runs that differ only in
-# their seed also differ in their score. Choose one of these eight experiments:
+# Papers say that one setting is better than another. Is it, on your data? Find out as a researcher would: write down
+# a **hypothesis** first, change **one** thing, and repeat each run with several seeds, because two runs that differ
+# only in their seed also differ in their score. Choose one of these eight experiments:
 #
 # | experiment | setting A | setting B |
 # |---|---|---|
@@ -377,15 +380,15 @@ for german, written, right in worst[:10]:
 # | `vocabulary` | `data.vocab_size=500` | `data.vocab_size=2000` |
 #
 # (The number of heads doesn't affect the number of parameters.) For each setting, start three runs or more, with the
-# seeds 1, 2 and 3. On two idle cores a run takes about a minute:
+# seeds 1, 2 and 3. On two idle cores a run takes about half a minute:
 #
 # ```bash
 # course train captions run_folder=../runs/experiment/A-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=false
 # course train captions run_folder=../runs/experiment/B-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=true
 # ```
 #
-# The cell below reads all runs in `../runs/experiment`. Each folder is named after its setting and its seed: `A-1`, `B-3`. The
-# validation loss is in nats a token, without smoothing, and BLEU is that of the validation split.
+# The cell below reads all runs in `../runs/experiment`, whose folders are named after setting and seed: `A-1`, `B-3`.
+# The validation loss is in nats a token, without smoothing, and BLEU is that of the validation split.
 
 # %% tags=["see"]
 EXPERIMENT = Path("../runs/experiment")
@@ -419,19 +422,42 @@ spread.encode(
 # %% [markdown]
 # ### Explain it
 #
-# Write a report of about fifteen lines. Your **hypothesis**, with its reason, as you had it before the first run. **What you
-# did**: the two settings, everything that was equal, the number of seeds. A **table** of the results and what the picture
-# shows, with the spread over the seeds. And a **conclusion**: is the difference larger than the spread? What can you claim,
-# and what not?
+# Write a report of about fifteen lines. Your **hypothesis**, with its reason, as you had it before the first run.
+# **What you did**: the two settings, everything that was equal, the number of seeds. A **table** of the results and
+# what the picture shows, with the spread over the seeds. And a **conclusion**: is the difference larger than the
+# spread? What can you claim, and what not?
 
 # %% [markdown] explain="explain_experiment"
-# (An example of the form; the numbers are those of your own runs.) Hypothesis: pre-norm has the lower validation loss
-# after three epochs, because its gradients reach the lower layers undamped while the warm-up is short. I trained `captions`
-# with one layer and three epochs, `model.norm_first` false (A) and true (B), all else equal, with the seeds 1, 2 and 3.
-# Table: the loss and the BLEU of the six runs, with mean, least and largest of each setting. The picture shows two groups of
-# three dots. Conclusion: if the groups don't overlap, B is better *for this model, these data and three epochs*; if they
-# overlap, three seeds can't tell, and I would run more of them before I claim anything. One layer says little about deep
-# models, for which the difference is reported to be large.
+# (An example, with the numbers of real runs on two cores.)
+#
+# **Hypothesis.** Pre-norm has the lower validation loss after three epochs, because its gradients reach the lower
+# layers undamped, and so little training rewards a fast start.
+#
+# **What I did.** I trained `captions` with `model.layers=1 training.epochs=3`, which is 237 updates, with
+# `model.norm_first=false` (A) and `true` (B), and the seeds 1, 2 and 3 for each. Everything else was as in
+# `captions`: 128 features, 4 heads, a dropout of 0.1, a warm-up of 200 updates.
+#
+# **Results.**
+#
+# | setting | seed | validation loss | validation BLEU |
+# |---|---|---|---|
+# | A | 1 | 0.485 | 71.0 |
+# | A | 2 | 0.542 | 70.0 |
+# | A | 3 | 0.505 | 68.8 |
+# | B | 1 | 0.518 | 70.8 |
+# | B | 2 | 0.609 | 65.8 |
+# | B | 3 | 0.559 | 67.7 |
+#
+# The mean loss of A is 0.510, from 0.485 to 0.542; that of B is 0.562, from 0.518 to 0.609. In the picture the two
+# groups overlap: the best run of B is better than the worst run of A. With each single seed, however, A is better
+# than B, by 0.034, 0.067 and 0.055. BLEU points the same way, with means of 69.9 and 68.1, and overlaps, too.
+#
+# **Conclusion.** The runs contradict my hypothesis: B was worse on average and with each of three seeds. The
+# difference of the means, 0.052, is about as large as the spread within A (0.057) and smaller than that within B
+# (0.091), so three seeds don't show that A is really better. I would run more seeds before I claim that. Nor do the
+# runs say that post-norm is better in general. The model has one layer, and the advantage of pre-norm is reported for
+# deep ones. And 200 of the 237 updates were warm-up, which post-norm needs and pre-norm doesn't: with a short warm-up
+# the result may be the opposite.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a hypothesis with a reason, which could turn out wrong.
@@ -440,27 +466,37 @@ spread.encode(
 # - 2 points: a conclusion that compares the difference with the spread (1), and says what it doesn't show (1). A hypothesis
 #   that was refuted earns as much as one that was confirmed.
 # - No points if no run was made, or if the numbers can't be those of runs.
+#
+# The report above, marked: 6 of 6 points. *Hypothesis*, 1 of 1: it names a direction and a reason, and was refuted.
+# *Settings*, 1 of 1: one key differs, what was equal is stated, three seeds each. *Table*, 1 of 1: all six runs. *Spread*,
+# 1 of 1: least and largest of each setting, and that they overlap. *Comparison*, 1 of 1: 0.052 against 0.057 and 0.091.
+# *Limits*, 1 of 1: seeds, depth and warm-up, each with its reason.
+#
+# The same report with the conclusion "Post-norm is better, because 0.510 is less than 0.562" would get 4 of 6: it loses the
+# point for the comparison with the spread, and the one for what the runs don't show. With the two means in place of the
+# table it would get 2 of 6.
 # ### END MARK SCHEME
 
 # %% [markdown]
 # ## 5. Hand it in
 #
-# Three files of your run belong next to this notebook, and are handed in with it: `config.yaml`, its configuration;
-# `metrics.jsonl`, its metrics; and `translations.txt`, its translations of the **test split**, one per line. The cell below
-# copies them. When your lesson is graded, the translations are scored against references that the grader has.
+# Three files of your run are handed in with this notebook: `config.yaml`, its configuration; `metrics.jsonl`, its
+# metrics; and `translations.txt`, its translations of the **test split**, one per line. The cell below copies them
+# here. When your lesson is graded, the translations are scored against references that the grader has.
 #
-# **The run must be your own**: a provided configuration that nobody edited earns nothing. Change at least one setting that
-# affects what the model learns, for a reason that you can give. What you learned from the experiment above may suggest one.
+# **The run must be your own**: a provided configuration that nobody edited earns nothing. Change at least one setting
+# that affects what the model learns, for a reason that you can give, perhaps from your experiment.
 #
-# | BLEU on the captions | BLEU on Multi30k (test 2016) | points |
+# | at least this BLEU on the captions | or this BLEU on Multi30k (test 2016) | points |
 # |---|---|---|
 # | 30 | 15 | 2 |
 # | 60 | 25 | 4 |
 # | 80 | 32 | 6 |
 # | 86 | 36 | 8 |
 #
-# The provided configurations `captions` and `multi30k-tiny` reach the last row, so a small change for the better, or even
-# for the worse, will usually do. A better score earns no more points, but your instructor may want to know how you did it.
+# The provided configurations `captions` and `multi30k-tiny` reach the last row, and will usually still do so after a
+# small change, for better or worse. A better score earns no more points, but your instructor may want to know how you
+# did it.
 
 # %% tags=["see"]
 for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
@@ -481,31 +517,31 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # %% check="hand_in_metrics"
 
 # %% [markdown]
-# And how good are the translations? In your own notebook this shows the score if the references are on this machine: always
-# for the captions, and for Multi30k if you have its files.
+# And how good are the translations? In your own notebook this shows the score if the references are on this machine:
+# always for the captions, and for Multi30k if you have its files.
 
 # %% check="hand_in_translations"
 
 # %% [markdown]
 # ### Explain it
 #
-# Describe your run, as you would in a report, in about ten lines. Which configuration, on what machine, and why this one? What
-# did the curves show? What is the score, with its signature, and what would you compare it with? Then take one sentence that
-# your translator gets wrong: what is wrong, what does its cross-attention look like there, and what would you try?
+# Describe your run in about ten lines, as in a report. Which configuration, on what machine, and why this one? What
+# did the curves show? What is the score, with its signature, and what would you compare it with? Then take one
+# sentence that your translator gets wrong: what is wrong, what does its cross-attention look like there, and what
+# would you try?
 
 # %% [markdown] explain="explain_run"
-# (An example.) I trained `captions` on a laptop with two cores: 2 layers, 128 features, 8 epochs, about three minutes. I
-# changed the warm-up from 200 to 300 updates, because the loss of an earlier run jumped once at its peak rate. The loss
-# fell quickly in the first two epochs, while the learning rate warmed up, then slowly. The
-# validation loss fell until the end, so a few more epochs might still help. It is below the training loss, because it is
-# measured without dropout and without smoothing. Throughput was about 6,000 target tokens per second, with 5% padding.
-# BLEU is 90 on
-# the 300 test captions, cased, with the tokenizer 13a. That compares only with other runs on these captions: the sentences
-# come from a grammar, so they are far easier than Multi30k. One mistake: "carrying a cap" for "wearing a wool cap".
-# "Wollmütze" is
-# rare and split into three subwords; when the model writes "cap", cross-attention looks at the first of them and hardly at
-# "trägt", which means carry or wear. More examples of the word, or a model with more layers, might help; I would first look
-# whether the beam has the right translation in second place.
+# (An example.) I trained `captions` on a laptop with two cores: 2 layers, 128 features, 8 epochs, about three
+# minutes. I changed the warm-up from 200 to 300 updates, because the loss of an earlier run jumped once at its peak
+# rate. The loss fell quickly in the first two epochs, while the learning rate warmed up, then slowly. The validation
+# loss fell until the end, so a few more epochs might still help. It is below the training loss, because it is
+# measured without dropout and without smoothing. Throughput was about 6,000 target tokens per second, with 5%
+# padding. BLEU is 90 on the 300 test captions, cased, with the tokenizer 13a. That compares only with other runs on
+# these captions: the sentences come from a grammar, so they are far easier than Multi30k. One mistake: "carrying a
+# cap" for "wearing a wool cap". "Wollmütze" is rare and split into three subwords; when the model writes "cap",
+# cross-attention looks at the first of them and hardly at "trägt", which means carry or wear. More examples of the
+# word, or a model with more layers, might help; I would first look whether the beam has the right translation in
+# second place.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: configuration and machine, with a reason for the choice.
@@ -519,64 +555,64 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 #
 # <details><summary>My run resumes, but I wanted it to start from scratch.</summary>
 #
-# A run folder that contains checkpoints is resumed. Use another `run_folder`, or delete the old one. If you changed a key on
-# which the weights depend, the program refuses to mix the two and says which key it is.
+# A run folder that contains checkpoints is resumed. Use another `run_folder`, or delete the old one. If you changed a
+# key on which the weights depend, the program refuses to mix the two and says which key it is.
 #
 # </details>
 #
 # <details><summary>Are two processes on my laptop faster than one?</summary>
 #
-# For a small model, yes. The threads of one process share every single matrix product, and those of a small model are
-# too small for that to pay off; two processes have a batch each, and synchronise once per update. On two cores,
-# `multi30k-tiny` trained a third faster that way. The larger the model, the smaller the gain. Try both, and compare
-# the throughput. It is also a way to test on a laptop what will run on a cluster.
+# For a small model, yes: on two cores, `multi30k-tiny` trained a third faster. The threads of one process share every
+# single matrix product, and those of a small model are too small for that to pay off; two processes have a batch
+# each, and synchronise once per update. The larger the model, the smaller the gain. It is also a way to test on a
+# laptop what will run on a cluster.
 #
 # </details>
 #
 # <details><summary>Can a run start from the weights of another one?</summary>
 #
-# Yes: `training.init_from=../runs/multi30k` takes that run's weights and vocabulary, and everything else starts from scratch.
-# So you can continue with other settings, or train on a lot of text first and then on a little of the kind that you need. The
-# two models must have the same sizes.
+# Yes: `training.init_from=../runs/multi30k` takes that run's weights and vocabulary, and everything else starts from
+# scratch. So you can continue with other settings, or train on a lot of text first and then on a little of the kind
+# that you need. The two models must have the same sizes.
 #
 # </details>
 #
 # <details><summary>Can several runs translate together?</summary>
 #
 # Yes, as an ensemble: `course translate ../runs/one german.txt --with ../runs/two`. For each next word the
-# probabilities of the models are averaged, and the search continues as usual. Models that started with different
-# random weights are wrong in different places: two runs of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only
-# in their seed, reach 42.9 together. It takes the time of both. Their sizes may differ, but not their vocabularies,
-# because an id must mean the same word in all.
+# probabilities of the models are averaged, and the search continues as usual. Models with different random weights
+# are wrong in different places: two runs of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only in their seed,
+# reach 42.9 together, in the time of both. Their sizes may differ, but not their vocabularies, because an id must
+# mean the same word in all.
 #
 # </details>
 #
 # <details><summary>Why doesn't the update get larger with more processes?</summary>
 #
-# Because then it would be another update, with another best learning rate, and two runs couldn't be compared. The number of
-# batches in an update is `training.batches_per_update`, and the processes share them. If you want larger updates on more
-# processes, say so there.
+# Because then it would be another update, with another best learning rate, and two runs couldn't be compared. If you
+# want larger updates on more processes, increase `training.batches_per_update`.
 #
 # </details>
 #
 # <details><summary>What is padded, if batches hold sentences of similar length?</summary>
 #
-# Similar isn't equal, and the two sides of a pair differ. A few per cent remain. In a widely copied notebook of 2022, which
-# pads everything to 72 tokens, about four fifths of the work on captions is padding.
+# Similar isn't equal, and the two sides of a pair differ. A few per cent remain. A widely copied notebook of 2022
+# pads everything to 72 tokens; on captions, about four fifths of its work is padding.
 #
 # </details>
 #
 # <details><summary>A head attends to the full stop all the time. Is it broken?</summary>
 #
-# No. The weights must sum to one, even if a head has nothing to look for. Many heads then put them on a token that is always
-# there and whose value does no harm.
+# No. The weights must sum to one, even if a head has nothing to look for. Many heads then put them on a token that is
+# always there and whose value does no harm.
 #
 # </details>
 #
 # <details><summary>Is attention an explanation of what the model does?</summary>
 #
-# It says where a head takes something from, but not what it takes, nor what becomes of it. From the second layer on, a position
-# contains more than its own word. Take attention as a hint, and test it: change the word and see what happens.
+# It says where a head takes something from, but not what it takes, nor what becomes of it. From the second layer on,
+# a position contains more than its own word. Take attention as a hint, and test it: change the word and see what
+# happens.
 #
 # </details>
 #
@@ -586,8 +622,8 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# You have built a Transformer from the root of $d_k$ up, and it translates. Before you hand the lesson in, press **Validate**
-# in the toolbar.
+# You have built a Transformer from the root of $d_k$ up, and it translates. Before you hand the lesson in, press
+# **Validate** in the toolbar.
 #
 # Where to go from here? Your own corpus (`data.corpus: folder`), another language, the paper's big model. Or read the
 # reference in `course_lib/transformer/`: you have built nearly all of it yourself.
