@@ -149,7 +149,7 @@ for name, tensor in {
 # ### See it: the rules at work
 #
 # These are the shapes of attention scores and a mask, as in lesson 02: 2 sentences, 8 heads, 5 queries and 5 keys; the
-# mask has one row for each sentence. (Only the numbers matter here. Lessons 01 and 02 explain the words.)
+# mask has one row for each sentence. (Only the shapes matter here. Lessons 01 and 02 explain the words.)
 #
 # **Change something:** remove the two ones from the mask's shape, which leaves `(2, 5)`. What does torch align the 2
 # with? Then try the shapes of your prediction, `(3, 1)` and `(4,)`.
@@ -268,8 +268,8 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | the picture | your result, the expected one, and where they differ |
 #
 # The *expected* result comes from the course's own function, the **reference**, called with the same inputs. The check
-# compares shapes, dtypes, numbers and gradients; how you write your code is up to you. (Only where one existing
-# function would be the whole exercise does the check refuse it.)
+# compares shapes, dtypes, numbers and gradients; how you write your code is up to you. (An existing function is refused
+# only if it would be the whole exercise.)
 #
 # A single row of four numbers passes: (4, 1) meets (4,). But with three rows of three numbers, (3, 3, 1) meets (3, 3):
 # the wrong axes are aligned, and because all sizes are equal, there is no error. Section 5 has just happened to you.

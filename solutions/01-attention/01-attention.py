@@ -8,7 +8,7 @@
 #
 # - how a word chooses which other words to attend to,
 # - why the formula contains a square root, and what goes wrong without it,
-# - how to stop a word from attending to some positions, and what happens to a word that may attend to none.
+# - how to stop a word from attending to some positions, or to any.
 #
 # **Time:** about two and a half hours. **In the paper:** sections 3.2, 3.2.1, 3.2.3 and 4 of Vaswani et al. 2017,
 # [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
@@ -93,9 +93,9 @@ for n in (25, 512, 5_000):
 #
 # ### A soft dictionary
 #
-# In a Python dictionary, a *query* is compared with every *key*. If one is equal, you get its *value*. In attention,
-# query and keys are vectors, and each key matches to some degree. The result is a **mean of all values, weighted by how
-# well their keys match the query**.
+# A Python dictionary returns the *value* whose *key* equals your *query*: a key matches completely or not at all. In
+# attention, query and keys are vectors, and each key matches to some degree. The result is a **mean of all values,
+# weighted by how well their keys match the query**.
 #
 # Why soft? Because then a small change of the query makes a small change of the result. So there is a gradient, and the
 # network can *learn* what to ask for.
@@ -134,8 +134,8 @@ for n in (25, 512, 5_000):
 # %% [markdown]
 # ### Worked example: three words, two features
 #
-# Let's describe three words by two features, "is an animal" and "is red". A dog is an animal, a rose is red, and a fox
-# is a bit of both. The dog asks with its own vector: which of the three words is like me?
+# Three words have two features, "is an animal" and "is red": a dog is an animal, a rose is red, and a fox is a bit of
+# both. The dog asks with its own vector: which of the three words is like me?
 
 # %% tags=["see"]
 features = {"dog": [2.0, 0.0], "fox": [1.0, 1.0], "rose": [0.0, 2.0]}
@@ -188,14 +188,14 @@ for d_k in [4, 16, 64, 256]:
 score_spread(samples)
 
 # %% [markdown]
-# The product of two such features has mean 0 and variance 1. A dot product is the sum of $d_k$ of them, and the
-# variances of independent numbers add up. So its variance is $d_k$, and its standard deviation is $\sqrt{d_k}$
-# (footnote 4 of the paper). Dividing by that root makes the spread 1 for any $d_k$.
+# The product of two such features has mean 0 and variance 1. A dot product sums $d_k$ of them, and the variances of
+# independent numbers add up. So its standard deviation is $\sqrt{d_k}$ (footnote 4 of the paper), and dividing by that
+# root makes the spread 1 for any $d_k$.
 #
 # ### See it: what large scores do to the softmax
 #
-# Why is a large spread a problem? Because of what comes next. The **softmax** turns a row of scores $s_1, \dots, s_n$
-# into weights that are positive and sum to one:
+# Why is a large spread a problem? Because next, the **softmax** turns a row of scores $s_1, \dots, s_n$ into weights
+# that are positive and sum to one:
 #
 # $$w_j = \frac{e^{s_j}}{\sum_{l=1}^{n} e^{s_l}}$$
 #
@@ -209,9 +209,9 @@ softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "see
 # With a small factor, all keys get about the same weight. With a large one, a single key gets everything and the
 # gradient is almost zero. A network whose attention starts like that can't learn what to attend to.
 #
-# The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. One number
-# summarises the gradient of a query: the root of the sum of the squares of all derivatives of its weights with respect
-# to its scores. (This is the Frobenius norm of the Jacobian $\mathrm{diag}(w) - w w^\top$.)
+# The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The
+# gradient is summarised by one number, the root of the sum of the squares of all derivatives of the weights with
+# respect to the scores. (This is the Frobenius norm of the Jacobian $\mathrm{diag}(w) - w w^\top$.)
 #
 # **Change something:** the number of keys. Is the picture different with 100 keys?
 
@@ -304,7 +304,7 @@ print("allowed: nothing\n  the sum is 0, so there is nothing to divide by")
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_weights
 
 # %% [markdown]
-# A scratch cell: the same row, with three masks.
+# A scratch cell: the dog's row, with three masks.
 
 # %% tags=["see"]
 row = torch.tensor([[4 / 2**0.5, 2 / 2**0.5, 0.0]])
@@ -339,9 +339,9 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # %% [markdown]
 # ### Explain it
 #
-# One student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another writes `weights = (scores *
-# mask).softmax(dim=-1)`. What is wrong with each? Say what happens to the weights of the allowed keys and of the masked
-# keys, and what they should do instead.
+# One student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another writes
+# `weights = (scores * mask).softmax(dim=-1)`. What is wrong with each? Say what happens to the weights of the allowed
+# keys and of the masked keys, and what they should do instead.
 
 # %% [markdown] explain="explain_mask"
 # The first one takes the softmax over all keys, so masked keys get a share, and then throws that share away: the
@@ -410,7 +410,7 @@ print("output:", output, "weights:", weights, sep="\n")
 # ### See it: attention in a real sentence
 #
 # To watch attention at work, we need vectors that carry some meaning. We compute them from the 6,000 captions that come
-# with this course, by a classic method:
+# with this course:
 #
 # 1. Count how often two words occur within two positions of each other.
 # 2. Divide each count by the count that chance alone would give, and take the logarithm. Keep only the positive
@@ -450,9 +450,9 @@ print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1
 # %% [markdown]
 # Now every word of a sentence attends to all its words. Queries, keys and values are all the same vectors.
 #
-# In the picture, "boy" is selected in the upper row. The thickest line leads to "boy" below: it gives more than half of
-# its weight to itself. The next one leads to "girl". Nearly nothing goes to "a" or "with". Now click "blue", then
-# "hat", and before each click guess where the lines will lead.
+# In the picture, "boy" is selected in the upper row. It gives more than half of its weight to itself (the thickest
+# line), most of the rest to "girl", and nearly nothing to "a" or "with". Now click "blue", then "hat", and before each
+# click guess where the lines will lead.
 #
 # **Change something:** write your own sentence, with words from the captions. Divide `x` by two before you attend, or
 # multiply it: what happens to the weights, and why?
@@ -468,14 +468,12 @@ attention_over_sentence(weights, sentence, sentence, start=1)
 attention_heatmap(weights, sentence, sentence)
 
 # %% [markdown]
-# Notice two things.
-#
 # **Words attend to similar words.** The boy attends to the girl, "blue" to "red", the hat to the dress. The function
 # knows nothing about people, colours or clothes. That knowledge is in the vectors.
 #
-# **Most of all they attend to themselves**: see the dark diagonal. Query and key are the same vector here, and among
-# vectors of the same length, none matches a vector better than the vector itself. To find something *else*, a word must
-# be able to ask with a different vector from the one it is found by. Lesson 02 adds this.
+# **Most of all they attend to themselves**: see the dark diagonal. Query and key are the same vector here, and no
+# vector of the same length matches it better than itself. To find something *else*, a word must be able to ask with a
+# different vector from the one it is found by. Lesson 02 adds this.
 #
 # ### See it: attention ignores the order of words
 #
@@ -502,9 +500,9 @@ print("largest change of the output:", (same - output).abs().max().item())
 # <details><summary>Why dot products, and not a distance or a small network?</summary>
 #
 # All dot products together are one matrix product, which is what processors do fastest. Bahdanau's scores come from a
-# small network ("additive attention"). According to the paper's section 3.2.1, the two are similar in quality if $d_k$
-# is small, and if it is large, additive attention is better than *undivided* dot products. Hence the division by
-# $\sqrt{d_k}$.
+# small network ("additive attention"). According to the paper's section 3.2.1, both kinds of score work about equally
+# well if $d_k$ is small. If it is large, additive attention is better than *undivided* dot products. Hence the division
+# by $\sqrt{d_k}$.
 #
 # </details>
 #

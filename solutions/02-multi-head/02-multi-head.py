@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Lesson 02: multi-head attention
 #
-# Lesson 01 left two problems. A word attended mostly to itself, because the vector that it asked with was also the
-# vector that it was found by. And it got back only a single mean. The paper solves both. **Projections** let a word ask
-# with one vector and be found by another, and several **heads** attend side by side, each with projections of its own.
+# Lesson 01 left two problems. A word attended mostly to itself, because it asked with the same vector that it was found
+# by. And it got back only a single mean. **Projections** solve the first: a word asks with one vector and is found by
+# another. Several **heads** solve the second: they attend side by side, each with its own projections.
 #
 # By the end of this lesson you will have built the paper's `MultiHeadAttention`, and you will be able to explain
 #
@@ -34,8 +34,7 @@ architecture_map(
 # %% [markdown]
 # The model uses multi-head attention in three places, with different inputs and masks.
 #
-# The next cell imports what your code may use. From now on, the functions of earlier lessons come from the reference,
-# so a mistake in lesson 01 doesn't follow you here.
+# From now on, the functions of earlier lessons come from the reference, so a mistake in lesson 01 doesn't follow you.
 
 # %% given="setup"
 import torch
@@ -56,9 +55,9 @@ from course_lib.transformer.attention import AttentionFunction, scaled_dot_produ
 # where $W^Q$, $W^K$ and $W^V$ are learned matrices. So what a word asks for ($q$), what it is found by ($k$) and what
 # it provides ($v$) can be three different things.
 #
-# What can such a matrix express? Let's write some by hand. We describe each word by 16 features that we can read: the
-# first five say what kind of word it is, and the other eleven at which position it is. (A real network learns the kinds
-# of words by itself, and lesson 05 adds the positions.)
+# What can such a matrix express? Let's write some by hand, for words with 16 readable features: five say what kind of
+# word it is, and eleven at which position it is. (A real network learns the kinds by itself, and lesson 05 adds the
+# positions.)
 
 # %% tags=["see"]
 sentence = "a small dog plays with a red ball on the beach".split()
@@ -81,14 +80,14 @@ for position, word in enumerate(sentence):
 print("dog:", x[2].int().tolist())
 
 # %% [markdown]
-# For the keys we use $W^K = I$, the identity: each word is found by the features that it has. All the work is in $W^Q$.
-# Its entry in row 2 and column 1 says how strongly *a word with feature 2 looks for words with feature 1*.
+# For the keys we use $W^K = I$, the identity: each word is found by the features that it has. In $W^Q$, the entry in
+# row 2 and column 1 says how strongly *a word with feature 2 looks for words with feature 1*.
 #
 # ### See it: what a projection lets a word look for
 #
-# Here are three matrices $W^Q$. The first looks for words of the same kind at the same position, which is the word
-# itself, as in lesson 01. The second is a **head that looks for the previous word**: position 5 asks for position 4. In
-# the third, nouns look for adjectives and adjectives for nouns.
+# Here are three matrices $W^Q$. With the first, a word looks for words of the same kind at the same position, which is
+# the word itself, as in lesson 01. With the second, it looks for the **previous word**: position 5 asks for position 4.
+# With the third, nouns look for adjectives and adjectives for nouns.
 #
 # **Change something:** let every word look two positions back. Let nouns prefer the adjective just before them, by
 # adding two matrices: `describing + 0.5 * previous`.
@@ -116,23 +115,19 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# Notice three things.
-#
-# **The diagonal is gone** in the second and third panel. A word can attend to others.
+# **The diagonal is gone** in the second and third panel.
 #
 # **Attention need not be mutual.** In the second panel "dog" attends to "small", but "small" doesn't attend to "dog".
 # If queries and keys were equal, the *scores* in the two directions would be the same.
 #
 # **A word with no match attends to everything equally.** The first word has no previous one, and in the third panel
-# "plays" looks for nothing. All their scores are 0, so their weights are equal: a softmax always spends its whole
-# weight.
+# "plays" looks for nothing. Their scores are all 0, and a softmax always spends its whole weight.
 #
 # ## 2. Heads: several attentions at once
 #
-# "Ball" may need its adjective, its article, and also the dog that plays with it. Each of these needs a matrix $W^Q$
-# like those above. Could one matrix do it all, as their sum? Then "ball" would attend to all these words, but get **one
-# mean** of them, and nobody could tell which word contributed what. So the paper uses several heads, each with its own
-# projections, and concatenates their results:
+# "Ball" may need its adjective, its article, and also the dog that plays with it: three matrices $W^Q$. With their sum
+# as a single matrix, "ball" would attend to all these words, but get **one mean** of them, and nobody could tell which
+# word contributed what. So the paper uses several heads and concatenates their results:
 #
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\, W^O$$
 #
@@ -147,9 +142,9 @@ attention_heatmap(
 # | $\mathrm{Concat}$ | `merge_heads` | concatenates the heads' results: $h \cdot d_v = d_{model}$ features again |
 # | $W^O$ | `output_projection` | mixes the results of the heads, of shape ($d_{model}$, $d_{model}$) |
 #
-# Written like this, 8 heads need 24 small matrices and a loop. In practice the eight matrices $W_1^Q, \dots, W_8^Q$ are
-# placed side by side in **one** matrix of shape ($d_{model}$, $d_{model}$). One product makes the queries of all heads:
-# the first 64 features belong to head 0, the next 64 to head 1, and so on. (Code counts heads from 0.)
+# In practice the eight matrices $W_1^Q, \dots, W_8^Q$ are placed side by side in **one** matrix of shape ($d_{model}$,
+# $d_{model}$). One product makes the queries of all heads: the first 64 features belong to head 0, the next 64 to head
+# 1, and so on. (Code counts heads from 0.)
 #
 # So the features only have to be *split* into heads, and later merged again. Your first two functions do this. They
 # only move numbers, but there are many ways to get the right *shape* with the wrong numbers in it.
@@ -180,9 +175,9 @@ print(
 #
 # ### Build it: split and merge
 #
-# `split_heads` turns (B, L, D), which is batch, length, features, into (B, H, L, D/H). Why is the head axis second?
-# Because attention works on the **last two axes** and treats all others as a batch. So all heads of all sentences
-# attend in one product, independently of each other.
+# `split_heads` turns (B, L, D), which is batch, length, features, into (B, H, L, D/H). The head axis is second because
+# attention works on the **last two axes** and treats all others as a batch. So all heads of all sentences attend in one
+# product, independently of each other.
 #
 # If the features can't be divided equally, say 10 features among 4 heads, raise a `ValueError` that contains both
 # numbers.
@@ -241,8 +236,8 @@ features_in_heads(
 # %% [markdown]
 # ## 3. Multi-head attention
 #
-# Now the module. `forward` takes `query`, `key` and `value` as three tensors, because in the decoder the queries come
-# from one sentence, and keys and values from another. It has five steps:
+# Now the module. `forward` takes `query`, `key` and `value` as three tensors, because in the decoder they come from
+# different sentences. It has five steps:
 #
 # 1. **project** query, key and value, each with its own layer,
 # 2. **split** all three into heads,
@@ -252,8 +247,8 @@ features_in_heads(
 #
 # ### Worked example: two heads of one feature
 #
-# Three words with two features, and two heads, so each head works with one feature. To keep it simple, all four
-# projections are the identity. Watch how each head has weights of its own.
+# Three words with two features, and two heads, so each head works with one feature. All four projections are the
+# identity.
 
 # %% tags=["see"]
 three_words = torch.tensor([[3.0, 0.0], [0.0, 3.0], [1.0, 1.0]])
@@ -295,22 +290,21 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # %% [markdown]
 # ### The attention function is an argument
 #
-# `MultiHeadAttention` doesn't call `scaled_dot_product_attention` by name. It calls the function that it was given as
-# `attention`, which is `scaled_dot_product_attention` by default. There are two reasons:
+# `MultiHeadAttention` calls the function that it was given as `attention`, by default `scaled_dot_product_attention`.
+# There are two reasons:
 #
 # - **To look inside.** `forward` returns the output only. To see the weights, we pass a function that records them.
 # - **To be fast.** The final lab passes PyTorch's *fused kernel*, a single program for all steps of attention, which
 #   never stores the table of weights.
 #
-# The function takes `(query, key, value, mask, dropout)`, the first three split into heads, and returns `(output,
-# weights)`.
+# The function takes `(query, key, value, mask, dropout)`, the first three split into heads, and returns
+# `(output, weights)`.
 #
 # ### Three details that often go wrong
 #
-# **The mask.** Most masks have three axes, (B, Q, K): for each sentence, which query may attend to which key. The
-# scores have four, (B, H, Q, K). Axes are aligned from the end, so the mask's B would meet H. Insert an axis of length
-# one at the right position, and the mask applies to every head. A mask with two axes, (Q, K), or with all four is used
-# as it is.
+# **The mask.** Most masks have three axes, (B, Q, K), but the scores have four, (B, H, Q, K). Axes are aligned from the
+# end, so the mask's B would meet H. Insert an axis of length one at the right position, and the mask applies to every
+# head. A mask with two axes, (Q, K), or with all four is used as it is.
 #
 # **Dropout.** Create one `nn.Dropout(dropout)` and pass it to the attention function, which applies it to the weights.
 # Use it for nothing else.
@@ -414,9 +408,8 @@ attention_heatmap(
 # %% [markdown]
 # ### See it: the price of 1, 2, 4 and 8 heads
 #
-# These numbers are measured: the parameters are counted in your module, the multiplications while it runs (PyTorch
-# counts a multiplication and an addition as two operations, hence the half in the code), and the weights in what the
-# recording function recorded.
+# These numbers are counted in your module while it runs. (PyTorch counts a multiplication and an addition as two
+# operations, hence the half in the code.)
 #
 # **Change something:** the length of the sentence. At 1,000 words, how do the multiplications compare?
 
@@ -442,16 +435,14 @@ for heads in [1, 2, 4, 8]:
 cost_of_heads(pd.DataFrame(rows))
 
 # %% [markdown]
-# **The same parameters.** Four layers of $512 \times 512$ weights and 512 biases, however the result is split. The
-# heads *share* the features.
+# **The same parameters.** Four layers of $512 \times 512$ weights and 512 biases: the heads *share* the features.
 #
 # **The same multiplications.** There are $h$ heads, but each has one $h$-th of the features, so its scores cost one
 # $h$-th.
 #
-# **More weights.** Every head makes its own table of $100 \times 100$, which has to be stored and moved, unless a fused
-# kernel avoids it.
+# **More weights.** Every head makes its own table of $100 \times 100$.
 #
-# So the real price of more heads is that each has fewer features to distinguish words by.
+# So the main price of more heads is that each has fewer features to distinguish words by.
 #
 # ## 5. What can several heads do that one can't?
 #
@@ -459,14 +450,13 @@ cost_of_heads(pd.DataFrame(rows))
 # 16 random features, and 16 more that say its position. The result should be 32 numbers: the 16 random features of the
 # previous word, then those of the next one.
 #
-# A single head may attend to both neighbours equally and return their mean. But from $(a + b) / 2$ nobody can recover
-# $a$ and $b$. Or it attends to one of them, and knows nothing about the other. In both cases the mean squared error
-# can't fall below **one half**. (Always answering zero gives an error of 1.)
+# A single head may attend to both neighbours and return their mean, but from $(a + b) / 2$ nobody can recover $a$ and
+# $b$. Or it attends to one of them, and knows nothing about the other. In both cases the mean squared error can't fall
+# below **one half**. (Always answering zero gives 1.)
 #
 # ### See it: one head against several
 #
-# The task is small enough to train right here: your module with 1, 2, 4 and 8 heads, on the same sentences and with the
-# same number of parameters.
+# We train your module with 1, 2, 4 and 8 heads, on the same sentences and with the same number of parameters.
 #
 # **Change something:** 16 heads, which leaves each head two features. Or remove the positions, with a 0 in place of the
 # 4 in the first line: what can the heads still learn?
@@ -518,8 +508,7 @@ named_lines(
 
 # %% [markdown]
 # One head reaches the line and stays there, with as many parameters as the others. Two heads learn the task. What do
-# they attend to? We load the learned weights into a module with the recording function, and give it our sentence, with
-# random features for every word.
+# they attend to? We record the weights of the trained modules for our sentence, with random features for every word.
 
 # %% tags=["see"]
 maps = []
@@ -538,13 +527,12 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# The single head spreads its weight over both neighbours. Of the two heads, each prefers one neighbour. (It may attend
-# to the other one a little. Two *different* mixtures are enough: the output projection can recover both words from
-# them.)
+# The single head spreads its weight over both neighbours. Of the two heads, each prefers one. (It may attend to the
+# other one a little: from two *different* mixtures the output projection can recover both words.)
 #
-# Nobody told the heads to share the work. They do because it makes the loss smaller. Which head looks back and which
-# one ahead depends on their random start. If both had started *equal*, including their parts of the output projection,
-# their gradients would have been equal too, and they would have stayed equal.
+# Nobody told the heads to share the work. They do because it makes the loss smaller; which one looks back depends on
+# their random start. If both had started *equal*, including their parts of the output projection, their gradients would
+# have been equal too, and they would have stayed equal.
 #
 # Four and eight heads learn the task too, but in this run they end with a slightly larger error than two. On a larger
 # scale, the paper (section 6.2; table 3, rows A) measured 24.9 BLEU for one head, 25.8 for 8 and 16 heads, and 25.4 for
@@ -575,8 +563,8 @@ attention_heatmap(
 # ### Explain it
 #
 # To save parameters, a student uses one layer for queries and keys: `self.key_projection = self.query_projection`.
-# Compare the score that word $i$ gives to word $j$ with the one that $j$ gives to $i$. What can such a head no longer
-# express by one rule for all positions? Use "attend to the previous position" as an example.
+# Compare the score that word $i$ gives to word $j$ with the one that $j$ gives to $i$. How well does a word match
+# itself? And can such a head still attend to the previous position, by one rule that is the same at every position?
 
 # %% [markdown] explain="explain_shared"
 # With one layer, the query and the key of a word are the same vector, so the score of the pair $(i, j)$ is
@@ -600,9 +588,8 @@ attention_heatmap(
 #
 # <details><summary>What does the output projection do?</summary>
 #
-# After the concatenation, features 0 to 63 come from head 0, the next ones from head 1, and so on. $W^O$ mixes them, so
-# that any feature of the output can depend on any head. It also determines in which features of the word the result is
-# stored, which matters in lesson 03, where the output is added to the input.
+# It mixes the heads, so that any feature of the output can depend on any of them. It also determines in which features
+# of the word the result is stored, which matters in lesson 03, where the output is added to the input.
 #
 # </details>
 #
@@ -616,31 +603,31 @@ attention_heatmap(
 #
 # <details><summary>The paper's formula has no biases. Why do we have them?</summary>
 #
-# PyTorch's own module has them, and so does most code written since. They are 2,048 of about a million numbers. But
-# weights can only be exchanged between modules that agree on this, so the course fixes it.
+# PyTorch's own module has them, and so does most code written since. They are only 2,048 of about a million numbers,
+# but weights can only be exchanged between modules that agree on them.
 #
 # </details>
 #
 # <details><summary>Why did view fail where reshape worked?</summary>
 #
-# Swapping axes moves no numbers in memory; it only changes how they are indexed. `view` never moves any either, so it
-# fails if numbers that should be neighbours aren't neighbours in memory. `reshape` and `flatten` copy if they have to.
+# Swapping axes moves no numbers in memory. `view` never moves any either, so it fails if numbers that should be
+# neighbours aren't neighbours in memory. `reshape` and `flatten` copy if they have to.
 #
 # </details>
 #
 # <details><summary>Why is one half the best that one mean can do?</summary>
 #
-# Let the head give the previous word $a$ the weight $p$ and the next word $b$ the weight $q$, and return $m = p\,a +
-# q\,b$. All features are independent, with variance 1. The best guess at $a$ from $m$ by a linear layer is
-# $\frac{p}{p^2 + q^2}\,m$, and its mean squared error is $1 - \frac{p^2}{p^2 + q^2}$. For $b$ it is $1 - \frac{q^2}{p^2
-# + q^2}$. The two errors sum to 1 for any $p$ and $q$, so their mean is one half.
+# Let the head give the previous word $a$ the weight $p$ and the next word $b$ the weight $q$, and return
+# $m = p\,a + q\,b$. All features are independent, with variance 1. The best guess at $a$ from $m$ by a linear layer is
+# $\frac{p}{p^2 + q^2}\,m$, and its mean squared error is $1 - \frac{p^2}{p^2 + q^2}$. For $b$ it is
+# $1 - \frac{q^2}{p^2 + q^2}$. The two errors sum to 1 for any $p$ and $q$, so their mean is one half.
 #
 # </details>
 #
 # <details><summary>PyTorch has nn.MultiheadAttention. Is it the same?</summary>
 #
 # It computes the same function. But it stores the three input projections in one matrix, expects the length before the
-# batch by default, and in its boolean masks **True means "must not attend"**, the opposite of ours.
+# batch by default, and in its boolean masks **True means "must not attend"**.
 #
 # </details>
 #

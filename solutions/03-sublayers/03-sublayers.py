@@ -2,7 +2,7 @@
 # # Lesson 03: what is around attention
 #
 # Attention moves information between words. But between two attentions, every word must also *process* what it has
-# gathered, and a deep stack of them must remain trainable. Three small parts do this.
+# gathered, and the whole stack must remain trainable. Three small parts do this.
 #
 # By the end of this lesson you will have written all three, and you will be able to explain
 #
@@ -48,14 +48,12 @@ from course_lib.transformer import MultiHeadAttention
 # %% [markdown]
 # ## 1. Layer normalisation: every word at the same volume
 #
-# In a choir with microphones, one singer can be so loud that you hear nobody else. Before you can work with the sound,
-# you bring all of them to the same level.
+# In a choir with microphones, one singer can be so loud that you hear nobody else, until you bring all of them to the
+# same level. Word vectors are like that: after a few sublayers some may be ten times as large as others. **Layer
+# normalisation** takes each vector by itself, shifts it so that its features have mean 0, and scales it so that they
+# have variance 1.
 #
-# Word vectors are like that. A sublayer adds a lot to one and little to another, and after a few sublayers some are ten
-# times as large as others. **Layer normalisation** takes each vector by itself, shifts it so that its features have
-# mean 0, and scales it so that they have variance 1.
 #
-# For the vector $x$ of one word, with $D$ features:
 #
 # $$\mathrm{LayerNorm}(x)_i = g_i \, \frac{x_i - \mu}{\sqrt{\sigma^2 + \epsilon}} + b_i
 # \qquad\text{with}\qquad
@@ -79,8 +77,8 @@ from course_lib.transformer import MultiHeadAttention
 # %% check="predict_normalised"
 
 # %% [markdown]
-# If the last feature had been 400 instead of 4, the answer would be the same. The volume is gone. What remains is which
-# features stand out, and how far compared with the others.
+# With 400 instead of 4, the answer would be the same. The volume is gone. What remains is which features stand out, and
+# how far compared with the others.
 #
 # ### Worked example: two words, three features
 #
@@ -102,9 +100,9 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 # **Which axis.** Mean and variance are taken over the last axis, the features of one word: not over the words of a
 # sentence, nor over the sentences of a batch.
 #
-# **Which variance.** $\sigma^2$ divides by $D$. PyTorch's `var` and `std` divide by $D - 1$ by default, because
-# statisticians *estimate* from samples. Here, the $D$ features are all there are. (With 512 features the difference is
-# so small that this mistake survives in published code.)
+# **Which variance.** $\sigma^2$ divides by $D$. PyTorch's `var` and `std` divide by $D - 1$ by default, for *estimates*
+# from samples. Here, the $D$ features are all there are. (With 512 features the difference is so small that this
+# mistake survives in published code.)
 #
 # **Where epsilon is.** Under the root, added to the variance. Then the derivative of the root stays finite even if all
 # features of a vector are equal. Outside the root, the forward pass is safe, but the gradient is not.
@@ -113,10 +111,10 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 #
 # Your class derives from `nn.Module`, and you write two of its methods.
 #
-# - `__init__` creates what the layer stores. Its first line is `super().__init__()`. After that, a tensor wrapped in
+# - `__init__` starts with `super().__init__()` and creates what the layer stores. A tensor wrapped in
 #   **`nn.Parameter`** and assigned to an attribute is *learned*: the optimizer updates it, and a checkpoint contains
 #   it. For a plain tensor, neither is true.
-# - `forward` does the work. It runs when you call the module: `norm(x)`.
+# - `forward` runs when you call the module: `norm(x)`.
 #
 # Your layer gets tensors with **any number of leading axes**. Keep the names `scale` and `shift`: the check loads
 # weights by them. (`torch.nn.LayerNorm` and the function behind it are the whole exercise, so they are not allowed.)
@@ -157,12 +155,12 @@ normalisation_effect(x, norm(x), words)
 # ### Explain it
 #
 # Networks for images usually have another normalisation: **batch normalisation**. It takes the mean and variance of
-# each *feature* over all examples of a batch, and in use it replaces them by averages that were collected during
-# training.
+# each *feature* over all examples of a batch. When the network is used, averages that were collected during training
+# replace them.
 #
-# Why doesn't that suit a translator? Think of sentences of different lengths in one batch, and of a user who has a
-# single sentence translated, word by word. And why is none of this a problem for layer normalisation? Answer in three
-# or four sentences.
+# Why doesn't that suit a translator? Think of sentences of different lengths in one batch, and of a single sentence
+# that is translated word by word. And why is none of this a problem for layer normalisation? Answer in three or four
+# sentences.
 
 # %% [markdown] explain="explain_over_features"
 # Sentences have different lengths, so a batch contains padding, and the statistics of a batch would depend on how much
@@ -200,7 +198,7 @@ normalisation_effect(x, norm(x), words)
 # plural?"). The ReLU passes on only the questions that were answered with yes, and each of these adds its own answer to
 # the word's vector.
 #
-# Attention has four matrices, the network only two. Which of them has more parameters, and by how much?
+# Attention has four matrices, the network only two. Which has more parameters?
 
 # %% predict="predict_network_share"
 # In the paper d_model is 512 and d_ff is 2048. Multi-head attention has four linear layers, each from
@@ -235,8 +233,8 @@ for word in ([-3.0, 1.0], [2.0, 1.0]):
 # ### Build it
 #
 # You need two `nn.Linear` layers, called `inner` and `outer`, and between them a ReLU and then **dropout**, which sets
-# some hidden features to 0 during training. (As in lesson 01, section 5.4 of the paper doesn't list it, but nearly all
-# code has it.) Create an `nn.Dropout(p)` in `__init__`, so that it follows the training mode.
+# some hidden features to 0 during training. (Like the dropout in lesson 01, it isn't in the paper's section 5.4, but in
+# nearly all code.) Create an `nn.Dropout(p)` in `__init__`, so that it follows the training mode.
 
 # %% build="FeedForward"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:FeedForward
@@ -260,8 +258,8 @@ with torch.no_grad():
 # %% [markdown]
 # ### See it: what functions can it compute?
 #
-# With `d_model` of 1, the network is a function from one number to one number, which we can draw. Here it learns to
-# follow a wave, with 2, 4 and 32 hidden features, and once with 32 features but **without the ReLU**.
+# If `d_model` is 1, we can draw the network as a curve. Here it learns to follow a wave, with 2, 4 and 32 hidden
+# features, and once with 32 features but **without the ReLU**.
 #
 # **Change something:** use another curve, such as `x.abs()` or `(x > 0).float()`. Give it 3 hidden features. Where are
 # the bends, and how many are there?
@@ -307,8 +305,8 @@ named_lines(
 #
 # ### See it: where the parameters are, and where the work is
 #
-# On the left is the answer to your prediction. On the right is the arithmetic of one encoder layer as sentences get
-# longer, in multiplications for each word:
+# On the left is the answer to your prediction. On the right are the multiplications of one encoder layer, for each
+# word, as sentences get longer:
 #
 # - the **projections** of attention, four matrices: $4 d^2$, with $d$ for `d_model`;
 # - **attention itself**, scores and mean: each word meets all $n$ words, $2 n d$;
@@ -409,8 +407,8 @@ print("   the sum, the result", add(word, swap(normalise(word))))
 # %% [markdown]
 # ### Build it
 #
-# Your module gets $x$ and the sublayer **as a function**, not as a finished result, because with pre-norm your module
-# computes what the sublayer reads. It is used like this:
+# Your module gets $x$ and the sublayer **as a function**, because with pre-norm your module computes what the sublayer
+# reads. It is used like this:
 #
 # ```python
 # x = connection(x, lambda y: attention(y, y, y, mask))
@@ -444,7 +442,7 @@ for norm_first in (False, True):
 # %% [markdown]
 # ### See it: how the stream grows
 #
-# Back to your prediction. We use random rotations as sublayers: a rotation doesn't change the size of a vector, so only
+# Back to your prediction, with random rotations as sublayers: a rotation doesn't change the size of a vector, so only
 # the connection makes a difference.
 #
 # **Change something:** only the first 3 of the 24 steps. Sublayers that return half as much:
@@ -487,10 +485,9 @@ named_lines(
 #
 # ### See it: the gradient on its way down
 #
-# Now the way back. The stack has 24 new feed-forward networks with the initial weights that lesson 06 will use
-# (Xavier), and on top a random classification task with 50 classes. For each network: how large is the gradient of its
-# outer matrix? The left end is the bottom of the stack, **far from the loss**. (Each value is the mean of five runs
-# with different random numbers.)
+# How large is the gradient of each sublayer's outer matrix? The stack has 24 new feed-forward networks with the initial
+# weights of lesson 06, and on top a random classification task with 50 classes. The left end is the bottom of the
+# stack, **far from the loss**. (Each value is the mean of five runs with different random numbers.)
 #
 # The networks are connected in six ways: post-norm and pre-norm, each with and without the residual; the residual
 # without a norm; and neither.
@@ -536,20 +533,20 @@ named_lines(
 )
 
 # %% [markdown]
-# - **Neither:** the further down, the smaller the gradient, by a factor of thousands. The lower networks hardly learn
-#   anything. This is how deep networks used to fail.
+# - **Neither:** the further down, the smaller the gradient, by a factor of thousands, so the lower networks hardly
+#   learn anything. This is how deep networks used to fail.
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
 # - **With a norm**, it reaches the bottom in all four ways. Compare post-norm and pre-norm on the right, near the loss:
 #   post-norm's gradients are as large there as anywhere, pre-norm's get smaller, because each network adds to a larger
 #   and larger sum. Xiong et al. argue that large gradients near the output make the first steps of training unstable,
 #   so post-norm needs a *warm-up*: a learning rate that starts near zero and grows. Lesson 07 tests this.
 #
-# But the two dashed lines with a norm and without a residual don't fade either! Is the residual superfluous, then?
+# But with a norm and without a residual, the gradients don't fade either! Is the residual superfluous, then?
 #
 # ### See it: who can learn to do nothing?
 #
-# The easiest possible task: 50 words, each with its own vector, go through the stack, and at the top a linear layer has
-# to name the word. The stack only has to pass the vectors on. We train for sixty steps.
+# The easiest possible task: the vectors of 50 words go through the stack, and at the top a linear layer has to name the
+# word. The stack only has to pass the vectors on. We train for sixty steps.
 #
 # **Change something:** 4 networks instead of 24 (`depth = 4`). How deep can the stack be without the residual?
 
@@ -602,10 +599,9 @@ named_lines(
 )
 
 # %% [markdown]
-# Guessing gives a loss of $\ln 50 \approx 3.9$, and after sixty steps the stacks without the residual have barely
-# improved on that. Look at the printed lines: before the first step, 24 random networks have made **all words alike**
-# (the mean cosine of two words' vectors is nearly 1). A gradient of a good size arrives, but it is nearly the same for
-# every word.
+# Guessing gives a loss of $\ln 50 \approx 3.9$, and without the residual, sixty steps have barely improved on that.
+# Look at the printed lines: before the first step, 24 random networks have made **all words alike** (the mean cosine of
+# two words' vectors is nearly 1). A gradient of a good size arrives, but it is nearly the same for every word.
 #
 # With the residual, each word is still present at the top. And to "do nothing", a sublayer only has to learn to add
 # nothing.
@@ -640,16 +636,16 @@ named_lines(
 #
 # <details><summary>Doesn't the learned scale undo the normalisation?</summary>
 #
-# Only in part. Scale and shift are the same for all words: they can make feature 7 large everywhere, but can't give a
-# single word its own volume back. They exist because a variance of 1 need not be the best for what comes next.
+# Only in part: they are the same for all words, so they can't give a single word its own volume back. They exist
+# because a variance of 1 need not be the best for what comes next.
 #
 # </details>
 #
 # <details><summary>How exactly do layer and batch normalisation differ?</summary>
 #
 # In what they average over: batch normalisation over the examples, for each feature; layer normalisation over the
-# features, for each position. Both then have a learned scale and shift for each feature. Batch normalisation is usually
-# placed before the non-linearity and behaves differently in use; layer normalisation is placed before or after a
+# features, for each position. Both then have a learned scale and shift for each feature. Batch normalisation usually
+# comes before the non-linearity and behaves differently after training; layer normalisation comes before or after a
 # sublayer and always computes the same. Batch normalisation was proposed against *internal covariate shift*, the change
 # of a layer's inputs while the layers below it learn ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)).
 # Later experiments suggest that it helps because it makes the loss smoother ([Santurkar et al.

@@ -2,8 +2,8 @@
 # # Lesson 04: masks
 #
 # There are two cases in which a word must *not* attend to something. The first is **padding**: filler at the end of
-# short sentences, which makes a batch a rectangle. It means nothing, and attending to it adds noise. The second is
-# **the future**: a model that learns to predict the next word must not see it.
+# short sentences, so that all rows of a batch are equally long. It means nothing, and attending to it adds noise. The
+# second is **the future**: a model that learns to predict the next word must not see it.
 #
 # By the end of this lesson you will have written all the masks of the Transformer, and you will be able to explain
 #
@@ -54,8 +54,8 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. The padding mask: filler means nothing
 #
-# Until now you have worked with vectors. Now you work with **tokens**: integers that represent words. A vocabulary says
-# which number stands for which word. Three numbers don't stand for words:
+# **Tokens** are integers that represent words; a vocabulary says which number stands for which word. Three don't stand
+# for words:
 #
 # | symbol | here | what it is |
 # |---|---|---|
@@ -76,7 +76,7 @@ print(tokens)
 # %% [markdown]
 # ### See it: what happens without a mask
 #
-# In the second sentence, all words, and padding too, get random vectors. On the left they attend without a mask, on the
+# The words of the second sentence, and its padding, get random vectors. On the left they attend without a mask, on the
 # right with the one that you are about to build. Orange cells with a "!" mark weight that goes to padding.
 #
 # **Change something:** another sentence (`words[0]`); more padding. How much of its weight does a word lose to padding?
@@ -99,8 +99,8 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# Without a mask, the same sentence gives another result in a batch with a longer one, because there it has more
-# padding. With the mask, the columns of padding are empty, and the words share the whole weight.
+# Without a mask, a sentence's result depends on how much padding it has, and so on the other sentences of its batch.
+# With the mask, the columns of padding are empty, and the words share the whole weight.
 #
 # The *rows* of padding are still there in both panels: padding attends to words. That is correct, for three reasons:
 #
@@ -142,9 +142,8 @@ print(padding_mask(torch.tensor(batch_of_two), pad_id=0))
 # %% [markdown]
 # ### See it: alone and in a batch
 #
-# A sentence should give the same result whatever else is in the batch. We give the short sentence to a multi-head
-# attention with random weights: first alone, without any padding, then in the whole batch, without and with your mask.
-# We compare the results for its five tokens.
+# The short sentence goes through a multi-head attention with random weights: alone, then in the whole batch, without
+# and with your mask. We compare the results for its five tokens.
 #
 # **Change something:** cut the sentence to three tokens, with 3 in place of both 5s. Why is the difference no longer
 # (nearly) zero, even with the mask?
@@ -185,13 +184,13 @@ with torch.no_grad():
 # %% [markdown]
 # ## 2. The causal mask: no access to the future
 #
-# A decoder writes one word after the other: it has a prefix and predicts the next word. Learning in the same way would
-# need ten runs of the model for a sentence of ten words.
+# A decoder writes one word after the other: it reads what it has written so far, the *prefix*, and predicts the next
+# word. Learning in the same way would need ten runs of the model for a sentence of ten words.
 #
-# The Transformer needs **one run**. During training the whole target is known. So the decoder gets all of it at once,
-# and *every* position predicts its next word at the same time: position 0 predicts word 1, position 1 predicts word 2,
-# and so on. (This is called *teacher forcing*: each position continues from the correct words, whatever the model would
-# have written.)
+# The Transformer needs **one run**, because the whole target is known during training. The decoder gets all of it at
+# once, and *every* position predicts its next word at the same time: position 0 predicts word 1, position 1 predicts
+# word 2, and so on. (This is called *teacher forcing*: each position continues from the correct words, whatever the
+# model would have written.)
 #
 # There is one problem. Position 1 has to predict word 2, which is in the same tensor, at position 2. So no position may
 # attend to later positions:
@@ -203,8 +202,8 @@ with torch.no_grad():
 # | $i$ | the row: the position of the **query** |
 # | $j$ | the column: the position of the **key** |
 #
-# The position itself, $j = i$, is allowed: position $i$ has read word $i$, and it predicts word $i + 1$. (In the paper:
-# section 3.2.3, the last of its three points. A model that continues from its own words is called *auto-regressive*.)
+# The position itself, $j = i$, is allowed: position $i$ has read word $i$, and it predicts word $i + 1$. (A model that
+# continues from its own words is called *auto-regressive*.)
 
 # %% predict="predict_pairs"
 # A sentence of 6 tokens, none of them padding. In the causal mask, how many of the pairs of query and key
@@ -257,8 +256,8 @@ for query in range(3):
 # %% [markdown]
 # ### Build it
 #
-# You have both halves. Mind the shapes: (B, 1, L) and (1, L, L) broadcast to (B, L, L), a mask for each sentence. The
-# tokens may be on a GPU; `.to(tokens.device)` moves a mask there.
+# Mind the shapes: (B, 1, L) and (1, L, L) broadcast to (B, L, L), a mask for each sentence. The tokens may be on a GPU;
+# `.to(tokens.device)` moves a mask there.
 
 # %% build="decoder_mask"
 ### BEGIN SOLUTION course_lib.transformer.masks:decoder_mask
@@ -350,7 +349,7 @@ print(shift_target(torch.tensor([[1, 5, 7, 2], [1, 5, 2, 0]])))
 # %% [markdown]
 # ### See it: one row for each position
 #
-# The table shows what each position reads, what your mask lets it attend to, and what it predicts.
+#
 #
 # **Change something:** the longer sentence, `which = 0`. Then make a common mistake: use as labels what the decoder
 # reads (`labels = reads`). What would the model have to learn, and could it fail?
@@ -389,8 +388,8 @@ pd.DataFrame(rows, columns=["reads", "may attend to", "predicts"])
 # If an output *before* the changed token changes, it has seen the future. This needs neither training nor data. Random
 # weights will do, because the connections don't depend on what is learned.
 #
-# Here is a model of two layers with random weights, made of the parts that you have built. (It has no source sentence.
-# Each position has a learned vector, so that positions can be told apart; lesson 05 does this properly.)
+# Here is a model with random weights, made of the parts that you have built. (It has no source sentence. Each position
+# has a learned vector, so that positions can be told apart; lesson 05 does this properly.)
 
 # %% tags=["see"]
 
@@ -414,7 +413,7 @@ class SmallDecoder(nn.Module):
 
 
 # %% [markdown]
-# Now the probe, with four masks. For each: run the sentence, replace one token, run it again, and measure how far the
+# Now the probe. For each of four masks, run the sentence, replace one token, run it again, and measure how far the
 # output of every position has moved.
 #
 # - **yours**: the decoder mask;
@@ -460,13 +459,12 @@ leak_probe(moved, spoken, changed)
 # position before the change has seen it. In the second layer, the position before *that* has attended to it. So each
 # layer carries the leak one position further: in a model of six layers, six positions.
 #
-# The last two rows are equal, because this sentence has no padding: the padding mask allows everything, and then
-# "either" means "everything".
+# The last two rows are equal, because without padding the padding mask allows everything, and so does "either".
 #
 # ## 6. What a leak does to learning
 #
-# What does a leak look like in practice? Let's train on something that **can't be learned**: noise. Every token is one
-# of ten, drawn at random. Nobody can predict the next one, and an honest model is right one time in ten.
+# Let's train on something that **can't be learned**: noise. Every token is one of ten, drawn at random. Nobody can
+# predict the next one, so an honest model is right one time in ten.
 
 # %% predict="predict_guessed"
 # A model with the mask that reaches one position too far is trained on such noise, and then tested on NEW
@@ -478,9 +476,9 @@ leak_probe(moved, spoken, changed)
 # %% [markdown]
 # ### See it: learning what can't be learned
 #
-# Two small models with one layer each, one with your mask and one with the leak, are trained on fresh noise in every
-# step. From time to time each is tested on new noise, with its own mask. The third line is the leaking model again,
-# with the same weights, but tested **as it will be used**: when it writes, there is no future to attend to.
+# Two small models, one with your mask and one with the leak, are trained on fresh noise in every step, and tested on
+# new noise with their own masks. The third line is the leaking model again, but tested **as it will be used**: when it
+# writes, there is no future to attend to.
 #
 # **Change something:** only ten steps of training. Or replace the leak by `tril(-1)`, which hides too much: what can
 # such a model still learn, and how would you notice *that* mistake?
@@ -528,12 +526,12 @@ named_lines(
 )
 
 # %% [markdown]
-# The leaking model "predicts" noise by reading the answer. In use it is back to guessing. A test set doesn't reveal a
-# leak, because the test leaks as well. Two things do:
+# The leaking model "predicts" noise by reading the answer. When it writes, it is back to guessing. A test set doesn't
+# reveal a leak, because the test leaks as well. Two things do:
 #
 # - the **leak probe**, in a moment and before any training. It finds leaks of the mask, but not labels that aren't
 #   shifted, because then the answer is in the input itself;
-# - results that are **too good to be true**. Train on noise: a model that learns it sees the answer, by whichever way.
+# - results that are **too good to be true**. Train on noise: a model that learns it must see the answer.
 #
 # ### Explain it
 #
@@ -587,13 +585,6 @@ named_lines(
 # <details><summary>Why does the encoder need no causal mask?</summary>
 #
 # It predicts nothing. The whole source sentence is known, and to understand a word it helps to know what follows.
-#
-# </details>
-#
-# <details><summary>Can layer normalisation or dropout leak?</summary>
-#
-# A normalisation over the *words* of a sentence can. Yours works on each word alone (lesson 03), and dropout combines
-# no words, so they can't.
 #
 # </details>
 #

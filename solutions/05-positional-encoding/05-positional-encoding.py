@@ -4,7 +4,7 @@
 # "Dog bites man" and "man bites dog" consist of the same words. How does a Transformer know where each word is?
 #
 # The paper's answer is surprising. It makes a vector for each position, out of sines and cosines, and simply **adds**
-# it to the vector of the word. In this lesson you build both vectors and add them.
+# it to the vector of the word. In this lesson you build both.
 #
 # By the end of this lesson you will be able to explain
 #
@@ -35,9 +35,8 @@ architecture_map(
 )
 
 # %% [markdown]
-# This lesson's parts are at the bottom of both stacks, where a sentence comes in.
-#
-# The next cell imports what your code may use, and the attention of lessons 01 and 02.
+# This lesson's parts are at the bottom of both stacks, where a sentence comes in. From there, positions travel with the
+# words in the residual stream (lesson 03).
 
 # %% given="setup"
 import math
@@ -52,8 +51,8 @@ from course_lib.transformer import MultiHeadAttention, scaled_dot_product_attent
 # %% [markdown]
 # ## 1. Does the order of words matter?
 #
-# In self-attention, a word makes its query from its own vector, compares it with the keys of all words, and takes the
-# mean of their values. Now change the order of the words. What happens to the result for one of them?
+# In self-attention, a word compares its query with the keys of all words and takes the mean of their values. What
+# happens to the result for one word if the order of the words changes?
 
 # %% predict="predict_orders"
 # The three words "dog", "bites" and "man" have six possible orders. Each order goes through one layer of
@@ -114,9 +113,9 @@ print("different outputs:", how_many_differ(outputs))
 # - **One step means the same everywhere.** From position 3 to 4 should be the same change as from 103 to 104.
 # - **It works for any length**, without knowing how long the sentence is.
 #
-# You know something that does all four: **a clock**. A single hand returns soon, so it can't tell noon from midnight.
-# But with several hands, each slower than the one before, every moment has its own picture. No hand ever leaves its
-# circle. And ten minutes are the same rotation of each hand, at any time of the day.
+# **A clock** does all four. A single hand returns soon, so it can't tell noon from midnight. But with several hands,
+# each slower than the one before, every moment has its own picture. No hand ever leaves its circle. And ten minutes are
+# the same rotation of each hand, at any time of the day.
 #
 # A hand on a circle is two numbers: how far right its tip is, and how far up. For an angle (clockwise from twelve)
 # these are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers describe $d_\mathrm{model}/2$ hands, and this
@@ -158,7 +157,7 @@ for pos in range(3):
 # %% [markdown]
 # ### Build it
 #
-# One function makes the table: a row for each position, a column for each feature. Some details:
+# One function makes the table: a row for each position, a column for each feature.
 #
 # - **Sines and cosines alternate.** (Some code has all sines first and then all cosines. A model can learn with either,
 #   but weights trained for one are useless for the other.)
@@ -167,8 +166,7 @@ for pos in range(3):
 # - **The result is float32.** Compute the angles in float64, because a float32 has only about seven digits: at position
 #   4,999 the error of the sine would be as large as 0.0004.
 #
-# A loop over positions and columns would be correct, but slow. Try to make all angles at once: a column of positions
-# divided by a row of powers.
+# A loop would be correct, but slow. Try to make all angles at once: a column of positions divided by a row of powers.
 
 # %% build="sinusoids"
 ### BEGIN SOLUTION course_lib.transformer.positions:sinusoids
@@ -190,20 +188,20 @@ print(sinusoids(3, 4))
 # solid line, the odd one (cosine) as a dashed line.
 #
 # **Change something:** other pairs, between 0 and 31. Make the table 16 wide, `sinusoids(60, 16)`, and draw pairs 0 to
-# 7: which wave is the same as before, and how quickly do the others become slower now?
+# 7: which wave is the same as before, and how much slower is each wave than the one above it?
 
 # %% tags=["see"]
 table = sinusoids(60, 64)
 position_waves(table, pairs=[0, 2, 4, 8, 16])
 
 # %% [markdown]
-# The fast waves on top distinguish neighbours, but repeat after a few words. The slow ones at the bottom hardly change
-# from one word to the next, but distinguish the beginning of a text from its end. Together they are like the digits of
-# a number: the last digit changes at every step, the first hardly ever.
+# The fast waves on top distinguish neighbours, but repeat after a few words. The slow ones at the bottom distinguish
+# the beginning of a text from its end. Together they are like the digits of a number: the last digit changes at every
+# step, the first hardly ever.
 #
 # ### See it: the sinusoids as a heat map
 #
-# The same table with all its columns. Each row is the pattern that is added to the word at that position.
+# The same table with all its columns.
 #
 # **Change something:** use 2,000 positions and show every fortieth: `sinusoids(2000, 64)[::40]`. Where is the border
 # now between what changes and what doesn't?
@@ -218,7 +216,7 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 #
 # ### See it: an offset is a rotation
 #
-# The third of our four wishes is the important one. Here are the first hands of your clock at two positions, three
+# The third of the four properties is the important one. Here are the first hands of your clock at two positions, three
 # apart. Move the slider, and watch the **angle between them**, the arc.
 #
 # **Change something:** the offset. Which offset nearly returns the first hand to where it was?
@@ -266,8 +264,8 @@ print("largest error, over all 97 pairs of positions:", (predicted - table[offse
 # %% check="predict_length"
 
 # %% [markdown]
-# Did the position matter? No: all of them are equally long. And what do their dot products say? For one hand with
-# frequency $\omega$, and two positions $p$ and $q$:
+# All positions are equally long. And what do their dot products say? For one hand with frequency $\omega$, and two
+# positions $p$ and $q$:
 #
 # $$\sin(p\omega)\sin(q\omega) + \cos(p\omega)\cos(q\omega) = \cos\bigl((p - q)\,\omega\bigr)$$
 #
@@ -275,8 +273,7 @@ print("largest error, over all 97 pairs of positions:", (predicted - table[offse
 #
 # ### See it: the dot product of two positions
 #
-# Here every position is compared with every other. If only the distance counts, each diagonal must have a single
-# colour.
+# If only the distance counts, each diagonal of this table must have a single colour.
 #
 # **Change something:** fewer features, `sinusoids(64, 16)`. Can you still see which positions are near each other?
 
@@ -319,7 +316,7 @@ named_lines(
 # Neighbours are very similar, and the similarity falls with the distance: with 512 features at every step up to
 # distance 43, with 16 features only up to 3. So the plain dot product of two positions says how *near* they are. But it
 # can't distinguish "three before" from "three after", because the cosine is the same for both. That needs projections,
-# which turn query and key differently. You will watch a model learn one below.
+# which turn query and key differently. You will watch a model learn them below.
 #
 # ### Explain it
 #
@@ -347,19 +344,18 @@ named_lines(
 # %% [markdown]
 # ## 4. Words as vectors
 #
-# So far the word vectors were given. Now you make them. A vocabulary gives each word a number, its **token id**. The
-# **embedding** is a table with one row for each token id, and looking a word up means taking its row. The rows start at
-# random and are learned like any other weight. `nn.Embedding(vocab_size, d_model)` is such a table.
+# So far the word vectors were given. Now you make them. The **embedding** is a table with one row for each token id,
+# and looking a word up means taking its row. The rows start at random and are learned like any other weight.
+# `nn.Embedding(vocab_size, d_model)` is such a table.
 #
 # The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4). Why? Because the vector of a position
 # will be added. The two should be **about equally long**, or one drowns the other. The length of a word vector depends
 # on how the table is initialised, which the paper doesn't say. In this course its numbers are normal with standard
 # deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that $\sqrt{d_\mathrm{model}}$.
 #
-# Wouldn't larger initial numbers without a factor be simpler? Lesson 06 uses the **same table** again, at the other end
-# of the model: the score of each word is the dot product of its row with the model's output. There, rows of length 1
-# are right. With rows of length 22 the scores would be so large that the softmax would be almost certain of one word
-# before the model has learned anything.
+# Wouldn't larger initial numbers without a factor be simpler? Lesson 06 uses the **same table** again to score words,
+# by the dot product of their rows with the model's output. With rows of length $\sqrt{512} \approx 22$, the softmax
+# would be almost certain of one word before the model has learned anything.
 #
 # ### Worked example: a table of three words
 #
@@ -425,8 +421,8 @@ named_lines(
 )
 
 # %% [markdown]
-# How bad is drowning? Let's try to recover the word from the sum. We add the position to the word, compare the result
-# with the rows of all 1,000 words by dot products, and take the word that matches best.
+# How bad is drowning? Let's try to recover the word from the sum: we compare the sum with the rows of all 1,000 words
+# by dot products, and take the word that matches best.
 #
 # **Change something:** a factor of 3, or of 8, in place of the root.
 
@@ -445,9 +441,8 @@ for name, words in [("with the root", embedding(tokens)), ("without it", embeddi
 #
 # ## 5. The sum
 #
-# The last part combines words and positions. To the word vectors $x$ of a batch it adds the first $L$ rows of the table
-# of sinusoids, where $L$ is the number of words, the same rows for every sentence. Dropout is applied to the sum
-# (section 5.4).
+# The last part adds the first $L$ rows of the table of sinusoids to the word vectors $x$ of a batch, where $L$ is the
+# number of words. The rows are the same for every sentence. Dropout is applied to the sum (section 5.4).
 #
 # ### Worked example: two words at two positions
 
@@ -466,16 +461,17 @@ for pos, (word, vector) in enumerate(zip(["dog", "bites"], dog_bites.tolist(), s
 #
 # - An `nn.Parameter` would be trained. The table must not be.
 # - A plain tensor would stay behind when someone moves the model to a GPU.
-# - A **buffer** belongs to the module, moves with it, and isn't trained: `self.register_buffer("table", ...,
-#   persistent=False)`. After that it is `self.table`. `persistent=False` keeps it out of the state dict: 5,000 × 512
-#   numbers are ten megabytes in each checkpoint, and one line of code computes them again.
+# - A **buffer** belongs to the module, moves with it, and isn't trained:
+#   `self.register_buffer("table", ..., persistent=False)`. After that it is `self.table`. `persistent=False` keeps it
+#   out of the state dict: 5,000 × 512 numbers are ten megabytes in each checkpoint, and one line of code computes them
+#   again.
 #
 # Two more rules:
 #
 # - **The result has the dtype of `x`.** A sum of float16 and float32 is float32, so convert the rows to `x.dtype`
 #   first.
 # - **Refuse more than `max_length` words** with a `ValueError` that contains both numbers. Otherwise torch complains
-#   about "the size of tensor a". (And a table of a single row would silently broadcast.)
+#   about "the size of tensor a". (With a `max_length` of 1, the table would even broadcast silently.)
 #
 # (The line `table: Tensor` in the class only tells type checkers what `self.table` is.)
 
@@ -495,9 +491,9 @@ print(PositionalEncoding(2, dropout=0.0, max_length=2)(dog_bites.unsqueeze(0)))
 # %% [markdown]
 # ### See it: the six orders again
 #
-# The same three words and the same attention as at the start. This time your positions are added first.
+# The same words and the same attention as in section 1, but your positions are added first.
 #
-# **Change something:** ask for "bites". Use another seed. Do the numbers of different outputs change?
+# **Change something:** ask for "bites". Use another seed. Does the number of different outputs change?
 
 # %% tags=["see"]
 positions = PositionalEncoding(32, dropout=0.0)
@@ -513,8 +509,8 @@ print("different outputs:", how_many_differ(outputs))
 # In lesson 02 we wrote the matrix of a head that attends to the previous word by hand, with a feature for each
 # position. Can a head *learn* this from sinusoids alone?
 #
-# The task: sentences of ten random letters. For each letter, say which one came before it. The model is a single head
-# of attention and a linear layer on top. It trains for 150 steps, once with your positions and once without.
+# The task: for each of ten random letters, say which one came before it. The model is a single head of attention and a
+# linear layer on top. It trains for 150 steps, once with your positions and once without.
 #
 # **Change something:** let it find the letter *two* positions back: `back = 2`. Or the one *after*: `back = -1`.
 
@@ -564,8 +560,8 @@ named_lines(
 )
 
 # %% [markdown]
-# Without positions the head only knows which letters occur in the sentence, and guesses among them: that is the level
-# below a third. With positions it is right every time. This is what it attends to:
+# Without positions the head only knows which letters occur in the sentence, and is right less than a third of the time.
+# With positions it is right every time. This is what it attends to:
 
 # %% tags=["see"]
 torch.manual_seed(1)
@@ -580,8 +576,8 @@ attention_heatmap(weights[0], spelled, spelled, title="The head has learned to a
 #
 # ### See it: longer than anything it has seen
 #
-# The authors hoped that sinusoids would also help a model with sentences longer than those that it was trained on (end
-# of section 3.5). Ours has seen ten letters at a time. Let's try more.
+# The authors hoped that sinusoids would also work for sentences longer than those in training (end of section 3.5).
+# Ours has seen ten letters at a time. Let's try more.
 #
 # **Change something:** set `length = 20` in the training cell, and run it again. How far does the head get then?
 
@@ -602,10 +598,10 @@ named_lines(
 )
 
 # %% [markdown]
-# The quality falls quickly. The sinusoids continue for ever, and the rotation is still the same. But nothing forced the
-# head to learn *the rotation*: it learned something that works for the ten positions that it saw. Others found the same
-# (Press, Smith and Lewis 2022, [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)). Remember this when a translator
-# meets its first very long sentence.
+# The quality falls quickly. The rotation is the same everywhere, but nothing forced the head to learn *the rotation*:
+# it learned something that works for the ten positions that it saw. Others found the same (Press, Smith and Lewis 2022,
+# [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)). Remember this when a translator meets its first very long
+# sentence.
 #
 # ### Explain it
 #
@@ -659,13 +655,6 @@ named_lines(
 #
 # Yes. The paper tried that, with nearly identical results (table 3, row E). BERT and GPT-2 learn them. But a learned
 # table has no row for a position that never occurred during training.
-#
-# </details>
-#
-# <details><summary>Where in the model is this used?</summary>
-#
-# Once at the bottom of the encoder and once at the bottom of the decoder. After that, positions travel with the words
-# in the residual stream (lesson 03). There is nothing to train, so both sides can use the same module.
 #
 # </details>
 #

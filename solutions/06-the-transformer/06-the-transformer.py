@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Lesson 06: the Transformer
 #
-# You have all the parts: attention with several heads, the feed-forward network, the connections around them, the
-# masks, and words with positions. Now you put them together: first one **layer** of each kind, then the whole
-# **model**, and then you let it write. At the end you train a small language model from your own parts.
+# You have all the parts. Now you put them together: first one **layer** of each kind, then the whole **model**, and
+# then you let it write. At the end you train a small language model from your own parts.
 #
 # By the end of this lesson you will have built the model of the paper, in about a hundred lines, and you will be able
 # to explain
@@ -35,9 +34,6 @@ lesson = ["EncoderLayer", "DecoderLayer", "Transformer", "tie_embeddings", "gree
 architecture_map(built=finished_exercises(), current=lesson)
 
 # %% [markdown]
-# The highlighted boxes hold everything else together: the two kinds of layer, the model around them, and greedy
-# decoding.
-#
 # The next cell imports the parts of lessons 01 to 05 from the reference. In section 6 you build the model again from
 # your own parts.
 
@@ -80,8 +76,8 @@ from course_lib.transformer import (
 #
 # ### Worked example: two words pass through a layer
 #
-# Two words with three features. To keep the numbers simple, the stand-in for self-attention returns the mean of the two
-# words, and the stand-in for the feed-forward network doubles what is positive. The connections are real.
+# Two words with three features. Instead of self-attention, a simple function returns the mean of the two words; instead
+# of the feed-forward network, another doubles what is positive. The connections are real.
 
 # %% tags=["see"]
 two_words = torch.tensor([[[3.0, 1.0, 2.0], [1.0, 3.0, 0.0]]])
@@ -111,7 +107,7 @@ with torch.no_grad():
     print("the layer returns      ", rounded(around_network(middle, double_positive)), "<- normalised again")
 
 # %% [markdown]
-# The feed-forward network reads what the first connection returned. That is all there is to a layer.
+# That is all there is to a layer.
 #
 # ### Build it
 #
@@ -126,9 +122,9 @@ with torch.no_grad():
 # `attention`, the last argument, is the function that each head runs. Pass it on: we use it below to see the weights,
 # and the final lab to insert a faster one.
 #
-# `forward` is the chain that you saw in the example. A connection is used as `connection(x, sublayer)`, where
-# `sublayer` is a *function of one argument*, which the connection calls. The feed-forward network is such a function
-# already. Self-attention takes four arguments, so you have to make a function of one argument from it.
+# `forward` is the chain that you saw in the example. In `connection(x, sublayer)`, `sublayer` is a *function of one
+# argument*, which the connection calls. The feed-forward network is such a function already. Self-attention takes four
+# arguments, so you have to make a function of one argument from it.
 
 # %% build="EncoderLayer"
 ### BEGIN SOLUTION course_lib.transformer.layers:EncoderLayer
@@ -177,8 +173,8 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # 2. **Cross-attention**: every word of the target attends to the *source*.
 # 3. **Feed-forward**.
 #
-# Cross-attention reads the encoder's output, the **memory**: one vector for each source word. This is the only way in
-# which the source reaches the translation, as in Bahdanau's context vector (lesson 01).
+# Cross-attention reads the encoder's output, the **memory**: one vector for each source word. Only through it does the
+# source reach the translation, as it once did through Bahdanau's context vector (lesson 01).
 #
 # | | query from | keys and values from | mask |
 # |---|---|---|---|
@@ -187,8 +183,8 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # | decoder, cross-attention | target | memory | `source_mask`: no padding |
 #
 # A mask always belongs to the **keys**, because it says what may be attended to. So cross-attention takes the
-# *source's* mask. Each query gives one row of output, so every sublayer of the decoder returns $B \times T \times
-# d_{\text{model}}$, where $T$ is the number of target positions, however long the source is.
+# *source's* mask. Each query gives one row of output, so every sublayer of the decoder returns
+# $B \times T \times d_{\text{model}}$, where $T$ is the number of target positions, however long the source is.
 #
 # ### Worked example: two target words read three source words
 #
@@ -230,14 +226,12 @@ print(layer(target, memory, no_padding, causal_mask(2)).shape)
 # %% [markdown]
 # ### See it: what a decoder layer attends to
 #
-# Here the argument `attention` is useful: we pass a function that attends as usual and records the weights. The source
-# has seven positions, the last two of which are padding. The target has five.
+# As `attention`, we pass a function that attends as usual and records the weights. The source has seven positions, the
+# last two of which are padding. The target has five. Nothing is trained, so the weights mean nothing yet. But their
+# *zeros* do.
 #
-# Nothing is trained, so the weights mean nothing yet. But their *zeros* do. The first picture is the self-attention,
-# the second the cross-attention.
-#
-# **Change something:** swap the two masks in the call (give both the same length first). Which picture would let the
-# decoder cheat?
+# **Change something:** swap the two masks in the call (give both sentences the same length first). Which picture would
+# let the decoder cheat?
 
 # %% tags=["see"]
 seen = []
@@ -299,7 +293,7 @@ attention_heatmap(
 # ### END MARK SCHEME
 
 # %% [markdown]
-# How much larger does the third sublayer make a layer?
+# How many parameters does the third sublayer add?
 
 # %% predict="predict_decoder_layer"
 # A layer of the base model's encoder (d_model 512, heads 8, d_ff 2048) has 3.15 million parameters. How
@@ -310,7 +304,7 @@ attention_heatmap(
 # %% [markdown]
 # ## 3. The whole model
 #
-# Now everything together, from the bottom of figure 1 to the top:
+# From the bottom of figure 1 to the top:
 #
 # $$\text{memory} = \mathrm{Encoder}(\mathrm{positions}(\mathrm{embed}(\text{source})))$$
 # $$\text{hidden} = \mathrm{Decoder}(\mathrm{positions}(\mathrm{embed}(\text{target})), \text{memory})$$
@@ -319,11 +313,10 @@ attention_heatmap(
 # where $W_{\text{generator}}$ is the matrix of the last layer, with a row for each word of the target vocabulary, and
 # $b$ is its bias.
 #
-# `encode` returns the memory, `decode` the hidden vectors, and `forward` does everything. The **generator** at the end
-# is one linear layer from d_model to the target vocabulary: each position gets a number for every word that may come
-# next. These numbers are **logits**. The softmax that turns them into probabilities belongs to the loss (lesson 08).
-#
-# Why two methods, and not `forward` alone? Because translating calls `encode` once and `decode` many times.
+# `encode` returns the memory, `decode` the hidden vectors, and `forward` does everything. They are separate because
+# translating calls `encode` once and `decode` many times. The **generator** at the end is one linear layer from d_model
+# to the target vocabulary: each position gets a number, its **logit**, for every word that may come next. The softmax
+# that turns logits into probabilities belongs to the loss (lesson 08).
 #
 # ### Worked example: from a hidden vector to the next word
 #
@@ -344,16 +337,16 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 #
 # ### Three things to get right
 #
-# **The layers of a stack have different weights.** `[layer] * 6` is one layer under six names. `copy.deepcopy` makes
-# six layers with equal weights. (If the matrices are initialised afterwards, the biases are still equal.) Create each
-# layer, and keep them in an `nn.ModuleList`, because PyTorch doesn't see what is in a plain Python list.
+# **The layers of a stack have different weights.** `[layer] * 6` is one layer under six names, and `copy.deepcopy`
+# makes six layers with equal weights. (Even if the matrices are drawn again, the biases stay equal.) Create each layer,
+# and keep them in an `nn.ModuleList`, because PyTorch doesn't see what is in a plain Python list.
 #
-# **Initialisation.** Deep models learn only if their initial weights have a suitable size. Matrices are drawn by the
-# rule of Glorot and Bengio, which PyTorch calls Xavier: uniform, with a variance of $2 / (\text{inputs} +
-# \text{outputs})$, so that signals keep their size on the way up and gradients on the way down. Go through
-# `self.modules()` and apply `nn.init.xavier_uniform_` to the `weight` of each `nn.Linear`. The **tables** keep the
-# initialisation of `TokenEmbedding`. (A common mistake is `for p in model.parameters(): if p.dim() > 1`, which includes
-# the tables. With tens of thousands of rows, their numbers become tiny, and positions drown the words.)
+# **Initialisation.** Draw matrices by the rule of Glorot and Bengio, which PyTorch calls Xavier: uniform, with a
+# variance of $2 / (\text{inputs} + \text{outputs})$, so that signals keep their size on the way up and gradients on the
+# way down. Go through `self.modules()` and apply `nn.init.xavier_uniform_` to the `weight` of each `nn.Linear`. The
+# **tables** keep the initialisation of `TokenEmbedding`. (A common mistake is
+# `for p in model.parameters(): if p.dim() > 1`, which includes the tables. With tens of thousands of rows, their
+# numbers become tiny, and positions drown the words.)
 #
 # **The last norm.** With post-norm, as in the paper, every layer ends with a normalisation. With pre-norm
 # (`norm_first=True`) it ends with a sum, which grows from layer to layer. So with pre-norm, and only then, each stack
@@ -393,8 +386,7 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 # %% [markdown]
 # ### See it: the shapes on their way
 #
-# Your model, run once. PyTorch can attach a *hook* to any part, a function that is called with the part's output. So
-# these shapes are measured.
+# These shapes were measured while your model ran, by a *hook*: a function that PyTorch calls with the output of a part.
 #
 # Three questions: where do tokens become vectors? Where do vectors get longer, and where do they get their old length
 # back? Where does the length of the source meet the length of the target, and which of the two remains?
@@ -470,10 +462,8 @@ shape_flow(
 # %% [markdown]
 # ### See it: parameters by part
 #
-# Your model in the sizes of the paper's base and big models. They are created on PyTorch's *meta* device, where tensors
-# have a shape but no numbers, so even the big one needs no memory.
-#
-# Which part is largest? Is it attention, which gave the paper its name?
+# Your model in the sizes of the paper's base and big models. (On PyTorch's *meta* device, tensors have a shape but no
+# numbers, so even the big one needs no memory.) Which part is largest? Is it attention, which gave the paper its name?
 #
 # **Change something:** a vocabulary of 8,000, or of 250,000 as in multilingual models. Use 24 layers.
 
@@ -510,17 +500,16 @@ with torch.device("meta"):
 parameters_by_part(pd.DataFrame(parameters_of("base", base) + parameters_of("big", big)))
 
 # %% [markdown]
-# These models don't share the matrix yet. So in the base model more than half of all parameters belong to words, in
-# three matrices: a table to read the source, a table to read the target, and the generator, which has one row for each
-# word that can be written. In the layers, the feed-forward networks are larger than all attention together.
+# These models don't share the matrix yet. So in the base model more than half of all parameters are in three matrices:
+# the source's table, the target's table, and the generator. In the layers, the feed-forward networks are larger than
+# all attention together.
 #
 # ### Tying: one matrix instead of three
 #
-# The target's table has a vector for each word: *this word is here*. The generator has one too, and its dot product
-# with the hidden vector is the word's logit: *the hidden vector points here*. Both are $V \times d_{\text{model}}$,
-# with $V$ the size of the vocabulary, and in both, words with similar uses should have similar vectors. So let them
-# **be the same matrix** (section 3.4; Press and Wolf 2017, [arXiv 1608.05859](https://arxiv.org/abs/1608.05859)). With
-# a joint vocabulary, the source's table can be the same too.
+# The target's table and the generator both have a vector for each word: both are $V \times d_{\text{model}}$, with $V$
+# the size of the vocabulary. And in both, words with similar uses should have similar vectors. So let them **be the
+# same matrix** (section 3.4; Press and Wolf 2017, [arXiv 1608.05859](https://arxiv.org/abs/1608.05859)). With a joint
+# vocabulary, the source's table can be the same too.
 #
 # ### Worked example: shared or copied?
 #
@@ -544,8 +533,8 @@ print(
 # So tying means one parameter under three names, with one gradient that sums all uses. Copies differ after the first
 # update.
 #
-# Tying needs a **joint vocabulary**: word 7 must be the same word on both sides. If the two vocabularies differ in
-# size, they can't be the same, and your function must raise a `ValueError` that contains both sizes.
+# Tying needs a **joint vocabulary**: word 7 must be the same word on both sides. If the two sizes differ, your function
+# must raise a `ValueError` that contains both.
 #
 # ### Build it
 #
@@ -588,12 +577,10 @@ parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 #
 # ## 5. Writing, one word at a time
 #
-# During training the whole target is known. The decoder reads all of it at once, shifted by one position (lesson 04),
-# and the causal mask ensures that each position predicts its next word without having seen it.
-#
-# When translating, there is no target yet. So we begin with the start symbol and ask for the next word. We append the
-# most probable one and ask again, until the end symbol is written. This is **greedy decoding**: take the best word at
-# each step, and never go back.
+# During training the decoder reads the whole target at once, and the causal mask hides from each position what it has
+# to predict (lesson 04). When translating, there is no target yet. So we begin with the start symbol and ask for the
+# next word. We append the most probable one and ask again, until the end symbol is written. This is **greedy
+# decoding**: take the best word at each step, and never go back.
 #
 # $$y_{t+1} = \arg\max_w \; \mathrm{logits}_t(w)$$
 #
@@ -651,13 +638,11 @@ print(greedy_decode(tiny, torch.tensor([[3, 4], [4, 3]]), both_words, max_length
 # %% [markdown]
 # ### See it: an untrained model writes
 #
-# A small vocabulary, a small model that has never seen a sentence, and a source. Each row of the picture is one step:
-# how probable the model finds each word, and which one it takes.
+# Each row of the picture is one step: how probable the model finds each word, and which one it takes. Does it hesitate,
+# because it knows nothing? Does it repeat itself? Does it end?
 #
-# Does it hesitate, because it knows nothing? Does it repeat itself? Does it end?
-#
-# **Change something:** the seed. `norm_first=True`. Six layers. Or multiply all weights by two (`for weight in
-# toy.parameters(): weight.data.mul_(2)`): how sure can a model that knows nothing be?
+# **Change something:** the seed. `norm_first=True`. Six layers. Or multiply all weights by two
+# (`for weight in toy.parameters(): weight.data.mul_(2)`): how sure can a model that knows nothing be?
 
 # %% tags=["see"]
 words = "<pad> <start> <end> a the dog man ball beach plays runs with on red".split()
@@ -675,7 +660,7 @@ decoding_steps(logits[0].softmax(dim=-1), words, written[0, 1:].tolist())
 
 # %% [markdown]
 # With 14 words, pure guessing would give each a probability of 0.07. The model is surer than that, without any reason,
-# and it goes round in circles. This is where training starts.
+# and it goes round in circles.
 #
 # Greedy decoding ran the decoder once for each word. But the probabilities of *all* steps in the picture came from
 # **one** run over the finished sentence: see the code. Are they the same?
@@ -709,13 +694,11 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # %% [markdown]
 # ## 6. Your own Transformer
 #
-# So far, this model used the reference's parts from lessons 01 to 05. Now build it from **your own** code of lessons 01
-# to
-# 06. **Save this notebook first**, because the code is read from the saved notebooks.
+# So far, this model used the reference's parts from earlier lessons. Now build it from **your own** code. **Save this
+# notebook first**, because the code is read from the saved notebooks.
 #
-# Wherever a lesson imports a part from the reference, your own part replaces it. The table lists the parts that are
-# missing, unfinished or broken; the reference's parts are used in their place. Nothing in this section and the next one
-# is graded.
+# The next cell lists the parts that are missing, unfinished or broken; the reference's parts are used in their place.
+# Nothing in this section and the next one is graded.
 
 # %% tags=["see"]
 from course_lib.student.parts import build_transformer, load_parts, unequal_parts
@@ -742,8 +725,8 @@ if not unequal:
 # ## 7. It writes: a language model in a minute
 #
 # A **language model** predicts the next word of a text. It has no source, so it needs no encoder and no
-# cross-attention. What is left of the decoder layer? Self-attention with a causal mask, and the feed-forward network:
-# your *encoder* layer with the decoder's mask. Stack a few, and you have the design of GPT.
+# cross-attention. What is left of the decoder layer is your *encoder* layer with a causal mask. Stack a few, and you
+# have the design of GPT.
 #
 # Here it is, made of your parts. The text is the English side of the captions that come with this course, simply split
 # into words. (Lesson 10 does this properly.)
@@ -790,9 +773,9 @@ size = sum(parameter.numel() for parameter in writer.parameters())
 print(f"{len(captions)} captions, {len(vocabulary)} words in the vocabulary, {size:,} parameters")
 
 # %% [markdown]
-# Now train it. Each step takes 32 captions, shifts them (lesson 04), and makes the correct next words more probable.
-# The optimizer and the loss are PyTorch's; lessons 07 to 09 are about them. This takes about half a minute. Before it
-# starts, what would the loss be if all words were equally probable?
+# Now train it, for about half a minute. Each step takes 32 captions, shifts them (lesson 04), and makes the correct
+# next words more probable. (Lessons 07 to 09 are about the optimizer and the loss.) Before it starts: what would the
+# loss be if all words were equally probable?
 
 # %% tags=["see"]
 import math
@@ -865,7 +848,7 @@ for _ in range(8):
 
 # %% [markdown]
 # Most of it is English, and most of it is new: "copied" marks captions that are in the corpus. Half a minute ago these
-# were random numbers, and every operation in between was yours.
+# were random numbers.
 #
 # ### See it: what it expects, word by word
 #
@@ -910,8 +893,7 @@ assert len(seen) == len(writer.layers), "Your layers must use the function that 
 heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 
 # %% [markdown]
-# Don't conclude too much from one picture. A head's weights say where it takes information from, but not what it takes.
-# The upper right half of every square is empty, because your causal mask hides it.
+# Don't conclude too much from one picture: a head's weights say where it takes information from, but not what it takes.
 #
 # In lesson 09 your whole Transformer learns its first task. In the final lab you can train it on a cluster to translate
 # German, with `--parts lessons/`.
@@ -930,9 +912,9 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 # | **Transformer, big** | 28.4 | 41.8 | 2.3e19 |
 #
 # Into German, the base model was better than all earlier models, including combinations of several, at a fraction of
-# their cost. Where does 3.3e18 come from? The paper multiplies the training time, the number of GPUs and the speed of a
-# GPU. Its machine had eight NVIDIA P100, each with about 9.5e12 operations per second (section 5.2 and footnote 5). The
-# base model took 12 hours (100,000 steps of 0.4 seconds), the big one 3.5 days (300,000 steps of 1.0 seconds).
+# their cost. The 3.3e18 is the training time, multiplied by the number of GPUs and the speed of a GPU: eight NVIDIA
+# P100, each with about 9.5e12 operations per second (section 5.2 and footnote 5). The base model took 12 hours (100,000
+# steps of 0.4 seconds), the big one 3.5 days (300,000 steps of 1.0 seconds).
 
 # %% tags=["see"]
 for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24, 1.0, 300_000)]:
@@ -963,7 +945,7 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 # <details><summary>Decoding computes the whole prefix again for each word. Isn't that wasteful?</summary>
 #
 # Yes. Because of the causal mask, the keys and values of earlier positions never change, so they could be stored and
-# only the last position computed. This is the *key-value cache* that every real system has.
+# only the last position computed. This is the *key-value cache* that nearly every real system has.
 #
 # </details>
 #
@@ -973,11 +955,7 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 #
 # </details>
 #
-# <details><summary>And BERT?</summary>
 #
-# BERT is a stack of encoder layers without a causal mask. It learns by filling in words that were hidden in a sentence.
-#
-# </details>
 #
 # <details><summary>Why does the generator have a bias if the matrix is tied?</summary>
 #
@@ -993,12 +971,10 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 # - **The stack:** decoder only (GPT, [Radford et al.
 #   2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)), encoder only
 #   ([BERT](https://arxiv.org/abs/1810.04805)), both ([T5](https://arxiv.org/abs/1910.10683)).
-# - **The norm:** before the sublayer ([Xiong et al. 2020](https://arxiv.org/abs/2002.04745)), and without a mean
-#   ([RMSNorm](https://arxiv.org/abs/1910.07467)). See lesson 03.
-# - **The positions:** rotations of queries and keys ([RoPE](https://arxiv.org/abs/2104.09864)). See lesson 05.
-# - **The heads:** keys and values shared by groups of heads ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)).
-#   See lesson 02.
-# - **The computation:** [FlashAttention](https://arxiv.org/abs/2205.14135). See lesson 01.
+# - **The norm:** pre-norm and RMSNorm (lesson 03).
+# - **The positions:** rotations of queries and keys (RoPE, lesson 05).
+# - **The heads:** keys and values shared by groups of heads (lesson 02).
+# - **The computation:** FlashAttention (lesson 01).
 # - [Llama 2](https://arxiv.org/abs/2307.09288) combines the first four (with groups of heads only in its larger sizes).
 #
 # Other implementations of the paper's model to compare with yours: the authors' own
