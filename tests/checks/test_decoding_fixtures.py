@@ -9,7 +9,7 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, Returned
 from course_lib.checks.exercises.fixtures.checkpoints import averaging
-from course_lib.checks.exercises.fixtures.table_model import crossroads
+from course_lib.checks.exercises.fixtures.known_models import table_model
 from course_lib.transformer import average_checkpoints, beam_search, causal_mask, greedy_decode
 
 #: By place and last word: after the start 3 is likelier than 4, and after 4 the end is surer than after 3.
@@ -32,9 +32,9 @@ def value(reply: object) -> object:
 
 def test_the_beam_finds_what_greedy_misses() -> None:
     searched = value(
-        Candidate(LocalBackend(beam_search)).call(crossroads(LOGITS), SOURCE, MASK, 2, 4, 1, 2, 0.0)
+        Candidate(LocalBackend(beam_search)).call(table_model(LOGITS), SOURCE, MASK, 2, 4, 1, 2, 0.0)
     )
-    greedy = value(Candidate(LocalBackend(greedy_decode)).call(crossroads(LOGITS), SOURCE, MASK, 4, 1, 2))
+    greedy = value(Candidate(LocalBackend(greedy_decode)).call(table_model(LOGITS), SOURCE, MASK, 4, 1, 2))
     assert isinstance(searched, Tensor)
     assert isinstance(greedy, Tensor)
     assert searched.tolist() == [[1, 4, 2], [1, 3, 2]]
@@ -42,7 +42,7 @@ def test_the_beam_finds_what_greedy_misses() -> None:
 
 
 def test_the_last_real_word_is_answered() -> None:
-    model = Candidate(LocalBackend(None)).make(crossroads(LOGITS))
+    model = Candidate(LocalBackend(None)).make(table_model(LOGITS))
     target = torch.tensor([[1, 4], [1, 3]])
     masked = value(model.call(SOURCE, MASK, target, causal_mask(2)))
     assert isinstance(masked, Tensor)
@@ -53,7 +53,7 @@ def test_the_last_real_word_is_answered() -> None:
 
 
 def test_a_memory_that_does_not_fit_is_refused() -> None:
-    model = Candidate(LocalBackend(None)).make(crossroads(LOGITS))
+    model = Candidate(LocalBackend(None)).make(table_model(LOGITS))
     reply = model.call(SOURCE, MASK, torch.tensor([[1]]), None)
     assert isinstance(reply, Raised)
     assert reply.message == "the memory has 2 rows, and the target has 1"
@@ -61,7 +61,7 @@ def test_a_memory_that_does_not_fit_is_refused() -> None:
 
 def test_it_notes_how_it_was_used() -> None:
     candidate = Candidate(LocalBackend(beam_search))
-    careful, careless = candidate.make(crossroads(LOGITS)), candidate.make(crossroads(LOGITS))
+    careful, careless = candidate.make(table_model(LOGITS)), candidate.make(table_model(LOGITS))
     candidate.call(careful, SOURCE, MASK, 2, 4, 1, 2, 0.0)
     careless.call(SOURCE, MASK, method="encode")
     assert value(careful.call(method="notes")) == {

@@ -5,8 +5,8 @@ import torch
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned
+from course_lib.checks.exercises.fixtures.known_models import scripted_model
 from course_lib.checks.exercises.fixtures.models import transformer
-from course_lib.checks.exercises.fixtures.scripted_model import phrasebook
 from course_lib.transformer import causal_mask, greedy_decode
 
 SCRIPT = torch.zeros(6, 4, dtype=torch.long)
@@ -22,7 +22,9 @@ def value(reply: object) -> object:
 
 
 def test_each_source_is_answered_by_its_phrase() -> None:
-    reply = Candidate(LocalBackend(greedy_decode)).call(phrasebook(SCRIPT, vocab=6), SOURCE, MASK, 9, 1, 2)
+    reply = Candidate(LocalBackend(greedy_decode)).call(
+        scripted_model(SCRIPT, vocab=6), SOURCE, MASK, 9, 1, 2
+    )
     found = value(reply)
     assert isinstance(found, torch.Tensor)
     assert found.tolist() == [[1, 4, 2, 2, 2], [1, 5, 5, 5, 2]]
@@ -30,7 +32,7 @@ def test_each_source_is_answered_by_its_phrase() -> None:
 
 def test_rows_may_be_answered_one_by_one() -> None:
     reply = Candidate(LocalBackend(greedy_decode)).call(
-        phrasebook(SCRIPT, vocab=6), SOURCE[1:], MASK[1:], 9, 1, 2
+        scripted_model(SCRIPT, vocab=6), SOURCE[1:], MASK[1:], 9, 1, 2
     )
     found = value(reply)
     assert isinstance(found, torch.Tensor)
@@ -38,7 +40,7 @@ def test_rows_may_be_answered_one_by_one() -> None:
 
 
 def test_forward_is_encode_decode_and_generator() -> None:
-    model = Candidate(LocalBackend(None)).make(phrasebook(SCRIPT, vocab=6))
+    model = Candidate(LocalBackend(None)).make(scripted_model(SCRIPT, vocab=6))
     logits = value(model.call(SOURCE, MASK, torch.tensor([[1, 4], [1, 5]]), causal_mask(2)))
     assert isinstance(logits, torch.Tensor)
     assert logits.argmax(-1).tolist() == [[4, 2], [5, 5]]
@@ -46,13 +48,13 @@ def test_forward_is_encode_decode_and_generator() -> None:
 
 def test_it_notes_how_it_was_used() -> None:
     candidate = Candidate(LocalBackend(greedy_decode))
-    careful = candidate.make(phrasebook(SCRIPT, vocab=6))
+    careful = candidate.make(scripted_model(SCRIPT, vocab=6))
     candidate.call(careful, SOURCE, MASK, 9, 1, 2)
     assert value(careful.call(method="notes")) == {
         "the mode of the model": "evaluation",
         "the gradients": "off",
     }
-    careless = candidate.make(phrasebook(SCRIPT, vocab=6))
+    careless = candidate.make(scripted_model(SCRIPT, vocab=6))
     careless.call(SOURCE, MASK, method="encode")
     assert value(careless.call(method="notes")) == {
         "the mode of the model": "training",

@@ -13,10 +13,10 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Raised, Reply, Returned, after, value_of
 from course_lib.checks.exercises.fixtures.checkpoints import averaging
+from course_lib.checks.exercises.fixtures.known_models import table_model
 from course_lib.checks.exercises.fixtures.models import transformer
 from course_lib.checks.exercises.fixtures.refusals import refusal
 from course_lib.checks.exercises.fixtures.results import as_number, in_float64
-from course_lib.checks.exercises.fixtures.table_model import crossroads
 from course_lib.transformer import average_checkpoints, beam_search, length_penalty
 
 MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
@@ -114,7 +114,7 @@ def _crossing(draw: Draw, *roads: _Roads, start: int = _START, end: int = _END) 
     swapped = {_START: start, _END: end, start: _START, end: _END}
     order = [swapped.get(word, word) for word in range(_WORDS)]
     of_word = [min(max(word - 3, 0), len(roads) - 1) for word in range(_WORDS)]
-    return crossroads(logits[:, :, order][:, :, :, order][of_word])
+    return table_model(logits[:, :, order][:, :, :, order][of_word])
 
 
 def _asked(*words: int) -> tuple[Tensor, Tensor]:

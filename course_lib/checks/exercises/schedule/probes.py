@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.results import as_number
-from course_lib.checks.exercises.fixtures.updates import updates
+from course_lib.checks.exercises.fixtures.updates import prepare_optimisers, updates
 from course_lib.transformer.adam import adam_update
 from course_lib.transformer.schedule import learning_rate, make_scheduler
 
@@ -170,34 +170,39 @@ MAKE_SCHEDULER = Exercise(make_scheduler, MISCONCEPTIONS)
 probe = MAKE_SCHEDULER.probe
 
 
+def _driven(candidate: Candidate, optimiser: Fixture, *arguments: float, **keywords: Any) -> Reply:
+    prepare_optimisers()  # Outside the request, which has a time limit.
+    return candidate.make(optimiser).call(candidate, *arguments, **keywords)
+
+
 @probe("updates 1 to 12 have the rates of steps 1 to 12, with a warm-up of 5")
 def _updates_in_order(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.make(updates(12)).call(candidate, 16, 5)
+    return _driven(candidate, updates(12), 16, 5)
 
 
 @probe("with a warm-up of 1, the second update already has a lower rate than the first")
 def _updates_without_warmup(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.make(updates(4)).call(candidate, 9, 1)
+    return _driven(candidate, updates(4), 9, 1)
 
 
 @probe("the first three updates have the rates of the paper's base model")
 def _updates_of_the_base_model(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.make(updates(3)).call(candidate, 512, 4000)
+    return _driven(candidate, updates(3), 512, 4000)
 
 
 @probe("a factor of 0.5 halves all rates")
 def _updates_with_factor(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.make(updates(5)).call(candidate, 10, 3, factor=0.5)
+    return _driven(candidate, updates(5), 10, 3, factor=0.5)
 
 
 @probe("the schedule also works with Adam, and with the factor as the fourth argument")
 def _updates_of_adam(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.make(updates(6, kind="adam")).call(candidate, 16, 4, 2.0)
+    return _driven(candidate, updates(6, kind="adam"), 16, 4, 2.0)
 
 
 @probe("both groups of an optimiser with two parameter groups follow the schedule")
 def _updates_of_two_groups(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.make(updates(4, groups=2)).call(candidate, 16, 3)
+    return _driven(candidate, updates(4, groups=2), 16, 3)
 
 
 # --- predictions --------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply, Returned, after, value_of
 from course_lib.checks.exercises.fixtures.callables import mean_attention
 from course_lib.checks.exercises.fixtures.devices import stays_together
+from course_lib.checks.exercises.fixtures.known_models import scripted_model
 from course_lib.checks.exercises.fixtures.models import config
 from course_lib.checks.exercises.fixtures.reader import reader
 from course_lib.checks.exercises.fixtures.refusals import refusal
-from course_lib.checks.exercises.fixtures.scripted_model import phrasebook
 from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
 from course_lib.transformer import (
     DecoderLayer,
@@ -566,7 +566,7 @@ GREEDY_DECODE = Exercise(greedy_decode, MISCONCEPTIONS)
 probe = GREEDY_DECODE.probe
 
 _START, _END, _PADDING = 1, 2, 0
-#: The output of a phrasebook model for each first word of a source. It would continue after the end token.
+#: The output of the scripted model for each second token of a source. It continues after the end token.
 _PHRASES = {3: [4, 5, _END, 6, 7], 4: [7, _END, 3, 3, 4], 5: [6, 6, 5, 4, _END], 6: [_END, 5, 5, 5, 5]}
 
 
@@ -574,7 +574,7 @@ def _book() -> Fixture:
     script = torch.zeros(8, 12, dtype=torch.long)
     for word, phrase in _PHRASES.items():
         script[word] = torch.tensor([*phrase, 5, 4, 3, 4, 5, 6, 7])
-    return phrasebook(script, vocab=8)
+    return scripted_model(script, vocab=8)
 
 
 def _phrases(*words: int) -> tuple[Tensor, Tensor]:

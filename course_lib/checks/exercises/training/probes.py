@@ -7,11 +7,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.fixtures.training import training
+from course_lib.checks.exercises.fixtures.updates import prepare_optimisers
 from course_lib.transformer.training import train_step
 
 MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
@@ -39,10 +40,15 @@ def _micro_batch(draw: Draw, *lengths: tuple[int, int], pad_id: int = 0, first: 
     return side([source for source, _ in lengths]), side([target for _, target in lengths])
 
 
+def _trained(candidate: Candidate, loop: Fixture, *batches: tuple[_MicroBatch, ...]) -> Reply:
+    prepare_optimisers()  # Outside the request, which has a time limit.
+    return candidate.make(loop).call(candidate, batches)
+
+
 @probe("one update is correct for a batch in one piece, with padding on both sides")
 def _one_piece(candidate: Candidate, draw: Draw) -> Reply:
     batch = (_micro_batch(draw, (4, 3), (2, 1)),)
-    return candidate.make(training(_VOCAB)).call(candidate, (batch,))
+    return _trained(candidate, training(_VOCAB), batch)
 
 
 @probe("one update is correct for a batch in three pieces, with 4, 8 and 2 labels")
@@ -52,7 +58,7 @@ def _three_pieces(candidate: Candidate, draw: Draw) -> Reply:
         _micro_batch(draw, (2, 4), (5, 2)),
         _micro_batch(draw, (1, 1)),
     )
-    return candidate.make(training(_VOCAB)).call(candidate, (pieces,))
+    return _trained(candidate, training(_VOCAB), pieces)
 
 
 @probe("two updates are correct for a model that starts in evaluation mode with old gradients")
@@ -61,27 +67,26 @@ def _two_calls(candidate: Candidate, draw: Draw) -> Reply:
         (_micro_batch(draw, (2, 3)),),
         (_micro_batch(draw, (3, 4), (1, 2)), _micro_batch(draw, (2, 1))),
     )
-    fixture = training(_VOCAB, mode="evaluation", old_gradients=True)
-    return candidate.make(fixture).call(candidate, (first, second))
+    return _trained(candidate, training(_VOCAB, mode="evaluation", old_gradients=True), first, second)
 
 
 @probe("padding may have any id: here loss.pad_id is 5, and 0 is an ordinary word")
 def _other_padding(candidate: Candidate, draw: Draw) -> Reply:
     source, target = _micro_batch(draw, (4, 2), (2, 4), (1, 3), pad_id=5, first=6)
     source[:, 1] = target[:, 1] = 0
-    return candidate.make(training(_VOCAB, pad_id=5)).call(candidate, (((source, target),),))
+    return _trained(candidate, training(_VOCAB, pad_id=5), ((source, target),))
 
 
 @probe("the micro-batches may come from a generator, which can be iterated over only once")
 def _from_a_generator(candidate: Candidate, draw: Draw) -> Reply:
     pieces = (_micro_batch(draw, (2, 4), (5, 2)), _micro_batch(draw, (1, 1)), _micro_batch(draw, (3, 2)))
-    return candidate.make(training(_VOCAB, generator=True)).call(candidate, (pieces,))
+    return _trained(candidate, training(_VOCAB, generator=True), pieces)
 
 
 @probe("at most one micro-batch's graph is alive at a time")
 def _one_graph(candidate: Candidate, draw: Draw) -> Reply:
     pieces = (_micro_batch(draw, (2, 3)), _micro_batch(draw, (1, 2)), _micro_batch(draw, (3, 1)))
-    return candidate.make(training(_VOCAB, graphs=True)).call(candidate, (pieces,))
+    return _trained(candidate, training(_VOCAB, graphs=True), pieces)
 
 
 # --- predictions --------------------------------------------------------------------------------------------
