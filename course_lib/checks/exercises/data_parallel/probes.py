@@ -56,14 +56,14 @@ def _alone_in_the_world(candidate: Candidate, draw: Draw) -> Reply:
     return _shards(candidate, 1, *range(3))
 
 
-@probe("11 real batches, which are lists of indices, are shared by four ranks")
+@probe("four ranks share 11 batches, which are lists of indices")
 def _real_batches(candidate: Candidate, draw: Draw) -> Reply:
     sizes = draw.integers(1, 5, 11).tolist()
     batches = tuple(tuple(draw.integers(0, 900, size).tolist()) for size in sizes)
     return _shards(candidate, 4, *batches)
 
 
-@probe("an empty plan gives every rank nothing")
+@probe("without batches, every rank gets none")
 def _nothing(candidate: Candidate, draw: Draw) -> Reply:
     return _shards(candidate, 2)
 
@@ -97,7 +97,7 @@ def _two(candidate: Candidate, draw: Draw) -> Reply:
     return _means(candidate, (60.0, 60.0), (30, 10))
 
 
-@probe("three ranks get the mean without a graph if their loss sums have one")
+@probe("three ranks whose loss sums have a graph get the mean without one")
 def _with_graph(candidate: Candidate, draw: Draw) -> Reply:
     sums, counts = draw.normal(3).abs() * 90 + 10.25, draw.integers(5, 60, 3)
     return _means(candidate, tuple(sums.tolist()), tuple(counts.tolist()), graph=True)
@@ -131,7 +131,7 @@ def _plain_count(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(together()).call(candidate, loss_sums, tuple(counts.tolist()))
 
 
-@probe("both may be plain numbers")
+@probe("the loss sum and the token count may both be plain numbers")
 def _plain_numbers(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.make(in_float64(candidate)).call(7.5, 6)
 
@@ -157,12 +157,12 @@ def _from_another(candidate: Candidate, draw: Draw) -> Reply:
     return _broadcast(candidate, draw, 3, "linear", 1)
 
 
-@probe("the parameters of inner modules are sent too, frozen ones and those of another dtype included")
+@probe("the parameters of inner modules are sent too, including frozen ones and those of another dtype")
 def _inner_modules(candidate: Candidate, draw: Draw) -> Reply:
     return _broadcast(candidate, draw, 2, "nested", 0)
 
 
-@probe("buffers are sent too, whole numbers and those outside the state dict included")
+@probe("buffers are sent too, including integer ones and those outside the state dict")
 def _buffers(candidate: Candidate, draw: Draw) -> Reply:
     return _broadcast(candidate, draw, 2, "with_buffers", 0)
 
@@ -195,7 +195,7 @@ def _two_gradients(candidate: Candidate, draw: Draw) -> Reply:
     return _reduce(candidate, draw, 2, "linear")
 
 
-@probe("three ranks get the sums, also for inner modules and other dtypes")
+@probe("three ranks get the sums, also for inner modules and several dtypes")
 def _three_gradients(candidate: Candidate, draw: Draw) -> Reply:
     return _reduce(candidate, draw, 3, "nested")
 
@@ -205,7 +205,7 @@ def _one_has_none(candidate: Candidate, draw: Draw) -> Reply:
     return _reduce(candidate, draw, 2, "linear", weight=(1,))
 
 
-@probe("each rank may lack another gradient")
+@probe("each rank may lack a different gradient")
 def _others_missing(candidate: Candidate, draw: Draw) -> Reply:
     return _reduce(candidate, draw, 2, "linear", weight=(0,), bias=(1,))
 
@@ -253,12 +253,12 @@ def _two_updates(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, updates=2, reductions=2, early=1)
 
 
-@probe("in no_sync(), gradients only accumulate; then the sums over all micro-batches are reduced")
+@probe("inside no_sync(), gradients only accumulate; afterwards the sums over all micro-batches are reduced")
 def _micro_batches(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, micro_batches=3, reductions=2, early=1)
 
 
-@probe("a gradient that only a micro-batch inside no_sync() gave is reduced as well")
+@probe("a gradient that only a micro-batch inside no_sync() produced is reduced as well")
 def _only_in_the_first(candidate: Candidate, draw: Draw) -> Reply:
     skipped = ((0, 1, 2), (1, 1, 2))
     return _passes(candidate, draw, 2, 72, _ALIKE, micro_batches=2, skipped=skipped)
@@ -269,7 +269,7 @@ def _error_in_no_sync(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, failing=True, reductions=2, early=1)
 
 
-@probe("a gradient larger than bucket_bytes is a bucket of its own, and the others are not above the limit")
+@probe("a gradient larger than bucket_bytes gets its own bucket, and the other buckets keep to the limit")
 def _one_too_large(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 64, ((3, "float32"), (2, "float32"), (5, "float32"), (2, "float32")))
 
@@ -279,17 +279,17 @@ def _full_buckets(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 3, 160, ((2, "float32"),) * 10, reductions=1)
 
 
-@probe("rank 1 has no gradient for a layer, and takes part with zeros in the order of all ranks")
+@probe("rank 1 has no gradient for a layer, and takes part with zeros in the same order as the other ranks")
 def _layer_skipped(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 40, _GROWING, skipped=((1, 0, 2),))
 
 
-@probe("each rank may lack another gradient, in the last bucket too")
+@probe("each rank may lack a different gradient, also in the last bucket")
 def _layers_skipped(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, skipped=((0, 0, 0), (1, 0, 3)))
 
 
-@probe("a bucket holds gradients of one dtype, counted in its bytes")
+@probe("a bucket holds gradients of one dtype, and its size is counted in bytes")
 def _two_dtypes(candidate: Candidate, draw: Draw) -> Reply:
     layers = (*(((2, "float32"),) * 3), *(((2, "float64"),) * 3))
     return _passes(candidate, draw, 2, 70, layers)
@@ -341,7 +341,7 @@ def _falling(candidate: Candidate, draw: Draw) -> Reply:
     return _updates(candidate, draw, 2, ((6,), (6,), (6,), (1,), (1,), (1,)), updates=1)
 
 
-@probe("the parameters may come from a generator, as those of `model.parameters()` do")
+@probe("the parameters may come from a generator such as `model.parameters()`")
 def _from_a_generator(candidate: Candidate, draw: Draw) -> Reply:
     return _updates(candidate, draw, 2, _SHAPES, updates=1, as_generator=True)
 
@@ -367,7 +367,7 @@ PREDICT_BATCHES = Prediction(
     name="predict_batches",
     answer=2,
     tolerance=0.001,
-    hint="Deal them on paper: batch 0 to rank 0, batch 1 to rank 1, and so on, in turn.",
+    hint="Deal the batches out on paper: batch 0 to rank 0, batch 1 to rank 1, and so on.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -383,7 +383,7 @@ PREDICT_MISSING_GRADIENT = Prediction(
     name="predict_missing_gradient",
     answer=32,
     tolerance=0.001,
-    hint="Write down each rank's all-reduces in order. The second of rank 0 meets the second of rank 1.",
+    hint="Write down each rank's all-reduces in order. The second of rank 0 goes with the second of rank 1.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -407,6 +407,6 @@ PREDICT_STATE = Prediction(
     name="predict_state",
     answer=120,
     tolerance=0.001,
-    hint="Parameters, times the numbers that Adam keeps for each, times 4 bytes, shared by the ranks.",
+    hint="Multiply the parameters by the numbers that Adam keeps for each, and by 4 bytes. Then divide by 4.",
     misconceptions_file=MISCONCEPTIONS,
 )

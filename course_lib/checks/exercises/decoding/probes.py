@@ -255,7 +255,7 @@ def _beam_with_alpha_one(candidate: Candidate, draw: Draw) -> Reply:
     )
 
 
-@probe("beams that change position keep their words, their length and whether they have ended")
+@probe("when beams are reordered, each hypothesis keeps its words, its length and whether it has ended")
 def _beam_of_three(candidate: Candidate, draw: Draw) -> Reply:
     model = _crossing(draw, _OVERTAKING, _THIRD_WAY, _SWAPPING)
     return _search(candidate, model, _asked(3, 4, 5), beam=3, alpha=1.0)
@@ -273,7 +273,7 @@ def _beam_wide(candidate: Candidate, draw: Draw) -> Reply:
     return _search(candidate, model, _asked(4, 5, 3), beam=11, alpha=0.0)
 
 
-@probe("the start and end symbols are those given as arguments")
+@probe("start_id and end_id are taken from the arguments")
 def _beam_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
     model = _crossing(draw, _RIVALS[0], _GARDEN_PATH, start=6, end=7)
     return _search(candidate, model, _asked(3, 4), beam=2, alpha=0.0, start=6, end=7)
@@ -403,7 +403,7 @@ def _told(entry: Any, allowed: tuple[int, ...]) -> Any:
     return _WHOLE if right else f"{str(entry.dtype).removeprefix('torch.')}, {entry.item():g}"
 
 
-@probe("entries that are not floating-point are copied unchanged: counters and flags")
+@probe("entries that are not floating-point, such as counters and flags, keep their dtype and are not summed")
 def _average_of_whole(candidate: Candidate, draw: Draw) -> Reply:
     counts = (10, 40, 15)
     # The first, the last and the majority agree; any() and all() of the three differ from that.

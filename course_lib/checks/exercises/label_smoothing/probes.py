@@ -48,7 +48,7 @@ def _targets_without_smoothing(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [2, 0, 1], 4, 0, 0.0)
 
 
-@probe("with a smoothing of 1, the label has the same probability as every other class")
+@probe("with a smoothing of 1, all classes have the same probability")
 def _targets_of_full_smoothing(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [2, 0, 3], 4, 0, 1.0)
 
@@ -63,12 +63,12 @@ def _targets_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [[1, 3, 2], [2, 0, 0], [3, 3, 0]], 3 + 1, 0, 0.2)
 
 
-@probe("labels may have three axes")
+@probe("labels with three axes are accepted")
 def _targets_of_three_axes(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [[[1, 2], [3, 0]], [[4, 4], [2, 1]]], 5, 0, 0.1)
 
 
-@probe("a single label without any axis is enough")
+@probe("a single label without axes is accepted")
 def _targets_of_one_label(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, 2, 5, 0, 0.1)
 
@@ -212,7 +212,7 @@ def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.build(6, 0, 0.2).call(logits.transpose(0, 1), PADDED.T.contiguous().T)
 
 
-@probe("the smoothing is done by your own code")
+@probe("your own code smooths the labels, not PyTorch")
 def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Any:
     loss = candidate.build(6, 0, 0.2)
     reply = loss.make(smoothing_by(loss)).call(draw.normal(3, 4, 6), PADDED)

@@ -58,7 +58,7 @@ def _adam_later(candidate: Candidate, draw: Draw) -> Reply:
     return _update(candidate, parameter, gradient, mean, draw.normal(3, 4) ** 2, 30, 0.02)
 
 
-@probe("a large eps makes the move smaller: it is added to the corrected root")
+@probe("eps is added to the corrected root, so a large eps makes the move smaller")
 def _adam_with_large_eps(candidate: Candidate, draw: Draw) -> Reply:
     parameter, gradient, mean = (draw.normal(5) for _ in range(3))
     return _update(candidate, parameter, gradient, mean, draw.normal(5) ** 2, 3, 0.1, eps=0.5)
@@ -76,7 +76,7 @@ def _adam_without_gradient(candidate: Candidate, draw: Draw) -> Reply:
     return _update(candidate, _numbers(1.5, -0.5), zeros, zeros, zeros, 4, 0.1)
 
 
-@probe("beta1, beta2 and eps are those given, in this order")
+@probe("beta1, beta2 and eps are taken from the arguments, in this order")
 def _adam_with_other_settings(candidate: Candidate, draw: Draw) -> Reply:
     parameter, gradient, mean = (draw.normal(2, 3) for _ in range(3))
     return _update(candidate, parameter, gradient, mean, draw.normal(2, 3) ** 2, 7, 0.3, 0.5, 0.75, 0.01)
@@ -195,7 +195,7 @@ def _updates_with_factor(candidate: Candidate, draw: Draw) -> Reply:
     return _driven(candidate, updates(5), 10, 3, factor=0.5)
 
 
-@probe("the schedule also works with Adam, and with the factor as the fourth argument")
+@probe("the rates are correct with Adam, and with the factor as the fourth argument")
 def _updates_of_adam(candidate: Candidate, draw: Draw) -> Reply:
     return _driven(candidate, updates(6, kind="adam"), 16, 4, 2.0)
 

@@ -602,7 +602,7 @@ def _greedy_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_book(), *_phrases(4), 9, _START, _END)
 
 
-@probe("the start and end symbols are those given as arguments")
+@probe("start_id and end_id are taken from the arguments")
 def _greedy_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_book(), *_phrases(3, 5), 8, 6, 7)
 

@@ -45,13 +45,13 @@ def _trained(candidate: Candidate, loop: Fixture, *batches: tuple[_MicroBatch, .
     return candidate.make(loop).call(candidate, batches)
 
 
-@probe("one update is correct for a batch in one piece, with padding on both sides")
+@probe("one update is correct for a single micro-batch, with padding on both sides")
 def _one_piece(candidate: Candidate, draw: Draw) -> Reply:
     batch = (_micro_batch(draw, (4, 3), (2, 1)),)
     return _trained(candidate, training(_VOCAB), batch)
 
 
-@probe("one update is correct for a batch in three pieces, with 4, 8 and 2 labels")
+@probe("one update is correct for three micro-batches, with 4, 8 and 2 labels")
 def _three_pieces(candidate: Candidate, draw: Draw) -> Reply:
     pieces = (
         _micro_batch(draw, (3, 3)),

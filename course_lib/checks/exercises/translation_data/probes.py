@@ -247,7 +247,7 @@ def _plan_of_one(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (3,), 12)
 
 
-@probe("sentences of equal length fill the budget exactly, and the last batch has the rest")
+@probe("sentences of equal length fill the budget exactly, and the last batch holds the rest")
 def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
     return _plan(candidate, (4,) * 51, 16, packed=True)
 
@@ -348,7 +348,7 @@ def _batch_of_least_room(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, pairs, 2)
 
 
-@probe("a max_length below 2 raises a ValueError with that number")
+@probe("a max_length below 2 raises a ValueError that contains its value")
 def _batch_without_room(candidate: Candidate, draw: Draw) -> Any:
     pairs = _pairs((1, 3), (4, 2))
     return {
@@ -362,7 +362,7 @@ def _refusal(candidate: Candidate, pairs: Pairs, max_length: int, *wanted: int) 
     return asked.call(pairs, PAD, START, END, max_length)
 
 
-@probe("empty sentences, and words with the id of the start, are handled like any others")
+@probe("empty sentences, and words with the id of the start symbol, are handled like any others")
 def _batch_of_anything(candidate: Candidate, draw: Draw) -> Any:
     return _batch(candidate, (((), (START, 30)), ((20, 21, END), ())), 10)
 
