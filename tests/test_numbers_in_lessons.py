@@ -1,6 +1,8 @@
 """Numbers that the lessons' text states and no cell of the lesson prints."""
 
 import math
+import re
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,13 @@ from course_lib.transformer import (
     DecoderLayer,
     EncoderLayer,
     FeedForward,
+    GradientBuckets,
     LayerNorm,
     MultiHeadAttention,
     PositionalEncoding,
     TokenEmbedding,
     Transformer,
+    TransformerConfig,
     adam_update,
     beam_search,
     greedy_decode,
@@ -158,3 +162,48 @@ def test_lesson_11() -> None:
     assert (0.25 * chances[ha].max()).item() == pytest.approx(0.125)
     assert torch.finfo(torch.float16).max == 65_504
     assert pytest.approx(0.24) == 0.6 * 0.4
+
+
+def test_lesson_12() -> None:
+    said(
+        "12",
+        "256 gradients",
+        "take 51 ms",
+        "17.4 ms instead of 12.5 ms",
+        "it is 11.3 ms, and with 1 MB 22 ms",
+        "63 million",
+    )
+    model = Transformer(8000, 8000, TransformerConfig(layers=6, d_model=256, heads=4, d_ff=1024))
+    assert len(list(model.parameters())) == 256
+    assert pytest.approx(51, abs=0.5) == 256 * 0.2
+
+    def end(bucket_mb: int, gigabytes_per_second: float = 10.0) -> float:
+        """Return when the last bucket arrives, in ms, in the lesson's model of a network."""
+        sizes = [
+            sum(one.nbytes for one in bucket) / 1e6
+            for bucket in GradientBuckets(model, bucket_mb * 10**6).buckets
+        ]
+        free = 0.0
+        for size, ready in zip(sizes, accumulate(0.15 * size for size in sizes), strict=True):
+            free = max(free, ready) + 0.2 + size / gigabytes_per_second
+        return free
+
+    assert [end(100), end(25), end(5), end(1)] == pytest.approx([17.4, 12.5, 11.35, 22.1], abs=0.05)
+    base = parameters(EncoderLayer(512, 8, 2048), DecoderLayer(512, 8, 2048)) * 6 + 37_000 * 512
+    assert base == pytest.approx(63e6, rel=0.01)
+
+
+def test_lesson_13() -> None:
+    said("13", "The difference of the means, 0.037", "by 0.010 to 0.067", "1 of 32 cases")
+    text = (SOLUTIONS / "13-final-lab" / "13-final-lab.py").read_text(encoding="utf-8")
+    table = re.findall(r"# \| [1-6] \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", text)
+    rows = [tuple(map(float, row)) for row in table]
+    assert len(rows) == 6
+    means = [sum(column) / 6 for column in zip(*rows, strict=True)]
+    assert means[:2] == pytest.approx([0.535, 0.572], abs=0.0006)
+    assert means[2:] == pytest.approx([69.5, 67.9], abs=0.051)
+    assert means[1] - means[0] == pytest.approx(0.037, abs=0.0006)
+    differences = [b - a for a, b, _, _ in rows]
+    assert [min(differences), max(differences)] == pytest.approx([0.010, 0.067], abs=0.0011)
+    assert all(bleu_a > bleu_b for _, _, bleu_a, bleu_b in rows)
+    assert pytest.approx(1 / 32) == 2 * 0.5**6

@@ -2,7 +2,7 @@
 # # Lesson 07: the schedule
 #
 # The model is built. Now it learns, in thousands of **updates** that each move the weights a little. The **learning
-# rate** sets how far. If it is too large, the model never settles; if it is too small, it never arrives.
+# rate** sets how far. If it is too large, the model never settles; if too small, it never arrives.
 #
 # The paper's answer is unusual: begin with a rate of almost zero, rise in a straight line for 4,000 updates, then
 # fall slowly for ever. In the last section you leave out the rise, and see what happens.
@@ -25,10 +25,9 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["learning_rate", "make_scheduler"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange. (One is missing: an
-# update of Adam, which you write for understanding only, because the course trains with PyTorch's.)
-#
-# The next cell imports the course's own versions of the parts from lessons 01 to 06.
+# This lesson's exercises are in orange. (One isn't in the map: an update of Adam, which you write only to understand
+# it, because the course trains with PyTorch's.) The next cell imports the course's own versions of the parts from
+# lessons 01 to 06.
 
 # %% given="setup"
 import math
@@ -52,9 +51,9 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 #
 # $$\theta \leftarrow \theta - \eta\, g$$
 #
-# A large gradient makes a large move. In a Transformer, however, the gradients of different weights can differ by
-# orders of magnitude: one rate can't fit them all. From about 2011, optimisers gave each weight a step size of its
-# own, computed from its past gradients (AdaGrad, RMSProp).
+# A large gradient makes a large move. But a Transformer's gradients can differ by orders of magnitude from weight to
+# weight: one rate can't fit them all. From about 2011, optimisers gave each weight a step size of its own, computed
+# from its past gradients (AdaGrad, RMSProp).
 #
 # The paper uses their best-known successor, **Adam** (Kingma and Ba 2015). It keeps two running means for every
 # weight: $m$ of its gradients, and $v$ of their squares. At update $t$, with the gradient $g_t$:
@@ -85,14 +84,14 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # %% check="predict_first_move"
 
 # %% [markdown]
-# So only the **sign** of a gradient decides about Adam's first move. Every weight that has a gradient moves by the
-# full learning rate, whether the gradient is trustworthy or an accident of the first batch. (A weight whose gradient
-# is exactly zero stays where it is, such as the embedding of a word that isn't in the batch.)
+# So only the gradient's **sign** determines Adam's first move. Every weight moves by the full learning rate, whether
+# its gradient is trustworthy or an accident of the first batch. (Only if the gradient is exactly zero the weight
+# stays where it is, as for the embedding of a word that isn't in the batch.)
 #
 # ### Build it: Adam
 #
-# `torch.optim.Adam` does all of this for you. But Adam's behaviour at the start is the reason for the schedule, so
-# write its update once yourself.
+# `torch.optim.Adam` does all of this for you. But Adam's first moves are the reason for the schedule, so write an
+# update once yourself.
 #
 # A worked example: **one update of two weights**, at a learning rate of 0.1. Both running means are zero before it.
 #
@@ -108,7 +107,7 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # | new weight | 0.9 | -1.9 |
 #
 # The gradients differ by a factor of 15, but the moves are equal. The next update needs the new weights and the
-# **plain** $m_1$ and $v_1$. The corrected ones are used once and dropped.
+# **plain** $m_1$ and $v_1$; the corrected ones are used once and dropped.
 
 # %% tags=["see"]
 # A scratch cell: follow update 2 by hand, then compare. The gradients of update 2 are 0.1 and 0.04.
@@ -129,9 +128,9 @@ print(f"corrections of update 2:   {1 - 0.9**2:.4f} and {1 - 0.98**2:.4f}")
 # ### See it: a steep weight and a flat one
 #
 # Two weights, and a loss that is a hundred times steeper along one of them: $\frac12 (100\, \theta_1^2 +
-# \theta_2^2)$. Both start at 1, and the loss is lowest where both are 0. Gradient descent has one rate for both, and
-# 0.015 is about as much as the steep weight tolerates. Adam runs twice: at a rate of 0.05 throughout, and with a
-# **warm-up**, in which the rate rises to 0.05 over the first 20 updates.
+# \theta_2^2)$. Both start at 1, and the loss is lowest where both are 0. The rate of gradient descent, 0.015, is
+# about as much as the steep weight tolerates. Adam runs twice: at a rate of 0.05 throughout, and with a **warm-up**,
+# in which the rate rises to 0.05 over the first 20 updates.
 #
 # **Change something:** the rate of gradient descent, 0.015. What happens at 0.021? Then raise Adam's rate to 0.5.
 
@@ -178,14 +177,14 @@ named_lines(
 
 # %% [markdown]
 # Gradient descent throws the steep weight from side to side, and after 60 updates the flat one has covered only three
-# fifths of its distance. With Adam the two lines coincide. Adam overshoots, because its mean remembers about ten
-# gradients, and comes back. The warm-up only delays the start here. The next picture shows what it is for.
+# fifths of its distance. With Adam the two lines coincide. (It overshoots, because its mean remembers about ten
+# gradients.) The warm-up only delays the start here. The next picture shows what it is for.
 #
 # ### See it: signal and noise
 #
 # Three kinds of weights. The gradient of the first is the same in every batch: pure **signal**. Those of the second
 # are random numbers around zero: pure **noise**, no reason to move at all. The third has both, in equal parts. How
-# far does Adam move each in update 1, 2, 3, …, in units of the learning rate? Each line is the mean over 500 weights.
+# far does Adam move each, in units of the learning rate? Each line is the mean over 500 weights.
 #
 # **Change something:** `betas`. What happens at the start, and later, if $\beta_1$ is 0.5?
 
@@ -210,18 +209,17 @@ named_lines(
 )
 
 # %% [markdown]
-# Adam learns to tell them apart: after a few dozen updates, pure noise moves a weight by about a fifth of the rate,
-# because it cancels out in $m$, while the squares in $v$ don't. But at the **first** update all three move by the
-# full rate. Adam has seen one batch, and takes everything for signal.
+# After a few dozen updates, pure noise moves a weight by only about a fifth of the rate, because it cancels out in
+# $m$, while the squares in $v$ don't. But at the **first** update all three move by the full rate. Adam has seen one
+# batch, and takes everything for signal.
 #
 # That is also when a Transformer is most fragile. In the paper's model the normalisation comes after each sum
 # (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
 # 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it into a region from which the gradients
 # hardly lead it back. So the rate should stay **small while the optimiser is still learning what to trust**.
 #
-# The idea is older. He et al. ([2016](https://arxiv.org/abs/1512.03385)) used a few hundred gentle updates to get a
-# network of 110 layers going, and Goyal et al. ([2017](https://arxiv.org/abs/1706.02677)) warmed up for very large
-# batches.
+# The idea is older: He et al. ([2016](https://arxiv.org/abs/1512.03385)) warmed up a network of 110 layers, and Goyal
+# et al. ([2017](https://arxiv.org/abs/1706.02677)) very large batches.
 
 # %% [markdown]
 # ## 2. One line: up, then down
@@ -239,8 +237,8 @@ named_lines(
 # | $\mathit{factor}$ | `factor` | scales the whole schedule up or down; 1 in the paper |
 #
 # Read it from the inside. The second term of the minimum, $\mathit{step} \cdot \mathit{warmup}^{-1.5}$, is a rising
-# straight line. The first falls: four times as many updates, half the rate. **The rate follows the smaller of the
-# two**: at first the line, later the falling curve.
+# straight line. The first falls: four times as many updates, half the rate. **The smaller one counts**: at first the
+# line, later the falling curve.
 #
 # They meet where $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is the
 # purpose of the odd power: it makes the two halves fit together.
@@ -286,8 +284,8 @@ for update in [4, 8, 9, 10, 16]:
 # %% [markdown]
 # ### See it: two halves make a schedule
 #
-# Your function, and the two terms of the minimum, for a warm-up of 100. (With $d_\mathrm{model} = 1$ the factor in
-# front is 1.)
+# Your function, and the two terms of the minimum, for a warm-up of 100. ($d_\mathrm{model}$ is 1, so that nothing is
+# in front.)
 #
 # **Change something:** replace `100 ** -1.5` by `100 ** -1` or by `100 ** -2`. Where do the terms meet then?
 
@@ -310,8 +308,7 @@ named_lines(
 # %% [markdown]
 # ### See it: the paper's schedules, and others
 #
-# The paper's base model has 512 features and its big one 1,024, both with a warm-up of 4,000 updates. Next to them
-# are three other settings.
+# The schedules of the paper's base model and of its big one, and three other settings.
 #
 # **Change something:** add a small model: 128 features, a warm-up of 400. Then find a `factor` for it (the third
 # number in the brackets) that gives the same peak as the base model's.
@@ -334,11 +331,11 @@ schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 # %% [markdown]
 # Notice three things.
 #
-# **A longer warm-up has a lower peak.** There, step equals warm-up, and the rate is $(d_\mathrm{model} \cdot
+# **A longer warm-up has a lower peak.** At the peak, step equals warm-up, and the rate is $(d_\mathrm{model} \cdot
 # \mathit{warmup})^{-0.5}$.
 #
-# **Afterwards you can't tell how long it was.** The three curves with 512 features become one, because the falling
-# half doesn't depend on the warm-up.
+# **After the warm-up you can't tell how long it was.** The three curves with 512 features become one, because the
+# falling half doesn't depend on the warm-up.
 #
 # **Wider models take smaller steps.** Each output of a wide layer is a sum over more weights. If each of them moves
 # by the rate, the sum moves further, so the rate has to be smaller.
@@ -380,10 +377,9 @@ for update in [1, 2, 3]:
 
 # %% [markdown]
 # Look closely at that number, because a mistake here has been copied many times. The first call, with 0, is made when
-# the scheduler is created. PyTorch counts the updates that are **done**, from 0; equation 3 counts the **next**
-# update, from 1.
+# the scheduler is created. PyTorch counts the updates that are **done**; equation 3 counts the **next** one.
 #
-# Play: create `tiny` with `lr=0.1`, a rate left over from some tutorial, and look at the rates again.
+# Play: create `tiny` with `lr=0.1`, and look at the rates again.
 #
 # ### Build it
 #
@@ -451,9 +447,9 @@ schedule_curves(
 
 # %% [markdown]
 # The peak is as high as before, but eight times as early: on the way up, where the rate should be small, it is eight
-# times as large as intended. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by
-# a factor of $\sqrt 8$. The model trains worse, and no error is raised. The rule: **one step of the scheduler for
-# each step of the optimiser.**
+# times too large. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by a factor of
+# $\sqrt 8$. The model trains worse, and no error is raised. The rule: **one step of the scheduler for each step of
+# the optimiser.**
 
 # %% [markdown]
 # ## 5. Does it matter?
@@ -527,12 +523,12 @@ named_lines(
 
 # %% [markdown]
 # The post-norm model without warm-up is thrown off by its first few updates, and a hundred updates later it hasn't
-# recovered, although its rate has long been that of the model with warm-up. What happened **in the first forty
-# updates** lasts. The pre-norm model is more forgiving, which is one reason why most later models are built that way.
+# recovered, although its rate has long been that of the model with warm-up. The pre-norm model is more forgiving,
+# which is one reason why most later models are built that way.
 #
-# A word of caution: this is one tiny model and one seed, and how much is lost depends on the rate. Why a warm-up
-# helps is still being studied. You have seen two of the proposed reasons: Adam trusts its first gradients blindly,
-# and a fresh post-norm model can't take that.
+# But this is one tiny model and one seed, and how much is lost depends on the rate. Why a warm-up helps is still
+# being studied. You have seen two of the proposed reasons: Adam trusts its first gradients blindly, and a fresh
+# post-norm model can't take that.
 #
 # ### Explain it
 #
@@ -594,18 +590,11 @@ named_lines(
 #
 # </details>
 #
-# <details><summary>Does plain gradient descent need a warm-up, too?</summary>
-#
-# Less often: there a small gradient makes a small move, so noise near zero does no harm. But it trains Transformers
-# badly, because of its single rate.
-#
-# </details>
-#
 # <details><summary>My training was interrupted. What must be saved so that the schedule continues where it was?</summary>
 #
-# The number of steps done, which is in `scheduler.state_dict()`, together with the model's weights and the
-# optimiser's state, which contains Adam's means. Without the first, a resumed run warms up a second time; without the
-# last, it makes blind first moves a second time.
+# The number of steps done, which is in `scheduler.state_dict()`, the model's weights, and the optimiser's state,
+# which contains Adam's means. Without the first, a resumed run warms up a second time; without the last, it makes
+# blind first moves again.
 #
 # </details>
 #
@@ -622,8 +611,8 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. Before you hand the
-# lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+# Save the notebook and run the cell again to see today's work. Before you hand the lesson in, press **Validate** in
+# the toolbar.
 #
 # Next: **lesson 08, label smoothing**. What should the model be told is correct?
 #

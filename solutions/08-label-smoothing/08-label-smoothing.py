@@ -32,9 +32,8 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["smooth_targets", "LabelSmoothingLoss"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange.
-#
-# The next cell imports the course's own versions of the parts from lessons 01 to 07.
+# This lesson's exercises are in orange. The next cell imports the course's own versions of the parts from lessons 01
+# to 07.
 
 # %% given="setup"
 import math
@@ -62,12 +61,12 @@ from course_lib.transformer import (
 #
 # $$-\ln p_y$$
 #
-# The surer the model is of the label, the lower the loss, without limit: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 =
-# 0.0001$. It is zero only if $p_y = 1$, which a softmax of finite logits never gives. So training keeps pushing the
-# label's logit up and the others down, even when the model is already right. Two things follow:
+# The surer the model is of the label, the lower the loss: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 = 0.0001$. It is zero
+# only if $p_y = 1$, which no softmax of finite logits gives. So training keeps pushing the label's logit up and the
+# others down, even when the model is already right. Two things follow:
 #
-# - The model becomes **overconfident**. On the sentences that it was trained on, its confidence is justified. On new
-#   ones it is just as confident, and less often right.
+# - The model becomes **overconfident**. On new sentences it is just as confident as on those that it was trained on,
+#   and less often right.
 # - The target forbids **words that would have done as well**. "A dog *runs*" or "a dog *is running*": the corpus has
 #   one of them, and the target says that the other is impossible. A model that believes this learns the sentence by
 #   heart.
@@ -124,9 +123,8 @@ print(row, sum(row))
 
 # %% [markdown]
 # **Other versions exist.** Some spread $\varepsilon$ over the $V - 1$ *other* words. A widely copied program spreads
-# it over $V - 2$ words, leaving out the label and padding. With 37,000 words nobody can tell the results apart. With
-# ten you can, and with two the last version divides by zero. You build the version that the paper cites, which is
-# also PyTorch's.
+# it over $V - 2$ words, leaving out the label and padding. With 37,000 words nobody can tell the results apart; with
+# two, the last version divides by zero. You build the version that the paper cites, which is also PyTorch's.
 #
 # **Padding.** Where the label is `pad_id` there is no word to predict, so that whole **row** is zeros. (The *column*
 # of padding isn't: padding is one of the $V$ words, and gets its share in the rows of real words.)
@@ -188,8 +186,8 @@ real_words = 1
 print("the loss, a mean over 1 real word and not over 2 positions:", terms.sum() / real_words)
 
 # %% [markdown]
-# **Mean over what?** Over words, not over sentences: add everything up over the whole batch, and divide once. With
-# the mean of each sentence first, a word of a short sentence would count more than one of a long sentence.
+# **Mean over what?** Over words, not over sentences: add everything up over the whole batch, and divide once.
+# Otherwise a word of a short sentence would count more than one of a long sentence.
 #
 # **Why not `softmax` and then `log`, as in this example?** It breaks when logits are far apart:
 
@@ -214,8 +212,8 @@ print("log_softmax:      ", far_apart.log_softmax(dim=0))
 # %% check="predict_lowest"
 
 # %% [markdown]
-# That is the **entropy** of the targets. A smoothed loss that levels off well above zero is therefore no cause for
-# alarm. For larger vocabularies the floor is higher:
+# That is the **entropy** of the targets. So a smoothed loss that levels off well above zero is no cause for alarm.
+# For larger vocabularies the floor is higher:
 
 # %% tags=["see"]
 for words in [1_000, 8_000, 37_000]:
@@ -231,12 +229,12 @@ for words in [1_000, 8_000, 37_000]:
 #
 # ### Build it
 #
-# The loss is a small module that stores its settings. `__init__` is given; you write `forward`. The argument
-# `label_smoothing` of `torch.nn.functional.cross_entropy` would solve the whole exercise. Don't use it: combine your
-# own targets with the log-probabilities.
+# The loss is a small module that stores its settings. `__init__` is given; you write `forward`. Combine your own
+# targets with the log-probabilities. (The argument `label_smoothing` of `torch.nn.functional.cross_entropy` would
+# solve the whole exercise, and isn't allowed.)
 #
-# As always, the result has the dtype of the input, here of the logits. Your targets may be float32, so convert them:
-# `.to(logits.dtype)`. And if every label is padding, the loss is zero, not NaN.
+# The result has the dtype of the logits. Your targets may be float32, so convert them: `.to(logits.dtype)`. And if
+# every label is padding, the loss is zero, not NaN.
 
 # %% build="LabelSmoothingLoss"
 ### BEGIN SOLUTION course_lib.transformer.label_smoothing:LabelSmoothingLoss
@@ -258,8 +256,8 @@ print("PyTorch's:", theirs(logits.flatten(0, 1), labels.flatten()).item())
 # %% [markdown]
 # ### See it: how confident should a model be?
 #
-# Imagine a model that gives the label some probability and shares the rest evenly among the other nine words. How
-# does your loss change as the model becomes more confident? (The axis is stretched near 100%.)
+# A model gives the label some probability and shares the rest evenly among the other nine words. How does your loss
+# change as it becomes more confident? (The axis is stretched near 100%.)
 #
 # **Change something:** the number of words. Where is the lowest point with 1,000 words? With two?
 
@@ -292,8 +290,8 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # %% [markdown]
 # ### What it did for the paper
 #
-# Table 3 of the paper varies the base model, and measures it on English-to-German sentences of 2013. These are its
-# rows about smoothing:
+# Table 3 of the paper varies the base model, and measures it on newstest2013, English to German. These are its rows
+# about smoothing:
 #
 # | smoothing | perplexity (lower is better) | BLEU (higher is better) |
 # |---|---|---|
@@ -328,8 +326,8 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # ## 4. Calibration: is the confidence justified?
 #
 # A model is **calibrated** if 80% of all its predictions with 80% confidence are correct, and likewise for every
-# other confidence. Then you know when to trust it. Beam search (lesson 11) relies on this, too: it compares sums of
-# log-probabilities, and a model that is blindly sure of its first guess leaves no room for another.
+# other confidence. Then you know when to trust it. Beam search (lesson 11) relies on this, too: a model that is
+# blindly sure of its first guess leaves no room for another.
 #
 # The task is copying again, but a fifth of the target's symbols have been replaced by random ones. The source shows
 # the symbol that is *probably* correct: even a perfect model is right in only about 82% of the cases, and should say
@@ -406,12 +404,12 @@ calibration_curves(pd.concat(tables))
 # %% [markdown]
 # Without smoothing the points are **below** the dashed line: the model is more confident than it is right. It has
 # memorised errors, and treats new sentences as if it knew them by heart. A little smoothing moves the points up
-# towards the line, and a few more predictions are right as well. With too much smoothing they are **above** the line:
-# the model is right more often than it says.
+# towards the line, and a few more predictions are right as well. Too much moves them **above** it: the model is right
+# more often than it says.
 #
-# So smoothing is a remedy for overconfidence, and the dose matters. A model that has far more sentences than it can
-# memorise needs less of it. And where the labels are certain, smoothing makes a model say 91% when it could rightly
-# say 100%.
+# So smoothing is a remedy for overconfidence, and the dose matters. A model with far more sentences than it can
+# memorise needs less. And where the labels are certain, smoothing makes a model say 91% when it could rightly say
+# 100%.
 #
 # ### Explain it
 #
@@ -445,9 +443,9 @@ calibration_curves(pd.concat(tables))
 # <details><summary>Should I use the smoothed loss for validation, too?</summary>
 #
 # Either will do, if you know which one you are looking at. The final lab reports the validation loss *without*
-# smoothing, because its exponential is the perplexity, next to a smoothed training loss. So the two curves differ by
-# about the floor, even if the model does equally well on both. To see overfitting, watch whether the validation loss
-# rises, not the gap.
+# smoothing, because its exponential is the perplexity, next to a smoothed training loss. So the two differ by about
+# the floor, even for a model that does equally well on both. To see overfitting, watch whether the validation loss
+# rises.
 #
 # </details>
 #
@@ -484,8 +482,8 @@ calibration_curves(pd.concat(tables))
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. Before you hand the
-# lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+# Save the notebook and run the cell again to see today's work. Before you hand the lesson in, press **Validate** in
+# the toolbar.
 #
 # Next: **lesson 09, training**. One function combines the model, the schedule and the loss, and your own Transformer
 # learns.

@@ -2,12 +2,11 @@
 # # Lesson 09: training
 #
 # You have the model (lessons 01 to 06), the learning rate (lesson 07) and the loss (lesson 08). What is missing is
-# the function that combines them: it takes a batch and makes **one update**. Call it a few hundred times, and a
-# network of random numbers has learned something.
+# the function that combines them into **one update**. Call it a few hundred times, and a network of random numbers
+# has learned something.
 #
-# The function has about ten lines, and nearly every one can be misplaced, by a line or by one level of indentation,
-# without any error. The model then trains worse, or learns something unintended. This lesson is about these mistakes.
-# At the end you watch a model learn.
+# It has about ten lines, and nearly every one can be misplaced, by a line or by one level of indentation, without any
+# error. The model then trains worse, or learns something unintended. This lesson is about these mistakes.
 #
 # By the end of this lesson you will be able to
 #
@@ -35,10 +34,8 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["train_step"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange.
-#
-# The next cell imports the course's own versions of the parts from lessons 01 to 08. (Your own parts are used at the
-# end.)
+# This lesson's exercise is in orange. The next cell imports the course's own versions of the parts from lessons 01 to
+# 08. (Your own are used at the end.)
 
 # %% given="setup"
 import math
@@ -72,13 +69,12 @@ from course_lib.transformer import (
 # ## 1. The task, and a batch
 #
 # We need a small task that still uses every part of the model. In the **copy task** the model reads a sequence of
-# letters and writes the same sequence. It looks trivial, but the model knows nothing about copying. The only way from
-# the source into the decoder is cross-attention, so the model must find out where each letter is, which one comes
-# next, and when to stop.
+# letters and writes the same sequence. Cross-attention is the only way from the source into the decoder, so the model
+# must find out where each letter is, which one comes next, and when to stop.
 #
-# The vocabulary has 13 words: padding, start, end, and ten letters. Sequences have 5 to 9 random letters. A batch
-# looks just like a batch of sentences: each side is a matrix of ids, every row begins with the start and ends with
-# the end symbol, and shorter rows are padded. (In lesson 10 you write `collate`, which builds them.)
+# The vocabulary has 13 words: padding, start, end, and ten letters. Sequences have 5 to 9 random letters. Each side
+# of a batch is a matrix of ids, every row begins with the start and ends with the end symbol, and shorter rows are
+# padded. (In lesson 10 you write `collate`, which builds them.)
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
@@ -127,17 +123,16 @@ print(collated(few)[0])
 # - Without the shift in 3, the decoder is asked for the word that it has just read. The loss falls fast, and the model has
 #   learned nothing.
 #
-# None of these raises an error. If a loss looks too good, look for a leak first.
+# None of these raises an error.
 
 # %% [markdown]
 # ## 2. Gradient accumulation
 #
-# Most of the memory that training needs isn't for the weights but for the **activations**: what the forward pass
-# stores for the backward pass. They grow with the batch, and the paper's batches hold about 25,000 tokens on each
-# side (section 5.1). If that doesn't fit, split the batch into **micro-batches** and do steps 3 to 7 for each of
-# them. Because PyTorch adds gradients up, the gradient of the whole batch is there after the last piece. Then make
-# *one* update. Only one piece has to fit into memory at a time, provided that its backward pass comes before the next
-# forward pass.
+# Most of the memory that training needs is for the **activations**: what the forward pass stores for the backward
+# pass. They grow with the batch, and the paper's batches hold about 25,000 tokens on each side (section 5.1). If that
+# doesn't fit, split the batch into **micro-batches**, do steps 3 to 7 for each of them, and then make *one* update.
+# Because PyTorch adds gradients up, the gradient of the whole batch is there after the last piece. Only one piece has
+# to fit into memory at a time, provided that its backward pass comes before the next forward pass.
 #
 # ### See it: gradients add up
 #
@@ -202,7 +197,7 @@ for one in [first, second]:
 print("\nif each piece gets a half, a mean of means:", w.grad.item())
 
 # %% [markdown]
-# Play: change the sizes of the pieces. When are the two results equal? What happens if the weights 3/4 and 1/4 are
+# Play: change the sizes of the pieces. When is the mean of means right? What happens if the weights 3/4 and 1/4 are
 # applied *after* the backward pass?
 
 # %% tags=["see"]
@@ -242,11 +237,11 @@ print(w.grad)
 # ### See it: the same update, however the batch is split
 #
 # The same batch of 16 sequences in 1, 2 and 4 pieces, with your `train_step`. Short sequences come first, so the
-# pieces have different numbers of tokens. Each time a fresh, identical model makes one update, and we compare all its
-# weights with those after the update in one piece.
+# pieces have different numbers of tokens. Each time a fresh, identical model makes one update, and its weights are
+# compared with those after the update in one piece.
 #
-# The columns on the right show a **mean of means**, in which each piece counts equally. (With plain gradient descent
-# that is easy to compute: let each piece make the update alone, and average the resulting weights.)
+# The columns on the right show a **mean of means**, in which each piece counts equally. (With plain gradient descent,
+# that is what you get if each piece makes the update alone and the resulting weights are averaged.)
 #
 # **Change something:** shuffle the sequences instead of sorting them. Is the mean of means closer now? Use pieces of one
 # sequence each.
@@ -289,11 +284,11 @@ pd.DataFrame(rows).set_index("pieces")
 
 # %% [markdown]
 # With shares, 1, 2 and 4 pieces give the same loss and the same weights, except for rounding. With the mean of means,
-# each split gives a different loss and a different model, so a run can't be repeated on a machine with less memory.
+# each split gives a different model, so a run can't be repeated on a machine with less memory.
 #
 # ### See it: how much does a token count?
 #
-# Why? Look at single tokens. Below, a batch of eight sequences comes in two pieces. Each cell is a token to be
+# Look at single tokens to see why. Below, a batch of eight sequences comes in two pieces. Each cell is a token to be
 # predicted, and its number shows how much it counts, where 1 is the average.
 #
 # **Change something:** `shortest=7`, so that nearly all have the same length. Four pieces instead of two.
@@ -351,10 +346,9 @@ token_counts(
 # %% check="predict_first_loss"
 
 # %% [markdown]
-# If a curve begins much higher, the model is confidently wrong from the start, or something is wrong with its initial
-# weights. And how low can it get? Down to the entropy of the smoothed targets (lesson 08). The picture shows both
-# values as dashed lines. (Ours begins a little above the upper one, because fresh random weights don't treat all
-# words quite alike.)
+# If a curve begins much higher, the model is confidently wrong from the start. And how low can it get? Down to the
+# entropy of the smoothed targets (lesson 08). The picture shows both values as dashed lines. (Ours begins a little
+# above the upper one, because fresh random weights don't treat all words quite alike.)
 #
 # ### See it: learning, live
 #
@@ -401,18 +395,17 @@ scheduler = make_scheduler(adam, d_model=32, warmup=60, factor=0.4)
 losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 
 # %% [markdown]
-# The curve has a typical shape. At first it drops fast: the model learns which words occur at all. Then progress
-# slows down: the model has to find out *where to look*, and while it looks everywhere at once, each step helps only a
-# little. When it has found out, the loss goes down almost to its minimum.
+# The curve has a typical shape. At first it drops fast: the model learns which words occur at all. Then it has to
+# find out *where to look*, and while it looks everywhere at once, each step helps only a little. When it has found
+# out, the loss goes down almost to its minimum.
 #
 # It ends a little above the minimum, partly because of dropout: the loss is measured in training mode, with some of
 # the network missing. So the loss that a training run shows isn't the loss of the finished model.
 #
 # ### See it: does it really copy?
 #
-# We don't want a low loss; we want copies. So now the model writes by itself, with `greedy_decode` of lesson 06: 200
-# sequences that it was never trained on. A copy counts only if *every* letter is right and the end is in the right
-# place.
+# We want copies, not a low loss. So now the model writes by itself, with `greedy_decode` of lesson 06: 200 sequences
+# that it was never trained on. A copy counts only if *every* letter is right and the end is in the right place.
 #
 # **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What does it
 # do, and from which position on?
@@ -440,9 +433,9 @@ for sequence, copy in wrong_ones_first[:5]:
 # ### See it: how does it do that?
 #
 # The model is built again with an attention function that records its weights (as in lesson 06), and gets the trained
-# parameters. You see the decoder's cross-attention, both heads of both layers. Each row is a position in the target,
-# labelled with the letter that the model should *write* there. Each column is a position in the source. `<` is the
-# start, and `.` the end.
+# parameters. You see the cross-attention of both heads of both layers. Each row is a position in the target, labelled
+# with the letter that the model should *write* there. Each column is a position in the source. `<` is the start, and
+# `.` the end.
 #
 # **Change something:** a sequence of your own, also one that repeats a letter: `"aaaaaaaa"`. The untrained model (leave out
 # `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
@@ -476,17 +469,16 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# A diagonal. To write the third letter, the model looks at the third letter of the source. Nobody told it to. It
-# *learned* to ask for the position that comes next, and recognises each position by the sines and cosines of lesson
-# 05. Only in the last row, where it should stop, do the heads disagree about where to look.
-#
-# In translation you will see the same picture, only less straight, because languages order their words differently.
+# A diagonal: to write the third letter, the model looks at the third letter of the source. It *learned* to ask for
+# the position that comes next, and recognises each position by the sines and cosines of lesson 05. Only in the last
+# row, where it should stop, do the heads disagree about where to look. In translation you will see the same picture,
+# only less straight, because languages order their words differently.
 #
 # ## 4. Teacher forcing
 #
 # During training the decoder reads the target, whatever it would have written itself. This is called **teacher
-# forcing** (Williams and Zipser 1989): at each position the teacher supplies the correct prefix. During decoding
-# nobody does. The model reads its own words, mistakes included. How often must a single word be right, then?
+# forcing** (Williams and Zipser 1989): at each position the teacher supplies the correct prefix. During decoding the
+# model reads its own words, mistakes included. How often must a single word be right, then?
 
 # %% predict="predict_whole"
 # A model gets each single word right with a probability of 0.99, if all words before it are right. A sentence
@@ -497,9 +489,9 @@ attention_heatmap(
 # %% [markdown]
 # ### See it: one mistake leads to the next
 #
-# The model after 140 updates, stored above, still makes mistakes, and that is what we need. For 500 sequences of
-# seven letters: how often is the letter at position 1, 2, 3, … wrong? Once with the correct prefix, as during
-# training, and once with the model's own prefix.
+# The model after 140 updates, stored above, still makes mistakes. For 500 sequences of seven letters: how often is
+# the letter at position 1, 2, 3, … wrong? Once with the correct prefix, as during training, and once with the model's
+# own prefix.
 #
 # **Change something:** the trained model instead of the half-trained one (`model.state_dict()`). An untrained one.
 
@@ -540,12 +532,11 @@ named_lines(
 # **At the first position both are the same.** Both have read only the start symbol.
 #
 # **After that, the model's own prefix is worse.** Once a letter is wrong, the decoder reads something that never
-# occurred in training. It loses track of its position, and the next letter is more likely to be wrong as well. This
-# gap is called **exposure bias**.
+# occurred in training, and loses track of its position. This gap is called **exposure bias**.
 #
 # **But just as many sequences contain a mistake.** Up to its *first* mistake, the decoder reads exactly what the
-# teacher would have supplied. So teacher forcing tells you correctly how often a whole sentence is right. It hides
-# how bad the others are.
+# teacher would have supplied. So teacher forcing tells you how often a whole sentence is right, and hides how bad the
+# others are.
 #
 # ### Explain it
 #
@@ -574,9 +565,9 @@ named_lines(
 # %% [markdown]
 # ## 5. Your own Transformer learns
 #
-# Now train a model from your own parts, with your schedule, your loss, and the `train_step` that you have just
-# written. The parts are read from the notebooks next to this one, as they were last saved. Where a part is missing or
-# unfinished, the reference's takes its place. Nothing here counts for your grade.
+# Now train a model from your own parts, with your schedule, your loss, and your `train_step`. The parts are read from
+# the notebooks next to this one, as they were last saved. The reference's take the place of missing ones. It isn't
+# graded.
 
 # %% tags=["see"]
 from course_lib import transformer as reference
@@ -628,14 +619,15 @@ print(
 #
 # ## 6. On real hardware
 #
-# Lesson 06 lists the hardware and the data of the paper: eight GPUs, 0.4 seconds for each of 100,000 updates, batches
-# of about 25,000 target tokens. From these follows the **throughput**, in real target tokens without padding:
+# Lesson 06 lists the hardware of the paper: eight GPUs, 0.4 seconds for each of 100,000 updates, batches of about
+# 25,000 target tokens. From these follows the **throughput**, in real target tokens without padding:
 
 # %% tags=["see"]
 print(f"{25_000 / 0.4:,.0f} target tokens per second")
 
 # %% [markdown]
-# It is the number to watch on your own hardware. A **profiler** such as `torch.profiler` shows where the time goes.
+# Throughput is the number to watch on your own hardware. A **profiler** such as `torch.profiler` shows where the time
+# goes.
 #
 # Two techniques have become standard since then. **Mixed precision** (Micikevicius et al. 2018) computes the matrix
 # products in 16 bits and keeps the weights in 32. **Activation checkpointing** (Chen et al. 2016) stores fewer
@@ -653,14 +645,14 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 # <details><summary>Is one large batch as good as many small ones?</summary>
 #
 # It has less noise in its gradient than one small batch, but costs the work of several updates. Early in training
-# many noisy updates get further; late, and with many processors in parallel, large batches pay off. A schedule that
-# fits one size doesn't fit another.
+# many noisy updates get further; late, and on many processors, large batches pay off. A schedule that fits one size
+# doesn't fit another.
 #
 # </details>
 #
 # <details><summary>Why doesn't PyTorch clear gradients by itself?</summary>
 #
-# Because adding up is useful, as you have seen. So you decide when a new sum begins. Many programs clear right after
+# Because adding up is useful, as you have seen, so you decide when a new sum begins. Many programs clear right after
 # the update; if you clear first, you don't depend on what happened in between.
 #
 # </details>
@@ -677,7 +669,7 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # Not from the training loss: it keeps falling while the model begins to memorise its sentences (**overfitting**).
 # Keep some sentences out of training, measure their loss (in evaluation mode, without gradients), and stop when it no
-# longer improves. Here new sequences were drawn all the time, so there was nothing to memorise.
+# longer improves. Here every sequence was new, so there was nothing to memorise.
 #
 # </details>
 #
@@ -695,8 +687,8 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. Before you hand the
-# lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+# Save the notebook and run the cell again to see today's work. Before you hand the lesson in, press **Validate** in
+# the toolbar.
 #
 # Next: **lesson 10, from text to batches**. So far the model has copied random letters; next it needs real sentences.
 #

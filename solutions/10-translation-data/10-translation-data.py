@@ -7,8 +7,8 @@
 # >
 # > Because it is snowing, the man is wearing a new coat.
 #
-# In this lesson you build the steps that turn one into the other. They decide which words the model can write at all,
-# and how much of your GPU's work is wasted.
+# In this lesson you build the steps that turn one into the other. They decide which words the model can write, and
+# how much of your GPU's work is wasted.
 #
 # By the end of this lesson you will be able to
 #
@@ -39,9 +39,8 @@ architecture_map(
 )
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange.
-#
-# The next cell imports the course's own version of `shift_target` from lesson 04.
+# This lesson's exercises are in orange. The next cell imports the course's own version of `shift_target` from lesson
+# 04.
 
 # %% given="setup"
 import os
@@ -68,7 +67,7 @@ from course_lib.translation.data.corpora import Corpus, load_corpus
 #
 # A **parallel corpus** is the same text in two languages, sentence by sentence. This course includes one: 6,000 image
 # captions in German and English for training, and 300 each for validation and for the test. A program wrote them from
-# a grammar and a small dictionary, so they are correct, but less varied than what people write.
+# a grammar and a small dictionary, so they are correct, but not very varied.
 #
 # If you have [Multi30k](https://github.com/multi30k/dataset), whose captions were written by people, set the
 # environment variable `COURSE_DATA` to the folder with its files before you start JupyterLab. The next cell prints
@@ -100,10 +99,10 @@ for number in [4, 5, 7]:
 # %% [markdown]
 # ### Where does a word end?
 #
-# At the next space? Then `Mantel.` with its full stop is a different word from `Mantel`, and `it's` is one word. A
-# **tokenizer** has better rules, different ones for each language: it splits off punctuation, but not that of `z.
-# B.`, and splits `isn't` into `is` and `n't`. The library [spaCy](https://spacy.io) has such rules for German and
-# English. `spacy.blank("de")` is the tokenizer alone, without a model to download.
+# At the next space? Then `Mantel.` with its full stop is a different word from `Mantel`. A **tokenizer** has better
+# rules, different ones for each language: it splits off punctuation, but not that of `z. B.`, and splits `isn't` into
+# `is` and `n't`. The library [spaCy](https://spacy.io) has such rules for German and English; `spacy.blank("de")` is
+# the tokenizer alone, without a model to download.
 #
 # Its output is a list of **tokens**, the pieces of text that get ids. For now a token is a word or a punctuation
 # mark.
@@ -135,15 +134,15 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # | `<end>` | the last thing that the decoder writes: the sentence is complete |
 # | `<unknown>` | stands for every word that has no id of its own |
 #
-# They come **first**, so that their ids don't depend on the text: padding is always 0. Then come the words, the
-# frequent ones before the rare ones, and equally frequent ones in the order in which Python's `sorted` puts strings.
-# Why so strict? A trained model knows its words by id alone, so the ids must be the same every time.
+# They come **first**, so that their ids don't depend on the text: padding is always 0. Then come the words by
+# descending count, equally frequent ones in the order of Python's `sorted`. A trained model knows its words by id
+# alone, so the ids must be the same every time.
 #
 # A word that occurs only once gives its row of the table hardly anything to learn from. So words that occur less
 # often than a `min_count` get no id, and become `<unknown>`.
 #
-# **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. The model must know
-# nothing about the validation and test sentences, not even their words.
+# **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. Of the validation and
+# test sentences the model must not even know the words.
 #
 # ### A worked example
 #
@@ -219,15 +218,14 @@ named_lines(
 )
 
 # %% [markdown]
-# With the captions of the course the lines end at zero, but only because they come from a small dictionary. The first
-# 6,000 German captions of Multi30k contain 6,927 different words, and 4,197 of them occur once. Even with all of them
-# in the vocabulary, **7.3%** of the words of its validation sentences are unknown: almost one in each sentence. In
-# English it is 3.6%. A translator that writes `<unknown>` once a sentence is of little use.
+# The captions of the course come from a small dictionary, so their lines end at zero. The first 6,000 German captions
+# of Multi30k contain 6,927 different words, and 4,197 of them occur once. Even with all of them in the vocabulary,
+# **7.3%** of the words of its validation sentences are unknown: almost one in each sentence. In English it is 3.6%.
 #
 # Why is German harder?
 #
 # - **Compounds.** German writes *bicycle helmet* as one word, *Fahrradhelm*, and makes up new ones freely:
-#   *Kinderfahrrad*, *Schneehut*. Every reader understands them, and no list contains them all.
+#   *Kinderfahrrad*, *Schneehut*. No list contains them all.
 # - **Endings.** English has *new*; German has *neu, neue, neuen, neuer, neues, neuem*. For a vocabulary these are six
 #   unrelated words.
 #
@@ -245,8 +243,8 @@ characters = sum(len(word) for words in german_words for word in words)
 print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} characters for each German word")
 
 # %% [markdown]
-# Sentences become several times as long, the cost of attention grows with the square of the length (lesson 01), and
-# the model must first learn that *M-a-n-t-e-l* means something.
+# Sentences become several times as long, the cost of attention grows with the square of that (lesson 01), and the
+# model must first learn that *M-a-n-t-e-l* means something.
 #
 # **Subwords** are between the two: frequent words stay whole, and rare ones are split into frequent pieces.
 # *Fahrradhelm* may become *Fahrrad* + *helm*, and a model that knows the pieces can guess the whole.
@@ -254,14 +252,13 @@ print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} char
 # The pieces come from counting, by **byte-pair encoding** (BPE). Philip Gage published it in 1994 to compress files:
 # replace the most frequent pair of bytes by a byte that doesn't occur, and repeat. Sennrich et al.
 # ([2016](https://arxiv.org/abs/1508.07909)) split words with it, and the Transformer paper followed them for German
-# and English. (For French it used *word pieces*, a similar method.) The algorithm has five steps:
+# and English. (For French it used *word pieces*, a similar method.)
 #
 # 1. Count how often each word occurs. Write each word as a sequence of its characters: these are the first
 #    **symbols**.
 # 2. Count the pairs of adjacent symbols in all words, each pair as often as the word occurs.
-# 3. Take the most frequent pair, and **merge** it into one symbol, wherever it occurs.
-# 4. Write the pair down. Go back to step 2.
-# 5. Stop after as many merges as you like, or when every word is a single symbol.
+# 3. **Merge** the most frequent pair into one symbol, wherever it occurs, and write the pair down.
+# 4. Repeat steps 2 and 3 as often as you like, or until every word is a single symbol.
 #
 # Do step 2 with pencil and paper.
 
@@ -305,9 +302,9 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # %% [markdown]
 # ### Build it
 #
-# `words` maps each word to its count. Return the list of merges, each a pair (left, right), in the order in which
-# they were found. If a word contains the pair twice, it counts twice, and both are merged, from left to right:
-# merging *a* + *a* turns `a a a` into `aa a`.
+# `words` maps each word to its count. Return the list of merges, pairs (left, right), in the order in which they were
+# found. If a word contains the pair twice, it counts twice, and both are merged, from left to right: merging *a* +
+# *a* turns `a a a` into `aa a`.
 #
 # Counting all pairs again for each merge is correct, and fast enough here. (Real implementations recount only the
 # words that a merge has changed.)
@@ -320,8 +317,8 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # %% check="learn_merges"
 
 # %% [markdown]
-# That was the learning half. The other half splits a word, known or new: write it as characters, then apply the
-# merges **in the order in which they were learned**, wherever they fit. This half is given.
+# That was the learning half. The other half, which is given, splits a word, known or new: write it as characters,
+# then apply the merges **in the order in which they were learned**, wherever they fit.
 
 
 # %% given="spell"
@@ -371,7 +368,7 @@ merge_steps(list(counts), steps, merges, start=6)
 # %% [markdown]
 # So **you choose the size of the vocabulary**, and nothing is unknown as long as its characters are known. The paper
 # used about 37,000 symbols for both languages *together*: a **shared** vocabulary. Names, numbers and words like
-# *Park* are then the same symbol on both sides, and the tables of encoder and decoder can be one (`tie_embeddings`,
+# *Park* are then the same symbol on both sides, and encoder and decoder can share their tables (`tie_embeddings`,
 # lesson 06).
 #
 # Here are 1,000 merges, learned from both sides of the captions together. (If your function counts all pairs each
@@ -411,8 +408,7 @@ sentence_pieces(
 # With several thousand merges, as in the final lab, almost all frequent words are whole. The lab uses the library
 # [tokenizers](https://github.com/huggingface/tokenizers), which learns the same kind of merges, faster, and starts
 # with **bytes** instead of characters. Every text in every script consists of the same 256 bytes, so `<unknown>` is
-# never needed. It also keeps the space before a word as part of the word's first piece, so that the text can be
-# restored exactly.
+# never needed. The space before a word is part of its first piece, so that the text can be restored exactly.
 #
 # There is a price: a sentence has more pieces than words.
 
@@ -442,8 +438,8 @@ length_histograms(
 # ### Explain it
 #
 # A fellow student wants to translate from German with a vocabulary of the 30,000 most frequent words. Another wants
-# to use single characters. In four or five sentences: what are the drawbacks of each, and how do subwords deal with
-# them? Give an example of a German word for which they differ.
+# to use single characters. In four or five sentences: what are the drawbacks, and how do subwords deal with them?
+# Give an example of a German word for which they differ.
 
 # %% [markdown] explain="explain_subwords"
 # With a list of words, every word that isn't on it becomes `<unknown>`, and German keeps making new words by
@@ -467,8 +463,8 @@ length_histograms(
 # ## 4. Batches
 #
 # A GPU is fast only if it gets a lot of work at once, so sentences are put into **batches**: matrices with one row
-# for each sentence. All rows of a matrix have the same length, so short sentences are padded with `<pad>`. The masks
-# make sure that padding changes no result (lesson 04), but the model computes with it all the same.
+# for each sentence, in which short sentences are padded. The masks make sure that padding changes no result (lesson
+# 04), but the model computes with it all the same.
 
 # %% predict="predict_padding"
 # Four sentences of 10, 12, 14 and 60 tokens are put into one batch. What fraction of the batch's
@@ -484,10 +480,9 @@ length_histograms(
 # - **Length buckets:** sentences of similar length are put together. The paper did this: "sentence pairs were batched
 #   together by approximate sequence length".
 #
-# **How large is a batch?** 64 short sentences are a small job, and 64 long ones don't fit into memory. So batches
-# aren't measured in sentences but in **positions**: the length of the longest sentence times the number of sentences,
-# which is the size of the matrix. `max_tokens` is the budget. (The paper's batches held about 25,000 tokens on each
-# side.)
+# **How large is a batch?** 64 short sentences are a small job, and 64 long ones don't fit into memory. So batches are
+# measured in **positions**, the size of the matrix: the length of the longest sentence times the number of sentences.
+# `max_tokens` is the budget. (The paper's batches held about 25,000 tokens on each side.)
 #
 # ### A worked example
 #
@@ -513,10 +508,10 @@ for longest, index in in_order:
 #
 # ### Build it
 #
-# `lengths` contains the length of each sentence. Return a list of batches, each a list of **indices** into `lengths`.
-# Each index is in exactly one batch, no batch is empty, and none is over the budget. There should be about as little
-# padding as in the worked example: sentences sorted from short to long, and a batch closed when the next one doesn't
-# fit. The order of the batches doesn't matter, and an empty `lengths` gives an empty list.
+# Given the length of each sentence, return a list of batches, each a list of **indices** into `lengths`. Each index
+# is in exactly one batch, no batch is empty, and none is over the budget. There should be about as little padding as
+# in the worked example: sentences sorted from short to long, and a batch closed when the next one doesn't fit. The
+# order of the batches doesn't matter, and an empty `lengths` gives an empty list.
 #
 # A sentence that is over the budget by itself may be refused, with a `ValueError` that contains its index and its
 # length, or put into a batch of its own. Never drop it silently.
@@ -532,8 +527,7 @@ for longest, index in in_order:
 # ### See it: what padding costs
 #
 # The three approaches, with the lengths of our subword sentences. The longer side of a pair counts, and start and end
-# are two more tokens. Fixed and plain batches hold as many sentences as fit into the budget at the fixed length;
-# buckets use the budget itself.
+# are two more tokens. Fixed and plain batches hold as many sentences as fit into the budget at the fixed length.
 #
 # **Change something:** a budget of 512, or of 16,384. Why is there more padding in the buckets of the larger one?
 
@@ -574,9 +568,9 @@ padded_share(
 # The model learns the same from each plan. But with padding to 72, about three quarters of the computation is wasted,
 # and with plain batches about a third.
 #
-# **One more thing.** If batches came in order from short to long, many updates in a row would all see one kind of
-# sentence. So the *batches* are shuffled before each epoch, and sentences of equal length are reshuffled among
-# themselves. In the lab, `epoch_plan` does that, with batches built by the same rule as yours.
+# If batches came in order from short to long, many updates in a row would all see one kind of sentence. So the
+# *batches* are shuffled before each epoch, and sentences of equal length are reshuffled among themselves. In the lab,
+# `epoch_plan` does that, with batches built by the same rule as yours.
 #
 # ### Explain it
 #
@@ -600,14 +594,14 @@ padded_share(
 # %% [markdown]
 # ## 5. Two tensors
 #
-# The last step builds the batch: `collate`. It gets pairs of sentences, as lists of ids, and returns two matrices,
-# one for the sources and one for the targets. Here is where each token goes, and why:
+# The last step builds the batch: `collate` gets pairs of sentences, as lists of ids, and returns two matrices, one
+# for the sources and one for the targets. Here is where each token goes, and why:
 #
 # - **The target gets a start and an end.** The decoder reads the target shifted (lesson 04): it reads `<start> A
 #   girl` and should write `A girl <end>`. Without a start it couldn't learn to write the first word, and without an
 #   end it couldn't learn to stop.
-# - **The source gets them too.** The encoder has no shift, so it doesn't need them in the same way. But both sides
-#   can share one vocabulary and one function, and the encoder can use a position that says "the sentence ends here".
+# - **The source gets them too.** The encoder doesn't need them in the same way. But then one function serves both
+#   sides, and the encoder has a position that says "the sentence ends here".
 # - **Truncate first, then append the end.** `max_length` bounds what a batch can cost, and includes start and end. If
 #   you append the end first and truncate afterwards, long sentences lose it, and a model trained on those never
 #   learns to stop. (A widely copied program does so: it pads by a *negative* number of positions, which cuts the end
@@ -651,8 +645,8 @@ pad_sequence([torch.tensor([1, 7, 2]), torch.tensor([1, 2])], batch_first=True, 
 # %% [markdown]
 # ### See it: a batch, and what the decoder makes of it
 #
-# Four pairs of captions, turned into ids and back. Below the two tensors you see the output of `shift_target`: what
-# the decoder reads, and the labels that it should predict, position by position.
+# Four pairs of captions, turned into ids and back. Below them is the output of `shift_target`: what the decoder
+# reads, and the labels that it should predict.
 #
 # **Change something:** a `max_length` of 8: which sentences are truncated, and do they still end with `<end>`? Then take
 # pairs of very different lengths, `[0:6000:1500]`: how does the amount of padding, shown in grey, change?
@@ -685,9 +679,9 @@ batch_tables(
 )
 
 # %% [markdown]
-# Compare the last two tables column by column: at each position the decoder has read the words up to there, and the
-# label is the next one. In a short row the decoder's input still contains `<end>`, where the label is padding; the
-# loss ignores that position (lesson 08).
+# Compare the last two tables column by column: the label is the word after those that the decoder has read. In a
+# short row the decoder's input still contains `<end>`, where the label is padding; the loss ignores that position
+# (lesson 08).
 #
 # ### See it: a whole batch from above
 #
@@ -716,9 +710,8 @@ batch_tables(
 #
 # Most programs leave the loop over batches to PyTorch's `DataLoader`. Your two functions fit into it: the plan is its
 # `batch_sampler`, and `collate` is its `collate_fn`. With `num_workers` it prepares batches in other processes while
-# the GPU computes, which pays off when that is slow, as with images. The lab's sentences are already ids, so building
-# a batch takes much less time than an update: a single background thread prepares the next one, and no `DataLoader`
-# is needed.
+# the GPU computes, which pays off when preparing them is slow, as with images. The lab's sentences are already ids,
+# and building a batch takes much less time than an update, so one background thread is enough.
 
 # %% tags=["see"]
 from torch.utils.data import DataLoader
@@ -740,53 +733,45 @@ for index, (source, target) in enumerate(loader):
 #
 # <details><summary>Why is there an unknown token at all, if subwords need none?</summary>
 #
-# Characters can be unknown, too: an emoji, or a Chinese character in a German text. With bytes, as in the lab, it is
-# never used.
+# Characters can be unknown, too: an emoji, or a Chinese character in a German text. Only bytes never are.
 #
 # </details>
 #
 # <details><summary>Do the merges follow grammar? "Fahrrad + helm" looks like it.</summary>
 #
 # No, they follow counts. Often the two agree, because meaningful pieces are frequent. But you will also see pieces
-# like *ahr* or *ing*, in *Jahr* as well as in *fahren*, in *singing* as well as in *king*. The model copes with that,
-# because it sees the pieces together and in order.
+# like *ahr*, in *Jahr* as well as in *fahren*, or *ing*, in *singing* as well as in *king*. The model sees the pieces
+# together and in order, and copes with that.
 #
 # </details>
 #
 # <details><summary>How many merges are best?</summary>
 #
-# It depends on how much text there is. Many merges make short sentences and rare symbols, few merges make long
-# sentences and frequent symbols. For 29,000 captions a few thousand are common; the paper's 4.5 million pairs got
-# about 37,000 symbols. You find out by training.
+# It depends on how much text there is. Many merges make short sentences of rare symbols, few make long sentences of
+# frequent ones. For 29,000 captions a few thousand are common; the paper's 4.5 million pairs got about 37,000
+# symbols. You find out by training.
 #
 # </details>
 #
 # <details><summary>Why not split at the syllables, or use a dictionary of word parts?</summary>
 #
-# People have, and for some languages it helps. But it has to be written for each language, and it fails with names,
-# numbers and typing errors. Counting works for all of them.
+# People have, and for some languages it helps. But it takes work for each language, and fails with names, numbers and
+# typing errors. Counting works for all of them.
 #
 # </details>
 #
 # <details><summary>Why does the end of a word not matter here? "hund" in "hundert" is the same symbol.</summary>
 #
-# In Sennrich's version each word gets an end mark, so that *hund* at the end of a word is a different symbol from
-# *hund* inside one. The lab's library marks the *beginning* instead, by the space. Here we do neither, for
-# simplicity; from these pieces alone you couldn't tell where the spaces were.
+# In Sennrich's version each word gets an end mark, so that *hund* at its end differs from *hund* inside it. The lab's
+# library marks the *beginning* instead, by the space. Here we do neither, for simplicity; from these pieces alone you
+# couldn't tell where the spaces were.
 #
 # </details>
 #
 # <details><summary>Can padding be avoided altogether?</summary>
 #
 # Yes: put the sentences one after another in one long row, and let each attend only to itself. That needs an
-# attention function that knows the boundaries, and with buckets so little padding is left that it seldom pays.
-#
-# </details>
-#
-# <details><summary>Doesn't sorting by length put similar sentences together?</summary>
-#
-# Somewhat: short captions are alike. That is one more reason to shuffle. In the lab each update sees several batches,
-# which mixes lengths again.
+# attention function that knows the boundaries, and buckets leave so little padding that it seldom pays.
 #
 # </details>
 #
@@ -796,8 +781,8 @@ for index, (source, target) in enumerate(loader):
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. Before you hand the
-# lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+# Save the notebook and run the cell again to see today's work. Before you hand the lesson in, press **Validate** in
+# the toolbar.
 #
 # Next: **lesson 11, decoding**. How do you get good translations out of a trained model?
 #

@@ -5,9 +5,9 @@
 # word to come next?* Turning these answers into a translation is a **search**, and greedy decoding (lesson 06) is the
 # simplest one.
 #
-# The paper's results come from a better search, **beam search**, and from a trick that costs nothing: instead of the
-# last checkpoint it uses the **average of the last few**. In this lesson you train a small translator, look inside
-# it, and then build both.
+# The paper's results come from a better search, **beam search**, and from a trick that costs nothing: **averaging**
+# the last few checkpoints instead of using the last one. You train a small translator, look inside it, and then build
+# both.
 #
 # By the end of this lesson you will be able to
 #
@@ -35,10 +35,8 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["length_penalty", "beam_search", "average_checkpoints"])
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange, next to
-# `greedy_decode`.
-#
-# The next cell imports the course's own versions of the parts from lessons 01 to 10.
+# This lesson's exercises are in orange, next to `greedy_decode`. The next cell imports the course's own versions of
+# the parts from lessons 01 to 10.
 
 # %% given="setup"
 import copy
@@ -74,10 +72,9 @@ from course_lib.translation.data.corpora import load_captions
 # %% [markdown]
 # ## 1. A trained translator, word by word
 #
-# The next cell uses everything from lessons 01 to 10: the 6,000 captions that come with the course, a vocabulary for
-# each language, batches of similar lengths, a Transformer with one layer and 64 features, label smoothing, and 360
-# updates. On an idle laptop it takes about ten seconds. Every 20 updates it keeps a copy of the weights: a
-# **checkpoint**.
+# The next cell uses everything from lessons 01 to 10: the course's 6,000 captions, a vocabulary for each language,
+# batches of similar lengths, a Transformer with one layer and 64 features, label smoothing, and 360 updates. On an
+# idle laptop it takes about ten seconds. Every 20 updates it keeps a copy of the weights: a **checkpoint**.
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
@@ -123,7 +120,7 @@ for update in range(1, 361):
         print(f"update {update}: loss {value:.2f}")
 
 # %% [markdown]
-# Does it translate? These captions are from the test split: the model knows their words, but it has never seen the
+# Does it translate? These captions are from the test split: the model knows their words, but has never seen the
 # sentences. It decodes greedily.
 #
 # **Change something:** the numbers of the captions.
@@ -147,14 +144,14 @@ for (read, right), row in zip(some, found, strict=True):
 # %% [markdown]
 # ### See it: what a trained model considers
 #
-# Now one caption, slowly: *In einem kleinen Restaurant hängt eine hungrige Frau ein Bild auf*, "a hungry woman is
-# hanging up a picture in a small restaurant". German puts the place first, and splits the verb in two: *hängt … auf*.
+# One caption, slowly: *In einem kleinen Restaurant hängt eine hungrige Frau ein Bild auf*, "a hungry woman is hanging
+# up a picture in a small restaurant". German puts the place first, and splits the verb in two: *hängt … auf*.
 #
 # Each row below is a step of the decoder: the four likeliest next words with their probabilities, a frame around the
 # word that was written, and on the right the source word to which cross-attention gave most weight (the mean over the
 # four heads).
 #
-# Read the rows from top to bottom, and ask at each one:
+# Ask at each row:
 #
 # 1. **Where does it look?** The translation begins with the *sixth* German word. How does the model get there? Which
 #    words does it look at for *hanging*, and for *up*?
@@ -205,14 +202,14 @@ word_by_word(
 
 # %% [markdown]
 # Content words look at their counterparts, wherever these are, some with nearly all their weight. Words such as *is*,
-# or the full stop, have nothing of their own to look up. But attention weights must sum to 1, so theirs are spread
-# out, or go to the start or the end symbol. And even a sure word stays near 0.9, the target that smoothing gave it.
+# or the full stop, have no counterpart. But attention weights must sum to 1, so theirs are spread out, or go to the
+# start or the end symbol. And even a sure word stays near 0.9, the target that smoothing gave it.
 #
 # ### See it: all heads of the cross-attention
 #
-# The mean hides what each head does. Here is the same caption head by head. The rows are the English words that the
-# model is about to write, the columns are the German ones. Click a head in the overview below the picture: it is
-# darker the more a head concentrates on single words.
+# The mean hides what each head does, so here is the same caption head by head. The rows are the English words that
+# the model is about to write, the columns are the German ones. Click a head in the overview below the picture: the
+# darker it is, the more it concentrates on single words.
 #
 # Do the heads look at the same words? Where the two languages order their words differently, do the dark cells leave
 # the diagonal?
@@ -229,13 +226,12 @@ layers_and_heads(
 )
 
 # %% [markdown]
-# Nobody told the model which German word belongs to which English one. It found out because that makes the next word
-# easier to predict. Before attention, a recurrent network had to squeeze the whole sentence into a single vector, and
-# long sentences suffered. Bahdanau et al. ([2015](https://arxiv.org/abs/1409.0473)) let their decoder look back at
-# every source word, and showed tables like this one. The Transformer kept that idea and dropped the recurrence.
+# Nobody told the model which German word belongs to which English one; knowing it makes the next word easier to
+# predict. Before attention, a recurrent network had to squeeze a whole sentence into one vector, and long sentences
+# suffered. Bahdanau et al. ([2015](https://arxiv.org/abs/1409.0473)) let their decoder look back at every source
+# word, and showed tables like this one. The Transformer kept that idea and dropped the recurrence.
 #
-# A word of caution: attention weights show where information *may* come from. They don't prove that the model used
-# it.
+# But attention weights only show where information *may* come from, not that the model used it.
 #
 # ## 2. Where greedy decoding goes wrong
 #
@@ -249,8 +245,8 @@ layers_and_heads(
 # symbol**, which the model has to write like any other. Programs use the form on the right: a product of many small
 # numbers underflows to zero, a sum of their logarithms doesn't.
 #
-# Greedy decoding picks the best factor at each step. But the best first factor may lead to a prefix that has no good
-# continuation. Here is a model that writes two words:
+# Greedy decoding picks the best factor at each step, which may lead to a prefix that has no good continuation. Here
+# is a model that writes two words:
 #
 # | first word | probability | second word, and its probability after the first |
 # |---|---|---|
@@ -264,24 +260,21 @@ layers_and_heads(
 # %% check="predict_beam_of_two"
 
 # %% [markdown]
-# Greedy decoding starts with **a**, and ends with "a dog", which has a probability of $0.6 \cdot 0.4 = 0.24$. Only
-# one step later does it turn out that the other word was the better start, and greedy decoding never goes back.
+# Greedy decoding starts with **a**, and ends with "a dog", which has a probability of $0.6 \cdot 0.4 = 0.24$. That
+# the other word was the better start turns out one step too late.
 #
 # Trying all sentences is impossible: a vocabulary of $V$ words has $V^n$ sentences of length $n$. **Beam search** is
-# the compromise. It keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix together
-# with its score is called a **hypothesis**.
+# the compromise. It keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix with its
+# score is called a **hypothesis**.
 #
-# The idea is older than neural networks: speech recognisers have used it since the 1970s. Sutskever et al.
-# ([2014](https://arxiv.org/abs/1409.3215)) used it for the first large neural translators, and noticed that a beam of
-# two already gave most of the gain.
+# Speech recognisers have used it since the 1970s. Sutskever et al. ([2014](https://arxiv.org/abs/1409.3215)) used it
+# for the first large neural translators, and noticed that a beam of two already gave most of the gain.
 #
 # ## 3. The length penalty
 #
-# "The most probable translation" has a catch: each additional word multiplies the probability by a number below one.
-# A translation that stops too early may be more probable than a complete one.
-#
-# So hypotheses of different lengths are compared by a *score*. Wu et al. divide the log-probability by a number that
-# grows with the length:
+# "The most probable translation" has a catch: each additional word multiplies the probability by a number below one,
+# so a translation that stops too early may be more probable than a complete one. Therefore hypotheses of different
+# lengths are compared by a *score*. Wu et al. divide the log-probability by a number that grows with the length:
 #
 # $$\mathrm{score}(y) = \frac{\ln P(y \mid x)}{\mathrm{lp}(n)} \qquad
 # \mathrm{lp}(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
@@ -296,8 +289,8 @@ layers_and_heads(
 # long sentences. And the **best score is the largest**, the one closest to zero.
 #
 # Why this formula? Wu et al. first divided by $n$, then by a power $n^\alpha$, and found an $\alpha$ of 0.6 to 0.7
-# best. The formula with the 5 worked better still on their data. Their second term, which rewards translations that
-# cover the whole source, isn't in the Transformer paper.
+# best. The formula with the 5, which is gentler for short sentences, worked better still on their data. Their second
+# term, which rewards translations that cover the whole source, isn't in the Transformer paper.
 #
 # ### A worked example
 #
@@ -420,8 +413,8 @@ for index in where.tolist():
 # which comes from the *old beam 1*. The beams have swapped.
 #
 # In step 3, `ho </s>` has ended. It isn't extended any more, but it stays in the competition with its 0.36. The other
-# beam, `ha ha` (0.25), can reach 0.125 at most, so `ho </s>` wins. Greedy decoding would have started with `ha`, and
-# written `ha ha ha ...` until it ran into the maximum length.
+# beam, `ha ha` (0.25), can reach 0.125 at most, so `ho </s>` wins. Greedy decoding would have written `ha ha ha ...`
+# until it ran into the maximum length.
 #
 # Play: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? With how many beams would
 # this step drop nothing?
@@ -441,8 +434,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # **Where a candidate comes from.** Put the $k \cdot V$ candidates of a sentence in one row. Candidate number $i$ extends
 # beam $i \,//\, V$ with word $i \bmod V$.
 #
-# **Everything that belongs to a beam moves with it.** The new beam 0 may come from the old beam 1. Its words, its
-# length and whether it has ended must all be taken from there. Otherwise you append words to the wrong prefix.
+# **Everything that belongs to a beam moves with it.** If the new beam 0 comes from the old beam 1, so do its words,
+# its length and whether it has ended.
 #
 # **Hypotheses that have ended.** A beam that has written the end symbol stays in the competition. From now on it can
 # only be extended by end symbols, at no cost, and its length stays the same.
@@ -451,7 +444,7 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # then all of sentence 1. Encode once, and repeat the *memory* and its *mask* in that order. `repeat_interleave` does
 # that; `repeat` doesn't. Sentences never compete with each other.
 #
-# The result has the format of greedy decoding: each row begins with `start_id`, contains only `end_id` after its end,
+# The result has the format of `greedy_decode`: each row begins with `start_id`, contains only `end_id` after its end,
 # and has at most `max_length` tokens, including the start. There is no dropout and no gradient, and afterwards the
 # model is in the same mode as before: use `evaluating`.
 #
@@ -477,14 +470,14 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # and afterwards we ask the model how probable each one is.
 #
 # The cell takes the model after 200 updates, which is still unsure of many words. It looks for a short caption that
-# beam search translates exactly and greedy decoding doesn't. (So it is picked for the picture: often both are right,
-# or both wrong. Computers round differently, so yours may find another caption, or none, and say so.) A hypothesis
-# that ends in the very last step doesn't go through the decoder again, so of those you only see the winner.
+# beam search translates exactly and greedy decoding doesn't. (Often both are right, or both wrong. Computers round
+# differently, so yours may find another caption, or report that it found none.) A hypothesis that ends in the very
+# last step doesn't go through the decoder again, so of those you only see the winner.
 #
 # In which steps isn't the winner the leftmost box? Where does greedy decoding take another path?
 #
 # **Change something:** a beam of 2, or of 6. The model after 360 updates: what does the tree of a confident model
-# look like? Remove the `break`, and you get the last of the captions.
+# look like?
 
 
 # %% tags=["see"]
@@ -549,11 +542,11 @@ beam_tree(
 # %% [markdown]
 # ### See it: wider beams
 #
-# If two beams are better than one, are eight better than four? Two models translate the same 60 captions: the one
-# after 120 updates, and the one after 360. A beam of 1 is greedy decoding. For each width the table shows how
-# probable the translations are on average, how long they are, and how good they are by **BLEU**, a score up to 100
-# that compares them with reference translations. (The final lab explains it. Here everything is in lower case and
-# split into our own tokens, so compare these numbers only with each other.)
+# If two beams are better than one, are eight better than four? The models after 120 and after 360 updates translate
+# the same 60 captions; a beam of 1 is greedy decoding. For each width the table shows how probable the translations
+# are on average, how long they are, and how good they are by **BLEU**, a score up to 100 that compares them with
+# reference translations. (The final lab explains it. Here everything is in lower case and split into our own tokens,
+# so compare these numbers only with each other.)
 #
 # Guess before you run it: which columns go up as the beam gets wider, and which go down?
 #
@@ -587,14 +580,14 @@ print(f"the reference translations have {reference_length:.2f} words on average"
 table
 
 # %% [markdown]
-# The search does its job: the wider the beam, the more probable the sentences. But they also get **shorter**, and
-# from some width on BLEU falls. With the model that has trained longer, plain greedy decoding even has the highest
-# BLEU of its four rows. So with an alpha of 0, the longest function of the course loses to lesson 06.
+# The wider the beam, the more probable the sentences, as they should be. But they also get **shorter**, and from some
+# width on BLEU falls. With the model that has trained longer, plain greedy decoding even has the highest BLEU of its
+# four rows. So with an alpha of 0, the longest function of the course loses to lesson 06.
 #
-# This isn't a fault of the search. It finds more and more of what we asked for, and what we asked for isn't quite
-# what we want: the most probable sentence tends to be a short one. Two things make that worse here. These captions
-# can often end early and still be correct English, as in "a farmer is pointing at a tree ~~that is on the hill~~".
-# And a model trained with smoothing never gives a word a probability of 1, so every word costs something:
+# This isn't a fault of the search. The most probable sentence tends to be a short one. Two things make that worse
+# here. These captions can often end early and still be correct English, as in "a farmer is pointing at a tree ~~that
+# is on the hill~~". And a model trained with smoothing never gives a word a probability of 1, so every word costs
+# something:
 
 # %% tags=["see"]
 surest = 1 - 0.1 + 0.1 / len(english)
@@ -611,7 +604,7 @@ print(f"{reference_length:.1f} such words and the end: {-math.log(surest) * (ref
 #
 # ### See it: length penalty against output length
 #
-# The honest remedy is to search for something else: a score that compensates for the length.
+# The remedy is to search for something else: a score that compensates for the length.
 #
 # **Change something:** more values of alpha. At which alpha does each model write sentences of the right length?
 
@@ -635,13 +628,13 @@ named_lines(
 
 # %% [markdown]
 # With an alpha of 0 both models write too little, the less trained one even less: it is less sure of every word, so
-# every word costs more, and stopping early saves more. A larger alpha brings the length back, and with it most of the
-# BLEU that the beam had lost.
+# stopping early saves more. A larger alpha brings the length back, and with it most of the BLEU that the beam had
+# lost.
 #
 # Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with
-# the right alpha is about as good as greedy decoding, and no better: these captions come from a small grammar, so it
-# is rarely in doubt about the next word, and there is little for a search to repair. The half-trained model is in
-# doubt at every step, and the beam helps. The same is true of models of real text, where many words could come next.
+# the right alpha is about as good, and no better: these captions come from a small grammar, so it is rarely in doubt,
+# and there is little for a search to repair. The half-trained model is in doubt at every step, and the beam helps.
+# The same is true of models of real text, where many words could come next.
 #
 # The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same:
 # choose on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't
@@ -672,18 +665,17 @@ named_lines(
 # ## 5. One model out of several
 #
 # During training the loss goes down, but it also jitters: each update follows one batch, and the next batch pulls
-# somewhere else. So the weights after each update are a little off, in a different direction. The remedy: take
-# several checkpoints, and average each weight over them.
+# somewhere else. So the weights after each update are a little off, in a different direction. The remedy: average
+# each weight over several checkpoints.
 #
 # $$\bar\theta = \frac{1}{m} \sum_{i=1}^{m} \theta_i$$
 #
-# where $\theta_i$ are all the weights of checkpoint $i$, and $m$ is the number of checkpoints. What they have in
-# common stays, and the jitter averages out. The result is **one** model, as large and as fast as the others. The
-# paper averages the last 5 checkpoints of its base models, written ten minutes apart, and the last 20 of its big
-# ones. All results of its table 2 (lesson 06) are those of averaged models, with a beam of 4 and an alpha of 0.6.
+# where $\theta_i$ are all the weights of checkpoint $i$, and $m$ is the number of checkpoints. The jitter averages
+# out. The result is **one** model, as large and as fast as the others. The paper averages the last 5 checkpoints of
+# its base models, written ten minutes apart, and the last 20 of its big ones.
 #
-# Averaging an optimiser's successive weights is an old idea (Polyak and Juditsky 1992). It came back as *stochastic
-# weight averaging* (Izmailov et al. 2018), and as the moving average of weights that many image generators use.
+# The idea is old (Polyak and Juditsky 1992). It came back as *stochastic weight averaging* (Izmailov et al. 2018),
+# and as the moving average of weights that many image generators use.
 #
 # ### A worked example
 #
@@ -716,8 +708,7 @@ print("first['weight'] is now", first["weight"], "although nobody meant to chang
 # - **Not all entries are floats.** Some modules keep counters or booleans. The mean of two counters may be a
 #   fraction, and has another dtype than `load_state_dict` expects. Keep such entries **whole**: take them from the
 #   first checkpoint or the last, or round the mean.
-# - **Buffers count as well.** A running mean isn't a parameter, but it belongs to the model. Go through *all*
-#   entries.
+# - **Buffers count as well.** A running mean isn't a parameter, but belongs to the model.
 # - **Small dtypes overflow.** The largest number in float16 is 65,504. Add in a wide dtype, then convert to the
 #   entry's own.
 # - **The checkpoints aren't yours to change.** What you return shares no memory with what you were given, not even if
@@ -784,9 +775,9 @@ named_lines(
 )
 
 # %% [markdown]
-# Early in training the average is **worse**: the weights are still moving fast in one direction, and an average of
-# five lags behind the newest. Later they wander around a good point, and the average is closer to that point than any
-# of them. So average *late* checkpoints.
+# Early in training the average is **worse**: the weights are still moving fast in one direction, and the average lags
+# behind. Later they wander around a good point, and the average is closer to it than any of them. So average *late*
+# checkpoints.
 #
 # And does it translate better?
 
@@ -805,10 +796,10 @@ pd.DataFrame(
 #
 # ### See it: when averaging does harm
 #
-# Here is a second model that computes **exactly** what the translator computes. Only its inner features are numbered
-# backwards: those inside the feed-forward networks (the rows of `inner` and, to match, the columns of `outer`), and
-# those inside attention (the rows of the query, key and value projections, and the columns of the output projection).
-# Each feature does what it did before, under another number.
+# A second model computes **exactly** what the translator computes. Only its inner features are numbered backwards:
+# those inside the feed-forward networks (the rows of `inner` and, to match, the columns of `outer`), and those inside
+# attention (the rows of the query, key and value projections, and the columns of the output projection). Each feature
+# does what it did before, under another number.
 #
 # Write down your guess first: what is the loss of the renumbered model, and what is the loss of the average of the
 # two?
@@ -832,8 +823,8 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # ### Explain it
 #
 # Two models with the same loss were averaged just now, and the average was much worse than either. The average of
-# five checkpoints was better than each of them. What makes the difference? And what would you expect from averaging
-# two translators that were trained from different seeds?
+# five checkpoints was better. What makes the difference? And what would you expect from averaging two translators
+# that were trained from different seeds?
 
 # %% [markdown] explain="explain_average"
 # Averaging combines entry 7 of one model with entry 7 of the other. That makes sense only if entry 7 does the same
@@ -867,13 +858,6 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # </details>
 #
-# <details><summary>Why not simply divide by the length?</summary>
-#
-# Many programs do (with a power of alpha). The 5 makes the formula gentler for short sentences, where one word more
-# or less would change the quotient a lot.
-#
-# </details>
-#
 # <details><summary>Why is the penalty used at the end and not in each step?</summary>
 #
 # Among unfinished beams it would change nothing, because they all have the same length. A finished one does compete
@@ -886,7 +870,7 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # A translation has few good answers, and the most probable one is a good guess. A story has countless ones, and the
 # most probable is dull and repeats itself. There one *samples*: the next word is drawn according to its probability,
-# often only from the best few.
+# often only from the likeliest few.
 #
 # </details>
 #
@@ -900,8 +884,7 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # <details><summary>Is averaging checkpoints the same as an ensemble?</summary>
 #
-# No. An ensemble averages the *predictions* of several models and has to run all of them. Averaged checkpoints are
-# one model.
+# No. An ensemble averages the *predictions* of several models and has to run all of them.
 #
 # </details>
 #
@@ -911,8 +894,8 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows what was saved last: save the notebook and run the cell again to see today's work. Before you hand the
-# lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader will.
+# Save the notebook and run the cell again to see today's work. Before you hand the lesson in, press **Validate** in
+# the toolbar.
 #
 # Next: **lesson 12, data parallelism by hand**: many processes, one model.
 #

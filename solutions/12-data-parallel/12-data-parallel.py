@@ -1,14 +1,13 @@
 # %% [markdown]
 # # Lesson 12: data parallelism by hand
 #
-# The paper's base model was trained on eight GPUs for twelve hours. One GPU would have needed four days, and nobody
-# wants to wait four days to find out that a learning rate was wrong. Nearly every large model is trained on many
-# processors, and nearly always in the way that you build here.
+# The paper's base model was trained on eight GPUs for twelve hours. One GPU would have needed four days, a long time
+# to find out that a learning rate was wrong. Nearly every large model is trained in the way that you build here.
 #
-# The idea fits into one sentence: **every processor has the whole model and works on other sentences; then all of
-# them add up their gradients and make the same update.** The difficulty is that a mistake rarely raises an error: the
-# run hangs, or trains a slightly different model. So the checks of this lesson run your code on several ranks at a
-# time, and compare everything with one process.
+# The idea: **every processor has the whole model and works on other sentences; then all of them add up their
+# gradients and make the same update.** The difficulty is that a mistake rarely raises an error: the run hangs, or
+# trains a slightly different model. So the checks run your code on several ranks, and compare everything with one
+# process.
 #
 # By the end of this lesson you will be able to
 #
@@ -40,7 +39,7 @@ architecture_map(
 )
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks, with this lesson's in orange. Then run the next cell.
+# This lesson's exercises are in orange. Run the next cell.
 
 # %% given="setup"
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,11 +71,11 @@ Item = TypeVar("Item")
 # | collective | `dist.all_reduce(...)`, ... | a call that **all** ranks make, in the same order |
 # | replica | | the copy of the model that a rank has |
 #
-# One program runs on every rank, with the same code. Only `rank` differs.
+# Every rank runs the same program. Only `rank` differs.
 #
 # Three rules hold for the whole lesson. **Each batch belongs to one rank**: with two it would count twice. **No batch
-# is left out.** And **the result must not depend on the number of ranks**: an update on eight GPUs has to be the one
-# that a single GPU would have made, only sooner.
+# is left out.** And **the result must not depend on the number of ranks**: eight GPUs have to make the update that
+# one would have made, only sooner.
 #
 # All ranks wait for the slowest one, so each should get some batches of every kind. In a plan that is sorted by
 # length (lesson 10), the long sentences are at the end. So deal the batches like cards: the first to rank 0, the next
@@ -101,9 +100,9 @@ for rank in range(ranks):
 # %% [markdown]
 # ### Build it
 #
-# Some ranks may have one batch more than others, or one may have none at all: no batch is repeated to fill up, and
-# none is left out. (PyTorch's own `DistributedSampler` repeats by default, which makes the score of an evaluation
-# slightly wrong.) Return a sequence with a length, in the order of the plan, and leave the given list as it is.
+# Some ranks may get one batch more than others, and some none at all: no batch is repeated to fill up. (PyTorch's own
+# `DistributedSampler` repeats by default, which makes the score of an evaluation slightly wrong.) Return a sequence
+# with a length, in the order of the plan, and leave the given list as it is.
 
 # %% build="shard"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:shard
@@ -155,7 +154,6 @@ print("mean over all tokens:    ", sum(sums) / sum(counts))
 # cases:
 #
 # - **There may be no process group.** On a laptop there is a single process, and `dist.is_initialized()` is False.
-#   Then its own numbers are all there is.
 # - **A rank may have no batch**: a sum of 0 over 0 tokens. Dividing before adding gives NaN.
 # - **All-reduce works in place.** The caller still needs the tensors that it passed.
 # - **Sums get large.** Add in float64, and return the dtype of the loss sum.
@@ -180,7 +178,8 @@ global_token_mean(torch.tensor(60.0), 30)
 #
 # The gradient has to be that of $L$, too. If each rank divides its loss sum by the number of tokens of **all** ranks,
 # the **sum** of the gradients is right, and a sum is what you build below. PyTorch's `DistributedDataParallel` (DDP)
-# takes the *mean* over the ranks instead: it divides the sum by the world size.
+# takes the *mean* over the ranks instead: it divides the sum by the world size, because its users usually take the
+# mean over their own batch. (That is correct only if all batches have the same number of tokens.)
 
 # %% predict="predict_scale"
 # Four ranks. Each divides its loss sum by the tokens of all four together. DistributedDataParallel takes
@@ -230,10 +229,10 @@ pd.DataFrame(rows).set_index("tokens of each rank")
 # %% [markdown]
 # ## 3. The same start
 #
-# If all ranks make the same updates, their models stay equal forever, *provided that they were equal at the start*.
-# But each rank draws its own random weights, so one of them has to send its weights to the others once. The
-# collective is **broadcast**: `dist.broadcast(tensor, source)` copies the tensor of rank `source` over that of every
-# other rank. All ranks call it: the source sends in it, the others receive in it.
+# If all ranks make the same updates, their models stay equal, *provided that they were equal at the start*. But each
+# rank draws its own random weights, so one of them sends its weights to the others once. The collective is
+# **broadcast**: `dist.broadcast(tensor, source)` copies the tensor of rank `source` over that of every other rank.
+# All ranks call it, the source to send, the others to receive.
 #
 # ### A worked example
 #
@@ -288,9 +287,9 @@ print("after, on each:    ", total)
 # %% check="predict_missing_gradient"
 
 # %% [markdown]
-# And its third all-reduce? Rank 1 never calls a third one, so rank 0 waits forever. That is what a hanging run
-# usually is: ranks that disagree about which collective comes next. The check of this exercise says which rank waits,
-# and for which.
+# Rank 1 never calls a third all-reduce, so rank 0 waits forever in its own. That is what a hanging run usually is:
+# ranks that disagree about which collective comes next. The check of this exercise says which rank waits, and for
+# which.
 #
 # ### Build it
 
@@ -304,10 +303,9 @@ print("after, on each:    ", total)
 # %% [markdown]
 # ### Explain it
 #
-# With these four functions, one rank, eight ranks, or eight ranks with three micro-batches each make the *same*
-# update. You have seen why the gradient is the same. What else has to be the same on all ranks, or must not depend on
-# how many there are, so that the models are still equal after a thousand updates? Name at least three things, and say
-# for each what would go wrong.
+# With these four functions, one rank, eight ranks, or eight ranks with three micro-batches each compute the *same*
+# gradient. What else has to be the same on all ranks, or must not depend on how many there are, so that the models
+# are still equal after a thousand updates? Name at least three things, and say for each what would go wrong.
 
 # %% [markdown] explain="explain_same_model"
 # All ranks have to begin with the same weights (the same seed, or sent once), or they add up gradients of different
@@ -342,8 +340,8 @@ print("after, on each:    ", total)
 #
 # An *asynchronous* collective makes this possible. `work = dist.all_reduce(tensor, async_op=True)` returns at once,
 # and the tensor holds the sum only after `work.wait()`. In between it is **in flight**: reading it gives old or
-# half-finished numbers, and changing it corrupts the sum. Such a mistake is a *race*: whether anything goes wrong
-# depends on the speed of the network.
+# half-finished numbers, and changing it corrupts the sum. Such a mistake is a *race*: the speed of the network
+# decides whether anything goes wrong.
 #
 # ### A worked example
 #
@@ -397,8 +395,8 @@ two_layers(torch.ones(1, 2)).sum().backward()
 #
 # ### Build it
 #
-# The methods whose names begin with an underscore are a suggestion. You may organise the class differently, as long
-# as the constructor, `finish()` and `no_sync()` do what the docstring says.
+# The methods whose names begin with an underscore are a suggestion. Only the constructor, `finish()` and `no_sync()`
+# have to do what the docstring says.
 
 # %% build="GradientBuckets"
 ### BEGIN SOLUTION course_lib.transformer.gradient_buckets:GradientBuckets
@@ -483,11 +481,10 @@ communication_timeline(pd.DataFrame(plans))
 # ## 6. Share the optimiser's state
 #
 # Every rank makes the same update, so every rank keeps the same optimiser state: for Adam, a mean of the gradients
-# and a mean of their squares, two more numbers for each parameter. That is twice the memory of the model, and eight
-# ranks keep eight equal copies of it.
+# and a mean of their squares. That is twice the memory of the model, and eight ranks keep eight equal copies of it.
 #
 # ZeRO (Rajbhandari et al. 2020, section 5.1, stage 1) shares it out. Each rank **owns** some of the parameters. It
-# keeps the state for those only, updates those only, and then sends them to the others.
+# keeps the state for those only, updates them, and sends them to the others.
 #
 # ### A worked example
 #
@@ -574,14 +571,6 @@ memory_per_rank(pd.DataFrame(rows))
 #
 # </details>
 #
-# <details><summary>Why sum over ranks and not average, as DDP does?</summary>
-#
-# Because the loss is already divided by the tokens of all ranks. If you average, you have to multiply by the world
-# size somewhere. The libraries average because their users usually take the mean over their own batch, which is
-# correct only if all batches have the same number of tokens.
-#
-# </details>
-#
 # <details><summary>What if the model doesn't fit on one GPU?</summary>
 #
 # ZeRO's stages 2 and 3 share out gradients and weights as well; PyTorch has them as FSDP. Tensor parallelism cuts
@@ -603,8 +592,7 @@ memory_per_rank(pd.DataFrame(rows))
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand the lesson in, press **Validate** in the toolbar: it runs the notebook from top to bottom, as the grader
-# will.
+# Before you hand the lesson in, press **Validate** in the toolbar.
 #
 # Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you
 # like. Of this lesson, its training program can use your `shard` and your `global_token_mean`. It can't use the other

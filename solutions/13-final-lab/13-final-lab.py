@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Lesson 13: the final lab
 #
-# You have built all the parts. Now they learn to translate German. You train a translator on whatever machine you
-# have, from a laptop to a cluster, watch it while it learns, test an idea about it in an experiment, and hand in its
-# translations of a test set that it has never seen.
+# You have built all the parts. Now they learn to translate German. You train a translator on a laptop or a cluster,
+# watch it learn, test an idea in an experiment, and hand in its translations of a test set that it has never seen.
 #
 # By the end of this lesson you will be able to
 #
@@ -24,7 +23,7 @@ show_offline()
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows the exercises that pass in your saved notebooks. Run the next cell once.
+# The map shows your finished exercises. Run the next cell.
 
 # %% given="setup"
 from pathlib import Path
@@ -103,8 +102,7 @@ print(Path("my_run.yaml").read_text())
 # ```
 #
 # A run may be killed at any moment. **The same command resumes it**, and it ends with the same weights as if nothing
-# had happened. (Everything that determines an update follows from the seed, the epoch and the number of the update,
-# and a checkpoint contains the rest.)
+# had happened. (A checkpoint and the seed determine everything that follows.)
 #
 # ### With your own code
 #
@@ -131,8 +129,8 @@ for lesson, parts in public_curriculum().parts.items():
 # ### See it: a small run, live
 #
 # First, a run that takes half a minute on an idle machine: a single layer with 64 features, and three epochs over the
-# captions. It runs in a process of its own, and this cell reads its `metrics.jsonl` while it is being written. (After
-# twenty seconds the cell ends, while the run continues; on a busy machine, the cells below wait for it.)
+# captions. It runs in a process of its own, and this cell reads its `metrics.jsonl` as it is written. (After twenty
+# seconds the cell ends; if the run isn't over, the cells below wait for it.)
 #
 # These are the columns of `metrics.jsonl`:
 #
@@ -183,7 +181,7 @@ watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=sma
 #
 # Start your own run in a terminal now. This cell draws what it has written so far. Set `WATCH = True` to redraw it
 # every few seconds until the run has ended, or until you press the stop button above (which stops the watching, not
-# the run). Set it back before you validate, because the cells below would wait.
+# the run). Set it back before you validate.
 #
 # How to read the curves:
 #
@@ -236,9 +234,9 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 # ### See it: all of its attention
 #
 # Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence
-# is translated. In the **encoder's self-attention** German words attend to each other. In the **decoder's
-# self-attention** each English word attends to those before it. In **cross-attention** English attends to German.
-# Choose the layer and the head in the lists below each picture.
+# is translated. In the **encoder's self-attention** German words attend to each other, in the **decoder's
+# self-attention** each English word to those before it, and in **cross-attention** English to German. Choose the
+# layer and the head in the lists below each picture.
 #
 # Look for a head that always attends to the previous word, a head that attends to the end symbol when it has nothing
 # to do, and verbs that attend to their subjects. In cross-attention, each row says which word the decoder **reads**
@@ -283,12 +281,12 @@ layers_and_heads(
 # ## 3. How good is it?
 #
 # **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes which share
-# of their words, pairs of words, triples and groups of four also occur in the reference. Each of them counts at most
-# as often as the reference contains it, so "the the the" scores badly. BLEU is the geometric mean of the four shares,
-# multiplied by a penalty if the translations are too short overall. It is computed over a whole test set; for a
-# single sentence it says little. 100 would be the reference, word for word, and no human translator reaches that.
+# of their words, pairs, triples and groups of four also occur in the reference, each at most as often as there, so
+# "the the the" scores badly. BLEU is the geometric mean of the four shares, multiplied by a penalty if the
+# translations are too short overall. For a single sentence it says little. 100 would be the reference, word for word,
+# which no human translator reaches.
 #
-# BLEU varies by several points with how the text is split into words and whether case matters. So a score without
+# BLEU varies by several points with how the text is split into words and whether case matters, so a score without
 # this information is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes
 # plain text, splits it itself, and prints a **signature**. Scores with the same signature can be compared.
 #
@@ -365,8 +363,8 @@ for german, written, right in worst[:10]:
 # ## 4. An experiment
 #
 # Papers say that one setting is better than another. Is it, on your data? Find out as a researcher would: write down
-# a **hypothesis** first, change **one** thing, and repeat each run with several seeds, because two runs that differ
-# only in their seed also differ in their score. Choose one of these eight experiments:
+# a **hypothesis** first, change **one** thing, and repeat each run with several seeds, because scores also differ
+# from seed to seed. Choose one of these eight experiments:
 #
 # | experiment | setting A | setting B |
 # |---|---|---|
@@ -379,8 +377,9 @@ for german, written, right in worst[:10]:
 # | `batch` | `training.batches_per_update=1` | `training.batches_per_update=4` |
 # | `vocabulary` | `data.vocab_size=500` | `data.vocab_size=2000` |
 #
-# (The number of heads doesn't affect the number of parameters.) For each setting, start three runs or more, with the
-# seeds 1, 2 and 3. On two idle cores a run takes about half a minute:
+# (The number of heads doesn't affect the number of parameters. For `vocabulary`, compare BLEU alone: with other
+# subwords, the loss of a token means something else.) For each setting, start three runs or more, with the seeds 1, 2
+# and 3. On two idle cores a run takes about half a minute:
 #
 # ```bash
 # course train captions run_folder=../runs/experiment/A-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=false
@@ -393,7 +392,7 @@ for german, written, right in worst[:10]:
 # %% tags=["see"]
 EXPERIMENT = Path("../runs/experiment")
 found = []
-for folder in sorted(EXPERIMENT.glob("*-*")):
+for folder in sorted(path for path in EXPERIMENT.glob("*-*") if path.is_dir()):
     setting, _, seed = folder.name.rpartition("-")
     rows = rows_so_far(folder)
     losses = [row["validation_loss"] for row in rows if "validation_loss" in row]
@@ -431,33 +430,34 @@ spread.encode(
 # (An example, with the numbers of real runs on two cores.)
 #
 # **Hypothesis.** Pre-norm has the lower validation loss after three epochs, because its gradients reach the lower
-# layers undamped, and so little training rewards a fast start.
+# layers undamped, so it should learn faster at the start.
 #
 # **What I did.** I trained `captions` with `model.layers=1 training.epochs=3`, which is 237 updates, with
-# `model.norm_first=false` (A) and `true` (B), and the seeds 1, 2 and 3 for each. Everything else was as in
-# `captions`: 128 features, 4 heads, a dropout of 0.1, a warm-up of 200 updates.
+# `model.norm_first=false` (A) and `true` (B), and the seeds 1 to 6 for each. Everything else was as in `captions`:
+# 128 features, 4 heads, a dropout of 0.1, a warm-up of 200 updates.
 #
 # **Results.**
 #
-# | setting | seed | validation loss | validation BLEU |
-# |---|---|---|---|
-# | A | 1 | 0.485 | 71.0 |
-# | A | 2 | 0.542 | 70.0 |
-# | A | 3 | 0.505 | 68.8 |
-# | B | 1 | 0.518 | 70.8 |
-# | B | 2 | 0.609 | 65.8 |
-# | B | 3 | 0.559 | 67.7 |
+# | seed | validation loss, A | validation loss, B | BLEU, A | BLEU, B |
+# |---|---|---|---|---|
+# | 1 | 0.485 | 0.518 | 71.0 | 70.8 |
+# | 2 | 0.542 | 0.609 | 70.0 | 65.8 |
+# | 3 | 0.505 | 0.559 | 68.8 | 67.7 |
+# | 4 | 0.603 | 0.614 | 66.5 | 65.6 |
+# | 5 | 0.531 | 0.546 | 70.6 | 69.8 |
+# | 6 | 0.547 | 0.586 | 70.2 | 67.5 |
+# | mean | 0.535 | 0.572 | 69.5 | 67.9 |
 #
-# The mean loss of A is 0.510, from 0.485 to 0.542; that of B is 0.562, from 0.518 to 0.609. In the picture the two
-# groups overlap: the best run of B is better than the worst run of A. With each single seed, however, A is better
-# than B, by 0.034, 0.067 and 0.055. BLEU points the same way, with means of 69.9 and 68.1, and overlaps, too.
+# In the picture the two groups overlap almost completely: A is between 0.485 and 0.603, B between 0.518 and 0.614.
+# But with each seed A has the lower loss, by 0.010 to 0.067, and the higher BLEU.
 #
-# **Conclusion.** The runs contradict my hypothesis: B was worse on average and with each of three seeds. The
-# difference of the means, 0.052, is about as large as the spread within A (0.057) and smaller than that within B
-# (0.091), so three seeds don't show that A is really better. I would run more seeds before I claim that. Nor do the
-# runs say that post-norm is better in general. The model has one layer, and the advantage of pre-norm is reported for
-# deep ones. And 200 of the 237 updates were warm-up, which post-norm needs and pre-norm doesn't: with a short warm-up
-# the result may be the opposite.
+# **Conclusion.** The runs contradict my hypothesis. The difference of the means, 0.037, is much smaller than the
+# spread over the seeds, about 0.1, so comparing the two groups of dots decides nothing. The seeds affect both
+# settings alike, however, because a seed fixes the order of the batches for both. If neither setting were better, one
+# of them would win with all six seeds in only 1 of 32 cases, so I believe that A is better for this model, these data
+# and three epochs. The runs don't say that post-norm is better in general: the model has one layer, and the advantage
+# of pre-norm is reported for deep ones. And 200 of the 237 updates were warm-up, which helps post-norm more than
+# pre-norm. With a short warm-up the result may be the opposite.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a hypothesis with a reason, which could turn out wrong.
@@ -468,13 +468,13 @@ spread.encode(
 # - No points if no run was made, or if the numbers can't be those of runs.
 #
 # The report above, marked: 6 of 6 points. *Hypothesis*, 1 of 1: it names a direction and a reason, and was refuted.
-# *Settings*, 1 of 1: one key differs, what was equal is stated, three seeds each. *Table*, 1 of 1: all six runs. *Spread*,
-# 1 of 1: least and largest of each setting, and that they overlap. *Comparison*, 1 of 1: 0.052 against 0.057 and 0.091.
-# *Limits*, 1 of 1: seeds, depth and warm-up, each with its reason.
+# *Settings*, 1 of 1: one key differs, what was equal is stated, six seeds each. *Table*, 1 of 1: all twelve runs. *Spread*,
+# 1 of 1: least and largest of each setting, and that they overlap. *Comparison*, 1 of 1: 0.037 against 0.1. (The comparison
+# seed by seed is good, and not required.) *Limits*, 1 of 1: depth and warm-up, each with its reason.
 #
-# The same report with the conclusion "Post-norm is better, because 0.510 is less than 0.562" would get 4 of 6: it loses the
+# The same report with the conclusion "Post-norm is better, because 0.535 is less than 0.572" would get 4 of 6: it loses the
 # point for the comparison with the spread, and the one for what the runs don't show. With the two means in place of the
-# table it would get 2 of 6.
+# table and the picture it would get 2 of 6.
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -482,7 +482,7 @@ spread.encode(
 #
 # Three files of your run are handed in with this notebook: `config.yaml`, its configuration; `metrics.jsonl`, its
 # metrics; and `translations.txt`, its translations of the **test split**, one per line. The cell below copies them
-# here. When your lesson is graded, the translations are scored against references that the grader has.
+# here. The grader scores the translations against the references.
 #
 # **The run must be your own**: a provided configuration that nobody edited earns nothing. Change at least one setting
 # that affects what the model learns, for a reason that you can give, perhaps from your experiment.
@@ -495,8 +495,7 @@ spread.encode(
 # | 86 | 36 | 8 |
 #
 # The provided configurations `captions` and `multi30k-tiny` reach the last row, and will usually still do so after a
-# small change, for better or worse. A better score earns no more points, but your instructor may want to know how you
-# did it.
+# small change, for better or worse. A better score earns no more points.
 
 # %% tags=["see"]
 for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
@@ -582,7 +581,7 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # Yes, as an ensemble: `course translate ../runs/one german.txt --with ../runs/two`. For each next word the
 # probabilities of the models are averaged, and the search continues as usual. Models with different random weights
 # are wrong in different places: two runs of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only in their seed,
-# reach 42.9 together, in the time of both. Their sizes may differ, but not their vocabularies, because an id must
+# reach 42.9 together, at the cost of both. Their sizes may differ, but not their vocabularies, because an id must
 # mean the same word in all.
 #
 # </details>
@@ -596,23 +595,14 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 #
 # <details><summary>What is padded, if batches hold sentences of similar length?</summary>
 #
-# Similar isn't equal, and the two sides of a pair differ. A few per cent remain. A widely copied notebook of 2022
-# pads everything to 72 tokens; on captions, about four fifths of its work is padding.
-#
-# </details>
-#
-# <details><summary>A head attends to the full stop all the time. Is it broken?</summary>
-#
-# No. The weights must sum to one, even if a head has nothing to look for. Many heads then put them on a token that is
-# always there and whose value does no harm.
+# Similar isn't equal, and the two sides of a pair differ. A few per cent remain.
 #
 # </details>
 #
 # <details><summary>Is attention an explanation of what the model does?</summary>
 #
 # It says where a head takes something from, but not what it takes, nor what becomes of it. From the second layer on,
-# a position contains more than its own word. Take attention as a hint, and test it: change the word and see what
-# happens.
+# a position contains more than its own word. Test it: change the word and see what happens.
 #
 # </details>
 #
@@ -626,7 +616,7 @@ architecture_map(built=finished_exercises())
 # **Validate** in the toolbar.
 #
 # Where to go from here? Your own corpus (`data.corpus: folder`), another language, the paper's big model. Or read the
-# reference in `course_lib/transformer/`: you have built nearly all of it yourself.
+# reference in `course_lib/transformer/`, nearly all of which you have built yourself.
 #
 # **Read on**
 #
