@@ -8,7 +8,7 @@
 #
 # - how a word chooses which other words to attend to,
 # - why the formula contains a square root, and what goes wrong without it,
-# - how to stop a word from attending to some positions, or to any.
+# - how to stop a word from attending to some positions, and what happens if none are left.
 #
 # **Time:** about two and a half hours. **In the paper:** sections 3.2, 3.2.1, 3.2.3 and 4 of Vaswani et al. 2017,
 # [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
@@ -152,9 +152,8 @@ for word, (animal, red) in features.items():
 #
 # ### Build it
 #
-# Your function gets tensors with **any number of leading axes**: a single matrix now, and in the next lesson a batch of
-# sentences with several heads. Only the last two axes matter here: `"... Q d"` in the signature means any leading axes,
-# then the queries, then their features.
+# Your function gets tensors with **any number of leading axes** (in the next lesson, a batch of sentences with several
+# heads): `"... Q d"` in the signature means any leading axes, then the queries, then their features.
 
 # %% build="attention_scores"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_scores
@@ -236,8 +235,8 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # %% [markdown]
 # ### Explain it
 #
-# In three or four sentences, to a friend who knows the softmax: why does equation 1 divide by the root of $d_k$? Say
-# where the root comes from, what would happen without it, and why dividing by $d_k$ itself would not be better.
+# In three or four sentences: why does equation 1 divide by the root of $d_k$? Say where the root comes from, what would
+# happen without it, and why dividing by $d_k$ itself would not be better.
 
 # %% [markdown] explain="explain_scaling"
 # A dot product sums $d_k$ products. For independent features of variance 1, each product has variance 1, the variances
@@ -382,12 +381,11 @@ attention_steps(x, x, x, words, words)
 # ### Build it
 #
 # One thing is new. During training, **dropout** sets some of the weights to zero at random and increases the others to
-# compensate, so that the network doesn't rely on a single connection. (The paper's section 5.4 doesn't list this use of
-# dropout, but nearly all implementations have it.) Your function gets it as an argument: a function to call on the
-# weights, or None.
+# compensate, so that the network doesn't rely on a single connection. (This use isn't in the paper's section 5.4, but
+# in nearly all code.) Your function gets it as an argument: a function to call on the weights, or None.
 #
 # The **output** uses the weights after dropout. The **returned weights** are those before dropout, because we want to
-# see what the model attends to, not which connections were dropped by chance.
+# see what the model attends to.
 
 # %% build="scaled_dot_product_attention"
 ### BEGIN SOLUTION course_lib.transformer.attention:scaled_dot_product_attention
@@ -448,7 +446,8 @@ vectors = 5 * torch.nn.functional.normalize(vectors - vectors.mean(dim=0), dim=-
 print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1]} numbers for each word")
 
 # %% [markdown]
-# Now every word of a sentence attends to all its words. Queries, keys and values are all the same vectors.
+# Now every word of a sentence attends to all its words. Queries, keys and values are all the same vectors; this is
+# called *self-attention*.
 #
 # In the picture, "boy" is selected in the upper row. It gives more than half of its weight to itself (the thickest
 # line), most of the rest to "girl", and nearly nothing to "a" or "with". Now click "blue", then "hat", and before each
@@ -490,12 +489,7 @@ print("largest change of the output:", (same - output).abs().max().item())
 #
 # ## Common questions
 #
-# <details><summary>Are queries, keys and values three different inputs?</summary>
 #
-# They can be. In *self-attention* all three come from one sentence, as above. In the decoder's *cross-attention* the
-# queries come from the sentence that is being written, and keys and values from the one that was read.
-#
-# </details>
 #
 # <details><summary>Why dot products, and not a distance or a small network?</summary>
 #

@@ -236,8 +236,9 @@ features_in_heads(
 # %% [markdown]
 # ## 3. Multi-head attention
 #
-# Now the module. `forward` takes `query`, `key` and `value` as three tensors, because in the decoder they come from
-# different sentences. It has five steps:
+# The module's `forward` takes `query`, `key` and `value` as three tensors, because in the decoder's *cross-attention*
+# the queries come from the sentence that is being written, and keys and values from the one that was read. It has five
+# steps:
 #
 # 1. **project** query, key and value, each with its own layer,
 # 2. **split** all three into heads,
@@ -293,8 +294,8 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # `MultiHeadAttention` calls the function that it was given as `attention`, by default `scaled_dot_product_attention`.
 # There are two reasons:
 #
-# - **To look inside.** `forward` returns the output only. To see the weights, we pass a function that records them.
-# - **To be fast.** The final lab passes PyTorch's *fused kernel*, a single program for all steps of attention, which
+# - **To look inside**, we pass a function that records the weights.
+# - **To be fast**, the final lab passes PyTorch's *fused kernel*, a single program for all steps of attention, which
 #   never stores the table of weights.
 #
 # The function takes `(query, key, value, mask, dropout)`, the first three split into heads, and returns
@@ -446,9 +447,9 @@ cost_of_heads(pd.DataFrame(rows))
 #
 # ## 5. What can several heads do that one can't?
 #
-# Let's try a task that needs two attentions at once: **name the word before you and the word after you**. Each word has
-# 16 random features, and 16 more that say its position. The result should be 32 numbers: the 16 random features of the
-# previous word, then those of the next one.
+# This task needs two attentions at once: **name the word before you and the word after you**. Each word has 16 random
+# features, and 16 more that say its position. The result should be the 16 random features of the previous word, then
+# those of the next one.
 #
 # A single head may attend to both neighbours and return their mean, but from $(a + b) / 2$ nobody can recover $a$ and
 # $b$. Or it attends to one of them, and knows nothing about the other. In both cases the mean squared error can't fall
@@ -534,9 +535,9 @@ attention_heatmap(
 # their random start. If both had started *equal*, including their parts of the output projection, their gradients would
 # have been equal too, and they would have stayed equal.
 #
-# Four and eight heads learn the task too, but in this run they end with a slightly larger error than two. On a larger
-# scale, the paper (section 6.2; table 3, rows A) measured 24.9 BLEU for one head, 25.8 for 8 and 16 heads, and 25.4 for
-# 32: both too few and too many heads cost quality. (BLEU scores translations; higher is better.)
+# Four and eight heads learn the task too, but no better than two. On a larger scale, the paper (section 6.2; table 3,
+# rows A) measured 24.9 BLEU for one head, 25.8 for 8 and 16 heads, and 25.4 for 32: both too few and too many heads
+# cost quality. (BLEU scores translations; higher is better.)
 #
 # ### Explain it
 #
@@ -595,9 +596,9 @@ attention_heatmap(
 #
 # <details><summary>Does every head learn something that we can name?</summary>
 #
-# No. Some do: people have found heads that attend to the previous word, to the object of a verb, or to the end of the
-# sentence ([Clark et al. 2019](https://arxiv.org/abs/1906.04341)). Many can't be described, and often several can be
-# removed from a trained model with little harm ([Michel et al. 2019](https://arxiv.org/abs/1905.10650)).
+# Some do: there are heads that attend to the previous word, to the object of a verb, or to the end of the sentence
+# ([Clark et al. 2019](https://arxiv.org/abs/1906.04341)). Many can't be described, and often several can be removed
+# from a trained model with little harm ([Michel et al. 2019](https://arxiv.org/abs/1905.10650)).
 #
 # </details>
 #

@@ -342,10 +342,9 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 #
 # ## 3. The residual connection: add, don't replace
 #
-# Now stack the sublayers: the paper's encoder has 12 of them, its decoder 18. If each *replaced* the vector of a word
-# by its output, the word would have to survive 12 retellings, and the gradient would have to pass back through all 12.
-#
-# The **residual connection** changes one thing: the output of a sublayer is **added to its input**.
+# The paper's encoder has 12 sublayers, its decoder 18. If each *replaced* the vector of a word by its output, the word
+# would have to survive 12 retellings, and the gradient would have to pass back through all 12. With the **residual
+# connection**, the output of a sublayer is **added to its input**:
 #
 # $$x + \mathrm{Sublayer}(x)$$
 #
@@ -608,9 +607,8 @@ named_lines(
 #
 # ### Explain it
 #
-# One student says: "The picture of the gradients shows that the norm alone keeps them from fading. So we don't need the
-# residual." Another says: "The residual alone lets every gradient pass. So we don't need the norm." Answer both, using
-# what you have seen.
+# One student says: "The norm alone keeps the gradients from fading. So we don't need the residual." Another says: "The
+# residual alone lets every gradient pass. So we don't need the norm." Answer both, using what you have seen.
 
 # %% [markdown] explain="explain_both"
 # To the first: a gradient of a good size is not enough. Without the residual each sublayer replaces the vectors, and a
@@ -661,22 +659,21 @@ named_lines(
 #
 # <details><summary>The paper mentions convolutions with kernel size 1. Where are they?</summary>
 #
-# Here. A convolution with kernel size 1 applies the same linear layer at every position and uses no neighbours, which
-# is what `nn.Linear` does on the last axis of a tensor.
+# Here: a convolution with kernel size 1 applies the same linear layer at every position, as `nn.Linear` does.
 #
 # </details>
 #
 # <details><summary>Which is better, post-norm or pre-norm?</summary>
 #
-# Pre-norm is easier to train: it tolerates a missing warm-up, and very deep stacks work. The paper uses post-norm with
-# 6 layers and a warm-up, so this is the default here. In the final lab you can compare both.
+# Pre-norm is easier to train: it tolerates a missing warm-up, and very deep stacks work. The default here is the
+# paper's post-norm. In the final lab you can compare both.
 #
 # </details>
 #
 # <details><summary>Why is eps 1e-6 here, and 1e-5 in PyTorch?</summary>
 #
-# By convention; the papers give no number. It hardly matters as long as it is far below the usual variance. But a model
-# must be used with the eps that it was trained with.
+# By convention; the papers give no number. It hardly matters if it is far below the usual variance, but a model must be
+# used with the eps that it was trained with.
 #
 # </details>
 #

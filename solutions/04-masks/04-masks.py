@@ -162,9 +162,9 @@ with torch.no_grad():
 # %% [markdown]
 # ### Explain it
 #
-# A student has read about padding masks and says: "If padding is to count for nothing, I should hide its query rows as
-# well as its key columns." Say what happens to such a row in the softmax, whether hiding it would help, and where the
-# outputs of padding are ignored instead.
+# A student says: "If padding is to count for nothing, I should hide its query rows as well as its key columns." Say
+# what happens to such a row in the softmax, whether hiding it would help, and where the outputs of padding are ignored
+# instead.
 
 # %% [markdown] explain="explain_columns"
 # A row that is hidden completely has no key left. Its softmax is a sum over nothing: if masked scores are minus
@@ -535,9 +535,9 @@ named_lines(
 #
 # ### Explain it
 #
-# Someone in your group trains a translator. After one hour the loss on the validation set is 0.03, while everybody
-# else's is above 1. But when it translates, it writes the same few words again and again. What do you suspect? Why did
-# the validation set give no warning? And what do you run to find out for sure?
+# Someone trains a translator. After one hour its validation loss is 0.03, while everybody else's is above 1. But when
+# it translates, it writes the same few words again and again. What do you suspect? Why did the validation set give no
+# warning? And what do you run to find out for sure?
 
 # %% [markdown] explain="explain_leak"
 # The decoder sees the words that it should predict: the causal mask is missing or reaches too far, or the labels are
@@ -562,7 +562,7 @@ named_lines(
 #
 # <details><summary>In PyTorch I have seen masks in which True means "ignore". Which is right?</summary>
 #
-# Both exist, in the same library. `nn.MultiheadAttention` ignores positions where its `key_padding_mask` is True;
+# Both exist. `nn.MultiheadAttention` ignores positions where its `key_padding_mask` is True;
 # `scaled_dot_product_attention` keeps the positions where its boolean `attn_mask` is True, as this course does. And a
 # mask of numbers is *added* to the scores. Read the documentation each time, and run a leak probe afterwards.
 #
@@ -590,9 +590,9 @@ named_lines(
 #
 # <details><summary>Isn't teacher forcing cheating?</summary>
 #
-# During training the model continues from correct words. In use it continues from its own, where one mistake may lead
-# to the next. This is called exposure bias. One remedy is to mix in the model's own words during training ([Bengio et
-# al. 2015](https://arxiv.org/abs/1506.03099)), but then the positions can no longer be computed in parallel.
+# During training the model continues from correct words; later it continues from its own, and one mistake may lead to
+# the next. This is called exposure bias. One remedy is to mix in the model's own words during training ([Bengio et al.
+# 2015](https://arxiv.org/abs/1506.03099)), but then the positions can no longer be computed in parallel.
 #
 # </details>
 #

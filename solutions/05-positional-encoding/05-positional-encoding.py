@@ -159,8 +159,8 @@ for pos in range(3):
 #
 # One function makes the table: a row for each position, a column for each feature.
 #
-# - **Sines and cosines alternate.** (Some code has all sines first and then all cosines. A model can learn with either,
-#   but weights trained for one are useless for the other.)
+# - **Sines and cosines alternate.** (Some code has all sines first. A model can learn with either, but weights trained
+#   for one are useless for the other.)
 # - **Odd `d_model`.** There is one more sine than there are cosines: the table ends with a sine. Much published code
 #   crashes here.
 # - **The result is float32.** Compute the angles in float64, because a float32 has only about seven digits: at position
@@ -320,9 +320,9 @@ named_lines(
 #
 # ### Explain it
 #
-# Two students find all this too complicated. One says: "Give each word one more feature, and write its position into
-# it: 0, 1, 2, and so on." The other: "Better write position divided by length, so that it stays between 0 and 1." Say
-# what goes wrong with each, and what the sinusoids do better. Three or four sentences.
+# Two students find this too complicated. One says: "Give each word one more feature with its position: 0, 1, 2, and so
+# on." The other: "Better position divided by length, which stays between 0 and 1." In three or four sentences, say what
+# goes wrong with each, and what the sinusoids do better.
 
 # %% [markdown] explain="explain_waves"
 # The plain number grows without limit: at position 300 it is hundreds of times as large as the features of a word, and a
@@ -605,9 +605,8 @@ named_lines(
 #
 # ### Explain it
 #
-# A friend looks at your `PositionalEncoding` and says: "You add the position to the word. If I add 3 and 4, I get 7,
-# and nobody knows what I had. So the model can't know both the word and the position." Answer, using what you have
-# seen. And what does the root of $d_\mathrm{model}$ have to do with it?
+# A friend says: "You add the position to the word. If I add 3 and 4, I get 7, and nobody knows what I had. So the model
+# can't know both." Answer, using what you have seen. And what does the root of $d_\mathrm{model}$ have to do with it?
 
 # %% [markdown] explain="explain_sum"
 # A word and a position are not single numbers but vectors of hundreds of numbers. In so many dimensions the vectors of
@@ -631,8 +630,8 @@ named_lines(
 #
 # <details><summary>Why 10000?</summary>
 #
-# The paper gives no reason. It must be so large that the slowest hand doesn't return within any expected text: for
-# $d_\mathrm{model}$ = 512 it takes 60,611 positions. With a larger number, more of the hands would hardly move.
+# The paper gives no reason. The slowest hand must not return within any expected text: for $d_\mathrm{model}$ = 512 it
+# takes 60,611 positions. With a larger number, more of the hands would hardly move.
 #
 # </details>
 #
@@ -645,9 +644,9 @@ named_lines(
 #
 # <details><summary>Wouldn't it be cleaner to append the position as additional features?</summary>
 #
-# That works too. A linear layer on $[word, position]$ computes $word \cdot A + position \cdot B$, and on the sum it
-# computes $(word + position) \cdot A$. With enough dimensions the model can learn the same from the sum, which doesn't
-# make the layers above it wider.
+# That works too, but makes the layers above wider. A linear layer on $[word, position]$ computes
+# $word \cdot A + position \cdot B$, and on the sum $(word + position) \cdot A$. With enough dimensions the model can
+# learn the same.
 #
 # </details>
 #

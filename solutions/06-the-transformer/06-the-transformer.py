@@ -386,7 +386,8 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 # %% [markdown]
 # ### See it: the shapes on their way
 #
-# These shapes were measured while your model ran, by a *hook*: a function that PyTorch calls with the output of a part.
+# The next cell measures shapes while your model runs, by *hooks*: functions that PyTorch calls with the output of a
+# part.
 #
 # Three questions: where do tokens become vectors? Where do vectors get longer, and where do they get their old length
 # back? Where does the length of the source meet the length of the target, and which of the two remains?
@@ -728,8 +729,8 @@ if not unequal:
 # cross-attention. What is left of the decoder layer is your *encoder* layer with a causal mask. Stack a few, and you
 # have the design of GPT.
 #
-# Here it is, made of your parts. The text is the English side of the captions that come with this course, simply split
-# into words. (Lesson 10 does this properly.)
+# Here it is, made of your parts. The text is the English captions, simply split into words. (Lesson 10 does this
+# properly.)
 
 # %% tags=["see"]
 import re
@@ -870,14 +871,14 @@ for word, following, row in zip(["<start>", *example], [*example, "<end>"], chan
 pd.DataFrame(table, columns=["after", "1st guess", "2nd", "3rd", "the text has", "its probability"])
 
 # %% [markdown]
-# Read it from top to bottom. After some words the model is nearly sure: which ones, and why? After others it spreads
-# its probability over many words. No model can know whether a caption is about a girl or a dog. It can know that an
-# article is followed by an adjective or a noun.
+# After some words the model is nearly sure: which ones, and why? After others it spreads its probability over many
+# words. No model can know whether a caption is about a girl or a dog. It can know that an article is followed by an
+# adjective or a noun.
 #
 # ### See it: all its heads at a glance
 #
-# And what does it attend to? `recording` has kept the weights of both layers while the model read the caption. Each
-# square is one head. Look for these patterns, and hover over a cell to see which words it connects:
+# And what did it attend to while it read the caption? Each square is one head. Look for these patterns, and hover over
+# a cell to see which words it connects:
 #
 # - a line just below the diagonal: the head attends to the **previous word**;
 # - dark cells in the first column: the head attends to `<start>`, often because it has **nothing to look for**;
@@ -931,8 +932,8 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 #
 # <details><summary>Why are there as many decoder layers as encoder layers?</summary>
 #
-# They need not be. The decoder runs once for each word and the encoder once for each sentence, so systems that have to
-# be fast often combine a deep encoder with a shallow decoder.
+# There need not be. The decoder runs once for each word, the encoder once for each sentence, so fast systems often
+# combine a deep encoder with a shallow decoder.
 #
 # </details>
 #
