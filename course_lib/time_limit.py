@@ -12,7 +12,6 @@ from types import FrameType
 #: Seconds between repeated interrupts, for code that catches the first one.
 _REPEAT = 0.05
 
-
 #: Seconds for which an import may exceed a limit. An interrupted import leaves a broken module behind,
 #: and PyTorch imports some of its parts when they are first used.
 _IMPORT_GRACE = 60.0
@@ -25,6 +24,8 @@ class OutOfTime(BaseException):
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise OutOfTime inside the `with` if it takes longer. Limits can be nested: each of them holds.
+
+    If the time is up during an import, the limit starts again when the import has finished.
 
     The main thread uses an alarm signal, which also interrupts a sleeping call. Other threads, and systems
     without that signal, are interrupted between two bytecode instructions.
@@ -40,14 +41,15 @@ def time_limit(seconds: float) -> Iterator[None]:
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
     started = time.monotonic()
+    outer_seconds, outer_interval = signal.getitimer(signal.ITIMER_REAL)
+    first = min(seconds, outer_seconds) if outer_seconds else seconds
+    deadline = _Deadline(first)
 
     def stop(signal_number: int, frame: FrameType | None) -> None:
-        if not _importing(frame) or time.monotonic() - started > seconds + _IMPORT_GRACE:
+        if deadline.has_passed(frame):
             raise OutOfTime
 
-    outer_seconds, outer_interval = signal.getitimer(signal.ITIMER_REAL)
     outer_handler = signal.signal(signal.SIGALRM, stop)
-    first = min(seconds, outer_seconds) if outer_seconds else seconds
     signal.setitimer(signal.ITIMER_REAL, first, _REPEAT)
     try:
         yield
@@ -65,14 +67,13 @@ def _watchdog(seconds: float) -> Iterator[None]:
     thread, done = threading.get_ident(), threading.Event()
 
     def watch() -> None:
-        if done.wait(seconds):
-            return
-        grace = time.monotonic() + _IMPORT_GRACE
+        deadline = _Deadline(seconds)
+        done.wait(seconds)
         while not done.is_set():
-            if _importing(sys._current_frames().get(thread)) and time.monotonic() < grace:
-                done.wait(_REPEAT)
-                continue
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(OutOfTime))
+            if deadline.has_passed(sys._current_frames().get(thread)):
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread), ctypes.py_object(OutOfTime)
+                )
             done.wait(_REPEAT)
 
     watchdog = threading.Thread(target=watch, daemon=True)
@@ -82,6 +83,23 @@ def _watchdog(seconds: float) -> Iterator[None]:
     finally:
         done.set()
         watchdog.join()
+
+
+class _Deadline:
+    """The end of a time limit, which imports postpone."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._last_end = self._end + _IMPORT_GRACE
+
+    def has_passed(self, frame: FrameType | None) -> bool:
+        """Return whether the time is up. If it is up during an import, start the limit again."""
+        now = time.monotonic()
+        if now >= self._end and now < self._last_end and _importing(frame):
+            self._end = min(now + self._seconds, self._last_end)
+        # A timer may fire a moment early.
+        return now >= self._end - _REPEAT / 10
 
 
 def _importing(frame: FrameType | None) -> bool:

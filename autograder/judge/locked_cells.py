@@ -4,6 +4,7 @@ import ast
 import builtins
 import contextlib
 import io
+import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping
@@ -45,7 +46,7 @@ def imports_of(sources: Iterable[str]) -> dict[str, Any]:
 
 
 def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
-    """Return the modules that code cells import, except those of the course."""
+    """Return the modules that cells import or name, such as `torch.optim`, except those of the course."""
     found: set[str] = set()
     for source in sources:
         with contextlib.suppress(SyntaxError):
@@ -54,6 +55,8 @@ def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
                     found |= {alias.name for alias in node.names}
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                     found.add(node.module)
+                elif isinstance(node, ast.Attribute) and (name := ast.unparse(node)) in sys.modules:
+                    found.add(name)
     return tuple(sorted(name for name in found if name.partition(".")[0] != "course_lib"))
 
 

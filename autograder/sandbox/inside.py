@@ -272,8 +272,9 @@ def _remove(folder: Path) -> None:
 
 def import_all(names: Iterable[str]) -> None:
     """Import modules for all future kernels. Missing packages are skipped."""
-    new = [name for name in names if name not in sys.modules]
-    for name in (*new, *(IMPLICIT_IMPORTS[name] for name in new if name in IMPLICIT_IMPORTS)):
+    wanted = [name for given in names for name in (given, IMPLICIT_IMPORTS.get(given, given))]
+    new = [name for name in wanted if name not in sys.modules]
+    for name in new:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if new:

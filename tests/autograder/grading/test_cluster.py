@@ -66,7 +66,7 @@ class Cluster:
             process.terminate()
         for process in self._processes:
             try:
-                process.wait(30)
+                process.wait(3)
             except subprocess.TimeoutExpired:
                 process.kill()
 
@@ -168,7 +168,7 @@ def test_nobody_listens_to_a_cluster_in_the_open() -> None:
     with pytest.raises(CourseError, match="expected the address"):
         connect("grader:8786", False, False, LOG)
     with pytest.raises(CourseError, match="no Dask scheduler that answers"):
-        connect("tcp://127.0.0.1:9", False, False, LOG)
+        connect("tcp://127.0.0.1:9", False, False, LOG, connect_timeout=1)
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
 """Locked cells in the judge's process: what comes out of them, and who cannot replace what they use."""
 
+import subprocess
+import sys
 import warnings
 
 import pytest
 
-from autograder.judge.locked_cells import imports_of, judge
+from autograder.judge.locked_cells import imports_of, judge, modules_of
 from course_lib.checks import check
 from course_lib.checks.engine.local_backend import LocalBackend
 
@@ -83,3 +85,16 @@ def test_imports_of_the_released_lesson_are_known() -> None:
         "import nothing_of_this_name\nnot python at all (",
     ]
     assert imports_of(sources).keys() == {"math", "Counter"}
+
+
+def test_the_modules_of_cells_are_those_imported_and_those_named() -> None:
+    cells = ["from math import pi\nimport os.path, course_lib.checks", "torch.optim.Adam([])", "not python"]
+    assert modules_of(cells) == ("math", "os.path", "torch.optim")
+
+
+def test_modules_that_are_imported_on_first_use_are_imported_ahead() -> None:
+    code = "import sys, torch; from autograder.sandbox.inside import import_all\n"
+    code += "before = 'torch._dynamo' in sys.modules; import_all(['torch.optim'])\n"
+    code += "print(before, 'torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False True\n"
