@@ -5,7 +5,7 @@
 # rate** sets how far. If it is too large, the model never settles; if too small, it never arrives.
 #
 # The paper's answer is unusual: begin with a rate of almost zero, rise in a straight line for 4,000 updates, then
-# fall slowly for ever. In the last section you leave out the rise, and see what happens.
+# fall slowly for ever. In the last section you leave out the rise.
 #
 # By the end of this lesson you will be able to
 #
@@ -561,9 +561,9 @@ named_lines(
 
 # %% [markdown] explain="explain_lag"
 # LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1,
-# 1, 2 and 3: from the second update on, each has the rate of the one before it. In a warm-up of 4,000, neighbouring
-# rates hardly differ, so the training looks the same. Only somebody who compares the rates with the formula notices
-# (or somebody with a very short warm-up). The fix is to add one to the number of updates done.
+# 1, 2 and 3: from the second update on, each runs at the rate that was meant for the one before it. In a warm-up of
+# 4,000, neighbouring rates hardly differ, so the training looks the same. Only somebody who compares the rates with
+# the formula notices (or somebody with a very short warm-up). The fix is to add one to the number of updates done.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the rates are those of steps 1, 1, 2, 3 (the schedule lags by one).

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lesson 08: label smoothing
 #
-# What should the model be told is *correct*? The corpus says "the next word is **dog**", and nothing else. Taken
-# literally, that asks the model to be infinitely sure of every word, even where another one would have done as well.
+# What should the model be told is *correct*? The corpus says "the next word is **dog**", and nothing else. That asks
+# the model to be infinitely sure of every word, even where another one would have done as well.
 #
 # The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole
 # vocabulary. By the usual measure of surprise the model gets *worse*, and its translations get better.
@@ -76,8 +76,8 @@ from course_lib.transformer import (
 #
 # ## 2. Smoothed targets
 #
-# Give the model a whole distribution $q$ as its target instead of a single word. Take a small share $\varepsilon$ of
-# the probability away from the label, and spread it evenly over **all** $V$ words:
+# Make the target a distribution $q$ instead of a single word. Take a small share $\varepsilon$ of the probability
+# away from the label, and spread it evenly over **all** $V$ words:
 #
 # $$q_k = \begin{cases}
 # 1 - \varepsilon + \dfrac{\varepsilon}{V} & \text{if } k \text{ is the label} \\[2ex]
@@ -223,9 +223,9 @@ for words in [1_000, 8_000, 37_000]:
 
 # %% [markdown]
 # Some programs report the **Kullback-Leibler divergence** instead: the cross-entropy minus that floor. It does go to
-# zero, and has the same gradients, because the floor doesn't depend on the model. But never compare a number of one
-# kind with one of the other. To measure how surprised the model is by the real words, compute the loss with a
-# smoothing of 0. The exponential of that is the **perplexity**.
+# zero, and has the same gradients, because the floor doesn't depend on the model. But never compare the two. To
+# measure how surprised the model is by the real words, compute the loss with a smoothing of 0. The exponential of
+# that is the **perplexity**.
 #
 # ### Build it
 #
@@ -326,16 +326,16 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # ## 4. Calibration: is the confidence justified?
 #
 # A model is **calibrated** if 80% of all its predictions with 80% confidence are correct, and likewise for every
-# other confidence. Then you know when to trust it. Beam search (lesson 11) relies on this, too: a model that is
-# blindly sure of its first guess leaves no room for another.
+# other confidence. Beam search (lesson 11) relies on this: a model that is blindly sure of its first guess leaves no
+# room for another.
 #
 # The task is copying again, but a fifth of the target's symbols have been replaced by random ones. The source shows
 # the symbol that is *probably* correct: even a perfect model is right in only about 82% of the cases, and should say
 # so. (A fifth is random, and one in ten of those is right by chance.)
 #
 # To make it harder, there are only 200 sentences for training, so that a model can **memorise** their errors. Three
-# small Transformers are trained on them, with a smoothing of 0, 0.1 and 0.3. Then all of them predict the symbols of
-# 500 new sentences. The cell takes a few seconds.
+# small Transformers, trained on them with a smoothing of 0, 0.1 and 0.3, predict the symbols of 500 new sentences.
+# The cell takes a few seconds.
 #
 # **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No errors at all (`errors = 0.0`): is the
 # smoothed model still calibrated?
@@ -403,9 +403,8 @@ calibration_curves(pd.concat(tables))
 
 # %% [markdown]
 # Without smoothing the points are **below** the dashed line: the model is more confident than it is right. It has
-# memorised errors, and treats new sentences as if it knew them by heart. A little smoothing moves the points up
-# towards the line, and a few more predictions are right as well. Too much moves them **above** it: the model is right
-# more often than it says.
+# memorised errors. A little smoothing moves the points up towards the line, and a few more predictions are right as
+# well. Too much moves them **above** it: the model is right more often than it says.
 #
 # So smoothing is a remedy for overconfidence, and the dose matters. A model with far more sentences than it can
 # memorise needs less. And where the labels are certain, smoothing makes a model say 91% when it could rightly say

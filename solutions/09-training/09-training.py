@@ -74,7 +74,7 @@ from course_lib.transformer import (
 #
 # The vocabulary has 13 words: padding, start, end, and ten letters. Sequences have 5 to 9 random letters. Each side
 # of a batch is a matrix of ids, every row begins with the start and ends with the end symbol, and shorter rows are
-# padded. (In lesson 10 you write `collate`, which builds them.)
+# padded. (In lesson 10 you write the function that builds them.)
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
@@ -284,7 +284,7 @@ pd.DataFrame(rows).set_index("pieces")
 
 # %% [markdown]
 # With shares, 1, 2 and 4 pieces give the same loss and the same weights, except for rounding. With the mean of means,
-# each split gives a different model, so a run can't be repeated on a machine with less memory.
+# each split gives a different model.
 #
 # ### See it: how much does a token count?
 #
@@ -400,12 +400,12 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 # out, the loss goes down almost to its minimum.
 #
 # It ends a little above the minimum, partly because of dropout: the loss is measured in training mode, with some of
-# the network missing. So the loss that a training run shows isn't the loss of the finished model.
+# the network missing.
 #
 # ### See it: does it really copy?
 #
 # We want copies, not a low loss. So now the model writes by itself, with `greedy_decode` of lesson 06: 200 sequences
-# that it was never trained on. A copy counts only if *every* letter is right and the end is in the right place.
+# that it was never trained on. Every letter and the end have to be right.
 #
 # **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What does it
 # do, and from which position on?
@@ -566,8 +566,8 @@ named_lines(
 # ## 5. Your own Transformer learns
 #
 # Now train a model from your own parts, with your schedule, your loss, and your `train_step`. The parts are read from
-# the notebooks next to this one, as they were last saved. The reference's take the place of missing ones. It isn't
-# graded.
+# the notebooks next to this one, as they were last saved. The reference's parts replace missing ones. This section
+# isn't graded.
 
 # %% tags=["see"]
 from course_lib import transformer as reference
@@ -589,7 +589,7 @@ print(parts.table())
 # the training succeeds.
 #
 # **Change something:** is one of yours named? Replace `sound` by `parts` in the cell after it, and see whether the
-# model still learns. Many mistakes make a model somewhat worse, and show in no other way.
+# model still learns. Many mistakes only make a model somewhat worse.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)

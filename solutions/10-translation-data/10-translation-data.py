@@ -67,7 +67,7 @@ from course_lib.translation.data.corpora import Corpus, load_corpus
 #
 # A **parallel corpus** is the same text in two languages, sentence by sentence. This course includes one: 6,000 image
 # captions in German and English for training, and 300 each for validation and for the test. A program wrote them from
-# a grammar and a small dictionary, so they are correct, but not very varied.
+# a grammar and a small dictionary.
 #
 # If you have [Multi30k](https://github.com/multi30k/dataset), whose captions were written by people, set the
 # environment variable `COURSE_DATA` to the folder with its files before you start JupyterLab. The next cell prints
@@ -138,11 +138,11 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # descending count, equally frequent ones in the order of Python's `sorted`. A trained model knows its words by id
 # alone, so the ids must be the same every time.
 #
-# A word that occurs only once gives its row of the table hardly anything to learn from. So words that occur less
-# often than a `min_count` get no id, and become `<unknown>`.
+# A rare word gives its row of the table hardly anything to learn from, so words that occur less often than a
+# `min_count` get no id, and become `<unknown>`.
 #
-# **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. Of the validation and
-# test sentences the model must not even know the words.
+# **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. The model must not
+# know even the words of the validation and test sentences.
 #
 # ### A worked example
 #
@@ -247,12 +247,12 @@ print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} char
 # model must first learn that *M-a-n-t-e-l* means something.
 #
 # **Subwords** are between the two: frequent words stay whole, and rare ones are split into frequent pieces.
-# *Fahrradhelm* may become *Fahrrad* + *helm*, and a model that knows the pieces can guess the whole.
+# *Fahrradhelm* may become *Fahrrad* + *helm*, whose meanings help to guess the whole.
 #
 # The pieces come from counting, by **byte-pair encoding** (BPE). Philip Gage published it in 1994 to compress files:
 # replace the most frequent pair of bytes by a byte that doesn't occur, and repeat. Sennrich et al.
 # ([2016](https://arxiv.org/abs/1508.07909)) split words with it, and the Transformer paper followed them for German
-# and English. (For French it used *word pieces*, a similar method.)
+# and English. (For French it used *word pieces*, a similar method.) These are the steps:
 #
 # 1. Count how often each word occurs. Write each word as a sequence of its characters: these are the first
 #    **symbols**.
@@ -306,8 +306,8 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # found. If a word contains the pair twice, it counts twice, and both are merged, from left to right: merging *a* +
 # *a* turns `a a a` into `aa a`.
 #
-# Counting all pairs again for each merge is correct, and fast enough here. (Real implementations recount only the
-# words that a merge has changed.)
+# Counting all pairs again for each merge is fast enough here. (Real implementations recount only the words that a
+# merge has changed.)
 
 # %% build="learn_merges"
 ### BEGIN SOLUTION course_lib.transformer.byte_pairs:learn_merges
@@ -405,10 +405,10 @@ sentence_pieces(
 )
 
 # %% [markdown]
-# With several thousand merges, as in the final lab, almost all frequent words are whole. The lab uses the library
+# With several thousand merges, almost all frequent words are whole. The final lab uses the library
 # [tokenizers](https://github.com/huggingface/tokenizers), which learns the same kind of merges, faster, and starts
-# with **bytes** instead of characters. Every text in every script consists of the same 256 bytes, so `<unknown>` is
-# never needed. The space before a word is part of its first piece, so that the text can be restored exactly.
+# with **bytes** instead of characters. There are only 256 byte values, in every script, so `<unknown>` is never
+# needed. The space before a word is part of its first piece, so that the text can be restored exactly.
 #
 # There is a price: a sentence has more pieces than words.
 
@@ -432,8 +432,8 @@ length_histograms(
 )
 
 # %% [markdown]
-# **Change something:** learn 100 or 300 merges above, and run the cells again. How long do the sentences become? And
-# how much do they differ in length, which the next section is about?
+# **Change something:** learn 100 or 300 merges above, and run the cells again. How long do the sentences become? How
+# much do they differ in length? (The next section is about that.)
 #
 # ### Explain it
 #
@@ -598,8 +598,7 @@ padded_share(
 # for the sources and one for the targets. Here is where each token goes, and why:
 #
 # - **The target gets a start and an end.** The decoder reads the target shifted (lesson 04): it reads `<start> A
-#   girl` and should write `A girl <end>`. Without a start it couldn't learn to write the first word, and without an
-#   end it couldn't learn to stop.
+#   girl` and should write `A girl <end>`. Without these it couldn't learn to write the first word, or to stop.
 # - **The source gets them too.** The encoder doesn't need them in the same way. But then one function serves both
 #   sides, and the encoder has a position that says "the sentence ends here".
 # - **Truncate first, then append the end.** `max_length` bounds what a batch can cost, and includes start and end. If
@@ -607,8 +606,8 @@ padded_share(
 #   learns to stop. (A widely copied program does so: it pads by a *negative* number of positions, which cuts the end
 #   off without an error.) A `max_length` below 2 has no room for start and end: raise a `ValueError` with that
 #   number.
-# - **Pad on the right, each side to its own longest.** Then every sentence begins at position 0, and a batch of short
-#   sentences is a narrow matrix.
+# - **Pad on the right, each side to its own longest.** Every sentence begins at position 0, and short sentences make
+#   a narrow matrix.
 #
 # ### A worked example
 #

@@ -73,8 +73,8 @@ from course_lib.translation.data.corpora import load_captions
 # ## 1. A trained translator, word by word
 #
 # The next cell uses everything from lessons 01 to 10: the course's 6,000 captions, a vocabulary for each language,
-# batches of similar lengths, a Transformer with one layer and 64 features, label smoothing, and 360 updates. On an
-# idle laptop it takes about ten seconds. Every 20 updates it keeps a copy of the weights: a **checkpoint**.
+# batches of similar lengths, a Transformer with one layer and 64 features, label smoothing, and 360 updates. It takes
+# about ten seconds on an idle laptop, and keeps a copy of the weights every 20 updates: a **checkpoint**.
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
@@ -229,7 +229,7 @@ layers_and_heads(
 # Nobody told the model which German word belongs to which English one; knowing it makes the next word easier to
 # predict. Before attention, a recurrent network had to squeeze a whole sentence into one vector, and long sentences
 # suffered. Bahdanau et al. ([2015](https://arxiv.org/abs/1409.0473)) let their decoder look back at every source
-# word, and showed tables like this one. The Transformer kept that idea and dropped the recurrence.
+# word, and showed tables like this one. The Transformer kept that idea without the recurrence.
 #
 # But attention weights only show where information *may* come from, not that the model used it.
 #
@@ -380,8 +380,8 @@ named_lines(
 # %% [markdown]
 # ### A worked example
 #
-# Let's search by hand with two beams and three words: `</s>` (the end), `ha` and `ho`. In this toy model the next word
-# depends on the last one only:
+# Let's search by hand with two beams and three words: `</s>` (the end), `ha` and `ho`. Here the next word depends on
+# the last one only:
 #
 # | after | `</s>` | `ha` | `ho` |
 # |---|---|---|---|
@@ -453,8 +453,7 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 #
 # ### Build it
 #
-# This is the longest function of the course, about twenty lines. Write it on paper first, for one sentence and two
-# beams.
+# This is the longest function of the course. Write it on paper first, for one sentence and two beams.
 
 # %% build="beam_search"
 ### BEGIN SOLUTION course_lib.transformer.decoding:beam_search
@@ -471,8 +470,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 #
 # The cell takes the model after 200 updates, which is still unsure of many words. It looks for a short caption that
 # beam search translates exactly and greedy decoding doesn't. (Often both are right, or both wrong. Computers round
-# differently, so yours may find another caption, or report that it found none.) A hypothesis that ends in the very
-# last step doesn't go through the decoder again, so of those you only see the winner.
+# differently, so yours may find another caption, or report that it found none.) Of the hypotheses that end in the
+# last step you see only the winner, because they don't go through the decoder again.
 #
 # In which steps isn't the winner the leftmost box? Where does greedy decoding take another path?
 #
@@ -585,9 +584,8 @@ table
 # four rows. So with an alpha of 0, the longest function of the course loses to lesson 06.
 #
 # This isn't a fault of the search. The most probable sentence tends to be a short one. Two things make that worse
-# here. These captions can often end early and still be correct English, as in "a farmer is pointing at a tree ~~that
-# is on the hill~~". And a model trained with smoothing never gives a word a probability of 1, so every word costs
-# something:
+# here. These captions can often end early and stay correct, as in "a farmer is pointing at a tree ~~that is on the
+# hill~~". And a model trained with smoothing never gives a word a probability of 1, so every word costs something:
 
 # %% tags=["see"]
 surest = 1 - 0.1 + 0.1 / len(english)
@@ -600,7 +598,7 @@ print(f"{reference_length:.1f} such words and the end: {-math.log(surest) * (ref
 # Large models have the same problem, one of the six challenges of neural translation listed by Koehn and Knowles
 # ([2017](https://arxiv.org/abs/1706.03872)). Stahlberg and Byrne ([2019](https://arxiv.org/abs/1908.10090)) searched
 # exhaustively, and found that for more than half of their sentences the most probable translation of all was the
-# *empty* one. A narrow beam helps partly because it fails to find such sentences.
+# *empty* one. A narrow beam helps partly because it never finds such translations.
 #
 # ### See it: length penalty against output length
 #
@@ -633,8 +631,8 @@ named_lines(
 #
 # Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with
 # the right alpha is about as good, and no better: these captions come from a small grammar, so it is rarely in doubt,
-# and there is little for a search to repair. The half-trained model is in doubt at every step, and the beam helps.
-# The same is true of models of real text, where many words could come next.
+# and there is little for a search to repair. The half-trained model is in doubt at every step, and the beam helps. So
+# it does with real text, where many words could come next.
 #
 # The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same:
 # choose on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't
@@ -675,7 +673,7 @@ named_lines(
 # its base models, written ten minutes apart, and the last 20 of its big ones.
 #
 # The idea is old (Polyak and Juditsky 1992). It came back as *stochastic weight averaging* (Izmailov et al. 2018),
-# and as the moving average of weights that many image generators use.
+# and as the moving average of weights in many image generators.
 #
 # ### A worked example
 #
@@ -792,7 +790,7 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# Sixty captions are few, so BLEU is a coarse measure here. The loss is the finer one.
+# With only sixty captions, BLEU is a coarser measure than the loss.
 #
 # ### See it: when averaging does harm
 #

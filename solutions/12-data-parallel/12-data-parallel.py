@@ -288,8 +288,8 @@ print("after, on each:    ", total)
 
 # %% [markdown]
 # Rank 1 never calls a third all-reduce, so rank 0 waits forever in its own. That is what a hanging run usually is:
-# ranks that disagree about which collective comes next. The check of this exercise says which rank waits, and for
-# which.
+# ranks that disagree about which collective comes next. The check of this exercise says which rank waits, and in
+# which collective.
 #
 # ### Build it
 
@@ -564,10 +564,9 @@ memory_per_rank(pd.DataFrame(rows))
 #
 # <details><summary>My run hangs. How do I find out where?</summary>
 #
-# Some rank waits in a collective that another one never calls. `py-spy dump --pid PID` prints the Python stack of a
-# running process, so you see where each rank is. `TORCH_DISTRIBUTED_DEBUG=DETAIL` lets PyTorch compare the
-# collectives of all ranks and name the first that differs. Typical causes: an `if rank == 0:` around a collective, a
-# rank with fewer batches, an exception on one rank only.
+# `py-spy dump --pid PID` prints the Python stack of a running process, so you see where each rank is.
+# `TORCH_DISTRIBUTED_DEBUG=DETAIL` lets PyTorch compare the collectives of all ranks and name the first that differs.
+# Typical causes: an `if rank == 0:` around a collective, a rank with fewer batches, an exception on one rank only.
 #
 # </details>
 #

@@ -35,8 +35,7 @@ from course_lib.checks import check
 # %% [markdown]
 # ## 1. Your run
 #
-# Everything that you have built is also a program, `course_lib.translation`. It reads a corpus, learns subwords,
-# plans batches, trains, writes checkpoints and computes scores. One YAML file configures it:
+# Everything that you have built is also a program, `course_lib.translation`. One YAML file configures it:
 
 # %% tags=["see"]
 print(Path("my_run.yaml").read_text())
@@ -44,8 +43,8 @@ print(Path("my_run.yaml").read_text())
 # %% [markdown]
 # ### Which configuration for which machine?
 #
-# You can hand in a run on one of two corpora: the **captions** that come with the course, and **Multi30k**, 29,000
-# captions of photographs. The others are for those who have a GPU and time.
+# You can hand in a run on the **captions** that come with the course, or on **Multi30k**, 29,000 captions of
+# photographs. The other corpora are for those who have a GPU and time.
 #
 # | you have | start with | it takes about |
 # |---|---|---|
@@ -281,10 +280,10 @@ layers_and_heads(
 # ## 3. How good is it?
 #
 # **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes which share
-# of their words, pairs, triples and groups of four also occur in the reference, each at most as often as there, so
-# "the the the" scores badly. BLEU is the geometric mean of the four shares, multiplied by a penalty if the
-# translations are too short overall. For a single sentence it says little. 100 would be the reference, word for word,
-# which no human translator reaches.
+# of their words, pairs, triples and groups of four also occur in the reference. None counts more often than the
+# reference has it, so "the the the" scores badly. BLEU is the geometric mean of the four shares, multiplied by a
+# penalty if the translations are too short overall. For a single sentence it says little. 100 would be the reference,
+# word for word, which no human translator reaches.
 #
 # BLEU varies by several points with how the text is split into words and whether case matters, so a score without
 # this information is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes
@@ -333,9 +332,9 @@ print(bleu.signature)
 pd.DataFrame(rows)
 
 # %% [markdown]
-# The small run has learned little, is unsure of many words, and gains several points from a beam and from averaging.
-# For a confident model the differences are smaller, and lesson 11 showed why a beam can even lose. Neither costs
-# anything in training, so measure both on the validation split.
+# The small run is unsure of many words, and gains several points from a beam and from averaging. For a confident
+# model the differences are smaller, and lesson 11 showed why a beam can even lose. Neither costs anything in
+# training, so measure both on the validation split.
 #
 # From a terminal, a run translates whole files:
 #
@@ -345,8 +344,8 @@ pd.DataFrame(rows)
 #
 # ### See it: where does it go wrong?
 #
-# A score doesn't say what a translator does wrong. Here are the ten validation sentences with the worst translations,
-# by `sacrebleu`'s chrF, which compares characters, and therefore says something about single sentences, too.
+# Here are the ten validation sentences with the worst translations, by `sacrebleu`'s chrF, which compares characters,
+# and therefore says something about single sentences, too.
 
 # %% tags=["see"]
 from sacrebleu import sentence_chrf
@@ -571,18 +570,17 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # <details><summary>Can a run start from the weights of another one?</summary>
 #
 # Yes: `training.init_from=../runs/multi30k` takes that run's weights and vocabulary, and everything else starts from
-# scratch. So you can continue with other settings, or train on a lot of text first and then on a little of the kind
-# that you need. The two models must have the same sizes.
+# scratch. So you can train on a lot of text first, and then on a little of the kind that you need. The two models
+# must have the same sizes.
 #
 # </details>
 #
 # <details><summary>Can several runs translate together?</summary>
 #
 # Yes, as an ensemble: `course translate ../runs/one german.txt --with ../runs/two`. For each next word the
-# probabilities of the models are averaged, and the search continues as usual. Models with different random weights
-# are wrong in different places: two runs of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only in their seed,
-# reach 42.9 together, at the cost of both. Their sizes may differ, but not their vocabularies, because an id must
-# mean the same word in all.
+# probabilities of the models are averaged. Models with different random weights are wrong in different places: two
+# runs of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only in their seed, reach 42.9 together, at the cost
+# of both. Their sizes may differ, but not their vocabularies, because an id must mean the same word in all.
 #
 # </details>
 #
