@@ -73,7 +73,7 @@ def test_a_resemblance_is_said_as_no_more() -> None:
 
     told = message(answer).replace("\n    ", " ")
     assert told.startswith("✗ attention_scores: incorrect.")
-    assert "In this test, your result is what one gets if the dot products are not divided" in told
+    assert "In this test, your result is what you get if the dot products are not divided" in told
     assert "Something else differs as well" in told
 
 
@@ -85,4 +85,4 @@ def test_a_resemblance_in_a_later_test_is_said_as_such() -> None:
 
     told = message(answer).replace("\n    ", " ")
     assert "It raised IndexError: tuple index out of range. In your line: raise IndexError" in told
-    assert "In another test (batch and head axes are kept), your result is what one gets if the dot" in told
+    assert "In another test (batch and head axes are kept), your result is what you get if the dot" in told

@@ -77,7 +77,7 @@ def test_only_plain_values_come_back() -> None:
 def test_what_is_no_function_is_said_so() -> None:
     reply = candidate(3.0).call(1)
     assert isinstance(reply, Raised)
-    assert "a function or a class was expected here, and this is of type float" in reply.message
+    assert "a function or a class was expected here, but this is of type float" in reply.message
 
 
 def test_gradients_of_inputs_and_weights() -> None:

@@ -89,10 +89,10 @@ def test_a_plain_relation_to_the_expected_result_is_said() -> None:
         (lambda query, key: None, "got None. Is a `return` missing?"),
         (lambda query, key: query, "shape (3, 5), got (3, 6): axis 1 is wrong"),
         (lambda query, key: attention_scores(query, key).float(), "dtype float64, got float32"),
-        (lambda query, key: (attention_scores(query, key),), "got a tuple of one. Is there a comma too many"),
+        (lambda query, key: (attention_scores(query, key),), "got a tuple of one. Is there an extra comma"),
         (lambda query, key: attention_scores(query, key).to("meta"), "device cpu, got it on meta"),
         (lambda query: query, "It raised TypeError: "),
-        (None, "a function or a class was expected here, and this is of type NoneType"),
+        (None, "a function or a class was expected here, but this is of type NoneType"),
     ],
 )
 def test_facts(found: object, says: str) -> None:
@@ -122,7 +122,7 @@ def test_a_loop_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> N
             query = query + 1
 
     told = message("attention_scores", endless).replace("\n    ", " ")
-    assert "Stopped: it did not come back within 0.5 seconds. Is there a loop that never ends?" in told
+    assert "Stopped: the call did not return within 0.5 seconds. Is there a loop that never ends?" in told
     assert "In your line: query = query + 1" in told or "In your line: while True:" in told
 
 
@@ -321,7 +321,7 @@ def test_an_interrupt_while_a_check_compares_spoils_no_later_check(
 
 def test_a_machine_that_slept_spoils_no_later_check(untouched: Exercise) -> None:
     def late(holder: LocalBackend, request: Request) -> Reply:
-        holder.stopped = Raised(OUT_OF_TIME, "it did not come back within 10 seconds")
+        holder.stopped = Raised(OUT_OF_TIME, "the call did not return within 10 seconds")
         return holder.stopped
 
     with pytest.MonkeyPatch.context() as sleeping:

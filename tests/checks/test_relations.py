@@ -33,8 +33,8 @@ EMPTY[1] = False
         (DRAWN.exp(), "Your result is the exponential of the expected one."),
         (DRAWN.clamp(min=0), "It is the expected result with every negative number replaced by 0."),
         (DRAWN.float(), "Apart from the dtype, every number is right."),
-        (DRAWN * DRAWN.sum(-1, keepdim=True), "times one factor, which differs from row to row"),
-        (DRAWN + DRAWN.sum(-1, keepdim=True), "plus one offset, which differs from row to row"),
+        (DRAWN * DRAWN.sum(-1, keepdim=True), "times a factor, which differs from row to row"),
+        (DRAWN + DRAWN.sum(-1, keepdim=True), "plus a constant, which differs from row to row"),
         (torch.where(MASK, DRAWN, 1e9 * DRAWN**2), "all of them where the mask is False."),
         (torch.where(DRAWN > 1, math.nan, DRAWN), "numbers of your result are NaN."),
         ((DRAWN, DRAWN), "Item 0 of what you return is the expected result: return only that."),
@@ -63,7 +63,7 @@ def test_sums_of_rows() -> None:
     [
         (~EMPTY, "Every truth value is inverted."),
         (EMPTY | True, "Every value of your result is True."),
-        (EMPTY & (torch.arange(5) > 0), "none the other way round. Only index 0 of axis 1 is wrong, of 5."),
+        (EMPTY & (torch.arange(5) > 0), "the others are right. Only index 0 of the 5 along axis 1 is wrong."),
         (EMPTY.float(), "Apart from the dtype, every number is right."),
     ],
 )  # fmt: skip

@@ -227,7 +227,7 @@ def _expected(name: str, expected: Value, found: Value) -> str:
     if isinstance(found, Opaque) and found.type_name == "ndarray":
         return f"{facts} Compute with torch, not NumPy."
     if isinstance(expected, Tensor) and isinstance(found, tuple) and len(found) == 1:
-        return f"{facts} Is there a comma too many after the result?"
+        return f"{facts} Is there an extra comma after the result?"
     return facts
 
 

@@ -55,7 +55,7 @@ def _names(match: re.Match[str]) -> str:
         same = [name for name in there if name.startswith(f"{part}.")]
         return f"`{part}` has no {wanted.split('.')[-1]}." if same else ""
     return (
-        f"The task calls the attribute `{attribute}`, and your module has {_listed(own)}. An attribute that "
+        f"The task calls the attribute `{attribute}`, but your module has {_listed(own)}. An attribute that "
         "is a plain list, or is created outside `__init__`, does not count."
     )
 

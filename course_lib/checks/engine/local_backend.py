@@ -279,7 +279,7 @@ _ACTIONS: dict[str, Callable[[Any, Request, Given, Keywords], Any]] = {
 def _method(found: Any, name: str) -> Callable[..., Any]:
     if name == "__call__" and not callable(found):
         raise TypeError(
-            f"a function or a class was expected here, and this is of type {type(found).__name__}"
+            f"a function or a class was expected here, but this is of type {type(found).__name__}"
         )
     method: Callable[..., Any] = found if name == "__call__" else getattr(found, name)
     return method
@@ -300,7 +300,7 @@ def _raised(error: BaseException) -> Raised:
     ]
     line = (frames[-1].line or "")[:LONGEST_MESSAGE] if frames else ""
     if isinstance(error, OutOfTime):
-        return Raised(OUT_OF_TIME, f"it did not come back within {SECONDS:g} seconds", line)
+        return Raised(OUT_OF_TIME, f"the call did not return within {SECONDS:g} seconds", line)
     try:
         with time_limit(SECONDS):
             message = str(error)[:LONGEST_MESSAGE]

@@ -64,7 +64,7 @@ def _similar(verdict: Verdict) -> list[str]:
     )
     statement = "; and ".join(mistake.statement for mistake in verdict.similar)
     return [
-        f"In {where}, {what} is what one gets if {statement}.",
+        f"In {where}, {what} is what you get if {statement}.",
         "Something else differs as well: that alone does not explain your results in all tests.",
     ]
 

@@ -173,7 +173,7 @@ def _of_truth_values(expected: Tensor, found: Tensor) -> Iterator[str]:
         wrong, right = (found & ~expected, "False") if more else (expected & ~found, "True")
         region = _region(wrong)
         count = f"{more or less} {'value is' if (more or less) == 1 else 'values are'}"
-        yield f"{count} {right == 'False'} and should be {right}, none the other way round.{region}"
+        yield f"{count} {right == 'False'} but should be {right}; the others are right.{region}"
 
 
 def _whole(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
@@ -303,7 +303,7 @@ def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
         if spread <= _NEAR * max(1e-6, float(expected.abs().max())) and _varied(expected):
             low, high = _number(float(offsets.min())), _number(float(offsets.max()))
             yield (
-                f"Along {name}, your numbers are the expected ones plus one offset, which differs "
+                f"Along {name}, your numbers are the expected ones plus a constant, which differs "
                 f"from row to row (from {low} to {high})."
             )
         zero = expected.abs() <= 1e-9 * expected.abs().max()
@@ -318,7 +318,7 @@ def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
         if full.any() and ((highest - lowest)[full].abs() <= _NEAR * highest[full].abs()).all():
             low, high = _number(float(lowest[full].min())), _number(float(highest[full].max()))
             yield (
-                f"Along {name}, your numbers are the expected ones times one factor, which differs "
+                f"Along {name}, your numbers are the expected ones times a factor, which differs "
                 f"from row to row (from {low} to {high})."
             )
 
@@ -362,9 +362,9 @@ def _region(wrong: Tensor) -> str:
                 text = ", ".join(map(str, indices))
             else:
                 continue
-            label = f" of axis {axis}" if wrong.dim() > 1 else ""
+            label = f" along axis {axis}" if wrong.dim() > 1 else ""
             noun, verb = ("index", "is") if len(indices) == 1 else ("indices", "are")
-            best = share, f" Only {noun} {text}{label} {verb} wrong, of {size}."
+            best = share, f" Only {noun} {text} of the {size}{label} {verb} wrong."
     return best[1]
 
 

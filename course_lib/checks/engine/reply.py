@@ -101,15 +101,13 @@ def plain(value: object, known: Sequence[object] = ()) -> Value:
 def _plain(value: object, known: Sequence[object], number: Iterator[int], depth: int) -> Value:
     if depth > DEEPEST or next(number) > MOST_VALUES:
         raise ValueError(
-            f"what came back holds more than {MOST_VALUES} values, or values more than {DEEPEST} deep"
+            f"the result holds more than {MOST_VALUES} values, or values more than {DEEPEST} deep"
         )
     if isinstance(value, Tensor):
         if value.is_nested or value.layout is not torch.strided:
             return Opaque("Tensor, nested or sparse")
         if (size := value.numel() * value.element_size()) > MOST_BYTES:
-            raise ValueError(
-                f"what came back is a tensor of {size} bytes, and at most {MOST_BYTES} are expected"
-            )
+            raise ValueError(f"the result is a tensor of {size} bytes, and at most {MOST_BYTES} are expected")
         return value.detach().as_subclass(Tensor).clone()
     if isinstance(value, list | tuple):
         return tuple(_plain(item, known, number, depth + 1) for item in value)

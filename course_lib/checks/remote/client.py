@@ -128,7 +128,7 @@ def exchange(channel: Channel, message: bytes, patience: float = PATIENCE) -> by
         channel.send(message, patience)
         return channel.receive(patience)
     except ChannelTimeout:
-        return Raised(OUT_OF_TIME, f"it did not come back within {patience:g} seconds")
+        return Raised(OUT_OF_TIME, f"the call did not return within {patience:g} seconds")
     except (ChannelClosed, ChannelOverrun) as error:
         return _ended(channel, error)
 
@@ -154,7 +154,7 @@ def _refuse_unfitting(request: Request, reply: Returned, made: Handle) -> None:
     }
     fits = value == made if action in MAKING else expected.get(action, True)
     if not fits or any(place >= len(request.arguments) for place in reply.changed):
-        raise SerializationError(f"what came back is no answer to {action!r}")
+        raise SerializationError(f"the reply is not an answer to {action!r}")
 
 
 def _are_gradients(value: Any) -> bool:

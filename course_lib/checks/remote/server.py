@@ -44,7 +44,7 @@ def _packed(answer: object) -> bytes:
     try:
         return pack(answer)
     except SerializationError as error:
-        return pack(Raised("ValueError", f"what came back cannot be looked at: {error}"))
+        return pack(Raised("ValueError", f"the result cannot be inspected: {error}"))
 
 
 def _names(names: Mapping[str, object]) -> tuple[str, ...]:

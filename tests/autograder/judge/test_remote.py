@@ -190,19 +190,19 @@ ORDINARY_TROUBLE: dict[str, tuple[object, Raised | Returned]] = {
     ),
     "a list that holds itself": (
         itself,
-        Raised("ValueError", "what came back holds more than 50000 values, or values more than 30 deep"),
+        Raised("ValueError", "the result holds more than 50000 values, or values more than 30 deep"),
     ),
     "too much, in few objects": (
         shared,
-        Raised("ValueError", "what came back holds more than 50000 values, or values more than 30 deep"),
+        Raised("ValueError", "the result holds more than 50000 values, or values more than 30 deep"),
     ),
     "a string of megabytes": (
         lambda: "x" * 10**7,
-        Raised("ValueError", "what came back cannot be looked at: a string may have 100000 letters, and has"),
+        Raised("ValueError", "the result cannot be inspected: a string may have 100000 letters, and has"),
     ),
     "a tensor of gigabytes": (
         lambda: torch.zeros(1).expand(2**31),
-        Raised("ValueError", "what came back is a tensor of 8589934592 bytes, and at most 67108864 are"),
+        Raised("ValueError", "the result is a tensor of 8589934592 bytes, and at most 67108864 are"),
     ),
     "a whole number of thousands of digits": (
         lambda: 10**5000,
@@ -256,13 +256,13 @@ def test_a_program_that_ends_answers_nothing_more() -> None:
 def test_a_program_that_does_not_answer_is_not_waited_for_again() -> None:
     with forked(lambda there: time.sleep(60)) as channel:
         candidate = Candidate(RemoteObject(channel, "f", patience=0.3))
-        assert candidate.call(1) == Raised(OUT_OF_TIME, "it did not come back within 0.3 seconds")
-        assert candidate.build(1).call(1) == Raised(OUT_OF_TIME, "it did not come back within 0.3 seconds")
+        assert candidate.call(1) == Raised(OUT_OF_TIME, "the call did not return within 0.3 seconds")
+        assert candidate.build(1).call(1) == Raised(OUT_OF_TIME, "the call did not return within 0.3 seconds")
         assert channel.dead
 
 
 def test_what_did_not_come_back_once_is_not_asked_for_again() -> None:
-    late = Raised(OUT_OF_TIME, "it did not come back within 10 seconds")
+    late = Raised(OUT_OF_TIME, "the call did not return within 10 seconds")
 
     def answer_once(there: socket.socket) -> None:
         other = Channel(there)

@@ -97,7 +97,7 @@ def _weights_of_batches(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 5))
 
 
-@probe("where the mask is False the weight is zero, and the other keys share it")
+@probe("weights are zero where the mask is False, and the other keys share the whole weight")
 def _weights_with_mask(candidate: Candidate, draw: Draw) -> Reply:
     mask = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 0, 0]], dtype=torch.bool)
     return candidate.call(draw.normal(3, 4), mask)
@@ -148,7 +148,7 @@ def _weights_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float32), _mask_with_empty_row())
 
 
-@probe("it works in float16")
+@probe("float16 in, float16 out, with a mask as well")
 def _weights_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float16), _mask_with_empty_row())
 

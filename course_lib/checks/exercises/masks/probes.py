@@ -92,22 +92,22 @@ def _of_length(length: int, candidate: Candidate) -> Reply:
     return candidate.make(with_batch_axis(candidate)).call(length)
 
 
-@probe("length 4")
+@probe("the mask for four positions")
 def _causal_of_four(candidate: Candidate, draw: Draw) -> Reply:
     return _of_length(4, candidate)
 
 
-@probe("length 1: the position may attend to itself")
+@probe("the mask for one position, which may attend to itself")
 def _causal_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return _of_length(1, candidate)
 
 
-@probe("length 2")
+@probe("the mask for two positions")
 def _causal_of_two(candidate: Candidate, draw: Draw) -> Reply:
     return _of_length(2, candidate)
 
 
-@probe("length 130: no length is too large")
+@probe("the mask for 130 positions: no length is too large")
 def _causal_of_many(candidate: Candidate, draw: Draw) -> Reply:
     return _of_length(130, candidate)
 
@@ -198,7 +198,8 @@ PREDICT_PAIRS = Prediction(
     name="predict_pairs",
     answer=21.0,
     tolerance=0.001,
-    hint="Go through it row by row: how many words may the first look at, how many the second?",
+    hint="Go through the table row by row: to how many positions may the first word attend, to how many the "
+    "second?",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -206,8 +207,8 @@ PREDICT_ALLOWED = Prediction(
     name="predict_allowed",
     answer=14.0,
     tolerance=0.001,
-    hint="Draw the square of 5 by 5. Cross out the columns of padding, then all that is above the "
-    "diagonal. What is left, counted row by row, also in the rows of padding?",
+    hint="Draw the square of 5 by 5. Cross out the columns of padding, then everything above the "
+    "diagonal. How many entries are left, including those in the rows of padding?",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -215,6 +216,6 @@ PREDICT_GUESSED = Prediction(
     name="predict_guessed",
     answer=1.0,
     tolerance=0.02,
-    hint="The model need not predict anything. Where does the answer stand?",
+    hint="The model doesn't need to predict anything. At which position can it read the answer?",
     misconceptions_file=MISCONCEPTIONS,
 )

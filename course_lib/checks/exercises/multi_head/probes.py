@@ -341,7 +341,7 @@ PREDICT_FEATURE = Prediction(
     name="predict_feature",
     answer=197,
     tolerance=1e-6,
-    hint="How many features has a head? Head 0 gets so many from the front, head 1 the next ones.",
+    hint="How many features does a head have? Head 0 gets that many from the front, head 1 the next ones.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -350,7 +350,7 @@ PREDICT_PARAMETERS = Prediction(
     answer=1_050_624,
     tolerance=1e-6,
     hint="Each of the layers has a matrix of d_model by d_model and a bias. How many layers are there, "
-    "and does the number of heads come into it?",
+    "and does the number of heads matter?",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -358,6 +358,6 @@ PREDICT_WEIGHTS = Prediction(
     name="predict_weights",
     answer=80_000,
     tolerance=1e-6,
-    hint="How many weights has one query, in one head? How many queries are there, and how many heads?",
+    hint="How many weights does one query have in one head? How many queries are there, and how many heads?",
     misconceptions_file=MISCONCEPTIONS,
 )

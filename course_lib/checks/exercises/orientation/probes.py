@@ -65,7 +65,7 @@ PREDICT_BROADCAST = Prediction(
     name="predict_broadcast",
     answer=12.0,
     tolerance=0.001,
-    hint="Write the two shapes below each other, so that their right ends meet, and go from right to left.",
+    hint="Write the two shapes below each other, aligned at the right, and compare them from right to left.",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -73,7 +73,6 @@ PREDICT_SILENT = Prediction(
     name="predict_silent",
     answer=4 / 3,
     tolerance=0.01,
-    hint="The shapes are (3, 1) and (3,), and they are not the same. Write down the whole table of "
-    "differences.",
+    hint="The shapes (3, 1) and (3,) differ, so they broadcast. Write down the whole table of differences.",
     misconceptions_file=MISCONCEPTIONS,
 )

@@ -91,7 +91,7 @@ def _embedding_twice(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: {"the first result": layer.call(tokens), "the second": layer.call(tokens)})
 
 
-@probe("evaluation mode gives the same")
+@probe("evaluation mode gives the same result as training mode")
 def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = _built(candidate, 7, 5)
     loaded = layer.load({"table.weight": draw.normal(7, 5)})
@@ -136,7 +136,7 @@ def _embedding_gradient(candidate: Candidate, draw: Draw) -> Any:
     return {"the gradient of the table": "none" if gradient is None else gradient}
 
 
-@probe("loading its state dict into a new module restores the weights")
+@probe("loading the module's state dict into a new module restores the weights")
 def _embedding_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = _built(candidate, 5, 3), _built(candidate, 5, 3)
     state = after(full.load({"table.weight": draw.normal(5, 3)}), full.weights)
@@ -243,7 +243,7 @@ def _sum_in_dtypes(candidate: Candidate, draw: Draw) -> Any:
     }
 
 
-@probe("past max_length, an error with both numbers in its message is raised, or the call works")
+@probe("a sentence longer than max_length works, or raises an error with both numbers in its message")
 def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Any:
     tried = candidate.make(past_max_length())
     return {
@@ -276,7 +276,7 @@ def _sum_gradient(candidate: Candidate, draw: Draw) -> Any:
     return {"the gradient of x": "none" if gradient is None else gradient, "«it trains weights»": trained}
 
 
-@probe("its state dict fits a module with another max_length, and a deep copy gives the same result")
+@probe("the state dict fits a module with another max_length, and a deep copy gives the same result")
 def _sum_copies(candidate: Candidate, draw: Draw) -> Any:
     layer, other, x = _built(candidate, 6, 0.0, 12), _built(candidate, 6, 0.0, 9), draw.normal(2, 5, 6)
     return {
@@ -292,8 +292,7 @@ PREDICT_ORDERS = Prediction(
     name="predict_orders",
     answer=1.0,
     tolerance=0.01,
-    hint="Attention gives a weighted mean of the values. What does a mean know of the order of what went "
-    "into it?",
+    hint="The output of attention is a weighted mean of the values. Does a mean depend on their order?",
     misconceptions_file=MISCONCEPTIONS,
 )
 
@@ -301,7 +300,7 @@ PREDICT_WAVE = Prediction(
     name="predict_wave",
     answer=2 * math.pi * 100,
     tolerance=0.01,
-    hint="After how many positions is the angle, position / 10000^(4/8), one full turn?",
+    hint="After how many positions has the angle, position / 10000^(4/8), made one full turn?",
     misconceptions_file=MISCONCEPTIONS,
 )
 

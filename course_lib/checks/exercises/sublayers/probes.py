@@ -148,7 +148,7 @@ def _norm_gradient(candidate: Candidate, draw: Draw) -> Any:
     return _of_its_parts(reply, weights)
 
 
-@probe("loading its state dict into a new module restores the weights")
+@probe("loading the module's state dict into a new module restores the weights")
 def _norm_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = _built(candidate, 5), _built(candidate, 5)
     return _round_trip(full, empty, _norm_weights(draw, 5), 3 * draw.normal(2, 5))
@@ -203,7 +203,7 @@ def _dropped_features(layer: Candidate, probability: float) -> Any:
     }
 
 
-@probe("it widens, applies ReLU and narrows, as in equation 2")
+@probe("the layers widen x, apply ReLU and narrow it again, as in equation 2")
 def _network_values(candidate: Candidate, draw: Draw) -> Reply:
     return _through_network(candidate, draw, draw.normal(2, 4, 3), d_ff=5)
 
@@ -263,7 +263,7 @@ def _network_backward(candidate: Candidate, draw: Draw) -> Any:
     return {"«it works»": not (isinstance(reply, Raised) and "modified by an inplace" in reply.message)}
 
 
-@probe("loading its state dict into a new module restores the weights")
+@probe("loading the module's state dict into a new module restores the weights")
 def _network_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = _built(candidate, 3, 5, 0.0), _built(candidate, 3, 5, 0.0)
     return _round_trip(full, empty, _network_weights(draw, 3, 5), draw.normal(2, 3))
@@ -330,17 +330,17 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     }
 
 
-@probe("by default it is norm(x + sublayer(x)), as in the paper")
+@probe("by default the result is norm(x + sublayer(x)), as in the paper")
 def _connection_post_norm(candidate: Candidate, draw: Draw) -> Any:
     return _connected(candidate, draw)
 
 
-@probe("with norm_first=True it is x + sublayer(norm(x))")
+@probe("with norm_first=True the result is x + sublayer(norm(x))")
 def _connection_pre_norm(candidate: Candidate, draw: Draw) -> Any:
     return _connected(candidate, draw, True)
 
 
-@probe("with norm_first=False it is norm(x + sublayer(x))")
+@probe("with norm_first=False the result is norm(x + sublayer(x))")
 def _connection_told_post_norm(candidate: Candidate, draw: Draw) -> Any:
     return _connected(candidate, draw, False)
 
@@ -419,7 +419,7 @@ def _connection_gradient(candidate: Candidate, draw: Draw) -> Any:
     return found
 
 
-@probe("loading its state dict into a new module restores the weights")
+@probe("loading the module's state dict into a new module restores the weights")
 def _connection_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = _built(candidate, 6, 0.0), _built(candidate, 6, 0.0)
     x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))
@@ -438,8 +438,7 @@ PREDICT_NORMALISED = Prediction(
     name="predict_normalised",
     answer=math.sqrt(3),
     tolerance=0.01,
-    hint="The mean is 1. So the four features lie at -1, -1, -1 and 3 around it; now their variance, and "
-    "its root.",
+    hint="The mean is 1, so the centred features are -1, -1, -1 and 3. What is their standard deviation?",
     misconceptions_file=MISCONCEPTIONS,
 )
 

@@ -450,7 +450,7 @@ def _model_position_dropout(candidate: Candidate, draw: Draw) -> Any:
     return after(loaded, lambda: _dropout_facts(model, *sentences))
 
 
-@probe("layers start with different weights, matrices with Xavier's, and tables keep their own")
+@probe("layers start with different weights, matrices by Xavier initialisation, and tables keep their own")
 def _model_start(candidate: Candidate, draw: Draw) -> Any:
     d_model, vocab = 24, 400
     model = candidate.build(vocab, vocab, config(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
@@ -531,14 +531,14 @@ def _tied_follows_source(candidate: Candidate, draw: Draw) -> Any:
     return after(reply, lambda: _matrices(model.weights()))
 
 
-@probe("changing the generator's matrix changes all three")
+@probe("changing the generator's matrix changes all three matrices")
 def _tied_follows_generator(candidate: Candidate, draw: Draw) -> Any:
     model, reply = _tied(candidate)
     model.load({_MATRICES[2]: draw.normal(_WORDS, _WIDTH)})
     return after(reply, lambda: _matrices(model.weights()))
 
 
-@probe("the three are one parameter, which collects the gradients of all three uses")
+@probe("both tables and the generator are one parameter, which collects the gradients of all three uses")
 def _tied_gradient(candidate: Candidate, draw: Draw) -> Any:
     model, reply = _tied(candidate)
     model.load({_MATRICES[0]: draw.normal(_WORDS, _WIDTH)})
@@ -643,12 +643,12 @@ def _padded(draw: Draw) -> tuple[Tensor, Tensor]:
     return source, (source != _PADDING).unsqueeze(1)
 
 
-@probe("each step takes the likeliest word, for sentences of different lengths and a real model")
+@probe("each step takes the most likely word, for sentences of different lengths and a real model")
 def _greedy_reader(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_reader(), *_padded(draw), 8, _START, _END)
 
 
-@probe("the same holds over more steps, with other sentences")
+@probe("each step takes the most likely word, over more steps and with other sentences")
 def _greedy_reader_longer(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_reader(), *_padded(draw), 12, _START, _END)
 
