@@ -79,7 +79,7 @@ class Shortened(PositionalEncoding):
         (InItsOwnWords, 6, 4, "right positions, or a clear error"),
         (WithoutNumbers, 6, 4, "an error whose message lacks"),
         (WrongFromTheStart, 6, 4, "right positions, or a clear error"),  # for other probes to report
-        (Unguarded, 6, 4, "an error of torch about sizes"),
+        (Unguarded, 6, 4, "PyTorch's own error about sizes"),
         (Unguarded, 3, 1, "wrong positions, and no error"),
         (Shortened, 6, 4, "a result of another shape"),
     ],

@@ -78,7 +78,9 @@ def _padding_alone(candidate: Candidate, draw: Draw) -> Reply:
 @probe("the mask is on the device of the tokens")
 def _padding_elsewhere(candidate: Candidate, draw: Draw) -> Any:
     tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
-    return {"«it is on their device»": candidate.make(stays_together()).call(candidate, tokens, 0)}
+    return {
+        "«the mask is on the tokens' device»": candidate.make(stays_together()).call(candidate, tokens, 0)
+    }
 
 
 # --- causal_mask --------------------------------------------------------------------------------------------
@@ -158,7 +160,9 @@ def _decoder_with_padding_in_front(candidate: Candidate, draw: Draw) -> Reply:
 @probe("the mask is on the device of the tokens")
 def _decoder_elsewhere(candidate: Candidate, draw: Draw) -> Any:
     tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
-    return {"«it is on their device»": candidate.make(stays_together()).call(candidate, tokens, 0)}
+    return {
+        "«the mask is on the tokens' device»": candidate.make(stays_together()).call(candidate, tokens, 0)
+    }
 
 
 # --- shift_target -------------------------------------------------------------------------------------------

@@ -197,19 +197,26 @@ def _with_empty_row(draw: Draw) -> Tensor:
     return mask
 
 
-_attends("a sentence attends to another with four heads, in float32", (2, 3, 5, 12, 4), dtype=torch.float32)
-_attends("as many sentences as heads, words and features a head", (3, 3, 3, 9, 3))
-_attends("a single head, and an odd number of features", (2, 4, 3, 7, 1))
-_attends("one sentence, one word, heads of one feature", (1, 1, 1, 2, 2))
-_attends("a mask of shape (B, Q, K) holds for every head", (2, 3, 5, 12, 4), lambda draw: draw.coins(2, 3, 5))
+_attends("one sentence attends to another with four heads, in float32", (2, 3, 5, 12, 4), dtype=torch.float32)
 _attends(
-    "a mask of shape (B, 1, K) holds for every query and head",
+    "equal numbers of sentences, heads, words and features per head: no axis is mistaken for another",
+    (3, 3, 3, 9, 3),
+)
+_attends("a single head and an odd number of features work", (2, 4, 3, 7, 1))
+_attends("one sentence of one word works, with heads of one feature", (1, 1, 1, 2, 2))
+_attends(
+    "a mask of shape (B, Q, K) applies to every head", (2, 3, 5, 12, 4), lambda draw: draw.coins(2, 3, 5)
+)
+_attends(
+    "a mask of shape (B, 1, K) applies to every query and head",
     (2, 3, 5, 12, 4),
     lambda draw: torch.arange(5) < torch.tensor([[[5]], [[2]]]),
 )
-_attends("a mask of shape (Q, K) holds for every sentence and head", (2, 4, 4, 6, 3), lambda draw: _causal(4))
 _attends(
-    "a mask of shape (Q, K) where there are as many sentences as words",
+    "a mask of shape (Q, K) applies to every sentence and head", (2, 4, 4, 6, 3), lambda draw: _causal(4)
+)
+_attends(
+    "a mask of shape (Q, K) works with as many sentences as words",
     (4, 4, 4, 6, 3),
     lambda draw: _causal(4),
 )
@@ -223,22 +230,22 @@ def _self_attention(candidate: Candidate, draw: Draw) -> Reply:
 
 
 _attends(
-    "a mask of shape (B, H, Q, K) says for every head what it may look at",
+    "a mask of shape (B, H, Q, K) has a mask for each head",
     (2, 3, 5, 12, 4),
     lambda draw: draw.coins(2, 4, 3, 5),
 )
 _attends(
-    "a mask of shape (B, Q, K) where there are as many sentences as heads and words",
+    "a mask of shape (B, Q, K) works with as many sentences as heads and words",
     (3, 3, 3, 9, 3),
     lambda draw: draw.coins(3, 3, 3),
 )
 _attends(
-    "a query that may look at nothing gets the bias of the output projection",
+    "a query that may attend to nothing gets the bias of the output projection",
     (2, 3, 5, 12, 4),
     _with_empty_row,
 )
 _attends(
-    "the attention function that was handed in is the one that is used, and it gets the mask",
+    "the attention function that is passed in is the one that is used, and it gets the mask",
     (2, 3, 5, 12, 4),
     lambda draw: draw.coins(2, 3, 5),
     attention=mean_attention,

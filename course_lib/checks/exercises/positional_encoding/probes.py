@@ -51,7 +51,7 @@ def _waves_of_odd_width(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(9, 7)
 
 
-@probe("d_model of 1 and of 2 works")
+@probe("d_model can be 1 or 2")
 def _waves_of_least_width(candidate: Candidate, draw: Draw) -> Any:
     return {"the table of one feature": candidate.call(4, 1), "the table of two": candidate.call(4, 2)}
 
@@ -187,7 +187,7 @@ def _dropped(layer: Candidate, probability: float) -> Any:
 def _sum_with_zeros(candidate: Candidate, draw: Draw) -> Any:
     zeros = torch.zeros(2, 5, 6, dtype=torch.float64)
     reply = _built(candidate, 6, 0.0, 12).call(zeros)
-    return {"what it adds (if that differs, mend sinusoids first)": reply}
+    return {"what it adds (if it differs, fix sinusoids first)": reply}
 
 
 @probe("each token's position is added, the same in every sentence")
@@ -247,7 +247,7 @@ def _sum_in_dtypes(candidate: Candidate, draw: Draw) -> Any:
 def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Any:
     tried = candidate.make(past_max_length())
     return {
-        f"what comes of {words} words for a max_length of {most}": tried.call(
+        f"the response to {words} words with a max_length of {most}": tried.call(
             _built(candidate, 6, 0.0, most), most, sinusoids(words, 6).double()
         )
         for words, most in ((6, 4), (3, 1))
@@ -257,13 +257,13 @@ def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Any:
 @probe("the table is not in the state dict")
 def _sum_state(candidate: Candidate, draw: Draw) -> Any:
     reply = candidate.make(saves()).call(candidate.build(6, 0.0, 50), 50)
-    return {"«an entry as large as the table»": reply}
+    return {"«the state dict has an entry as large as the table»": reply}
 
 
 @probe("the table moves with the module to another device")
 def _sum_elsewhere(candidate: Candidate, draw: Draw) -> Any:
     layer, x = candidate.build(6, 0.0, 12), draw.normal(2, 5, 6, dtype=torch.float32)
-    return {"«a table that stays behind»": candidate.make(left_behind()).call(layer, x)}
+    return {"«a table stays on the old device»": candidate.make(left_behind()).call(layer, x)}
 
 
 @probe("gradients reach x, and nothing else is trained")
@@ -273,15 +273,18 @@ def _sum_gradient(candidate: Candidate, draw: Draw) -> Any:
         return reply
     gradient = reply.value["inputs"][0]
     trained = any(weight is not None for weight in reply.value["weights"].values())
-    return {"the gradient of x": "none" if gradient is None else gradient, "«it trains weights»": trained}
+    return {
+        "the gradient of x": "none" if gradient is None else gradient,
+        "«the module has trained weights»": trained,
+    }
 
 
 @probe("the state dict fits a module with another max_length, and a deep copy gives the same result")
 def _sum_copies(candidate: Candidate, draw: Draw) -> Any:
     layer, other, x = _built(candidate, 6, 0.0, 12), _built(candidate, 6, 0.0, 9), draw.normal(2, 5, 6)
     return {
-        "«it fits»": candidate.make(fits()).call(layer, other),
-        "the result of the other": other.call(x),
+        "«the state dict fits»": candidate.make(fits()).call(layer, other),
+        "the result of the other module": other.call(x),
         "the result of the copy": layer.copy().call(x),
     }
 

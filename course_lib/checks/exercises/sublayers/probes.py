@@ -260,7 +260,11 @@ def _network_backward(candidate: Candidate, draw: Draw) -> Any:
     layer.train(True)
     reply = layer.gradients(draw.normal(2, 4, 3), toward=draw.normal(2, 4, 3))
     # Torch's message about a tensor that was modified in place depends on details such as its version.
-    return {"«it works»": not (isinstance(reply, Raised) and "modified by an inplace" in reply.message)}
+    return {
+        "«the backward pass works»": not (
+            isinstance(reply, Raised) and "modified by an inplace" in reply.message
+        )
+    }
 
 
 @probe("loading the module's state dict into a new module restores the weights")
@@ -297,7 +301,7 @@ def _connected(candidate: Candidate, draw: Draw, *settings: Any) -> Any:
         return loaded
     x = _far_apart(draw, 2, 4, 6)
     return {
-        "its norm alone (if that differs, mend LayerNorm first)": layer.call(x, method="norm"),
+        "its norm alone (if it differs, fix LayerNorm first)": layer.call(x, method="norm"),
         "the result": layer.call(x, sublayer(draw.normal(6))),
     }
 
@@ -324,7 +328,7 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     says = "x + dropout(sublayer(norm(x)))" if norm_first else "norm(x + dropout(sublayer(x)))"
     return {
         f"«each position is {says}»": bool(fits.any(-1).all()),
-        f"«about {probability:.0%} of what the sublayer gives is dropped»": _drops_with(
+        f"«about {probability:.0%} of the sublayer's output is dropped»": _drops_with(
             probability, ways[fits.double().argmax(-1)]
         ),
     }

@@ -553,7 +553,7 @@ def _tied_gradient(candidate: Candidate, draw: Draw) -> Any:
 @probe("vocabularies of different sizes raise a ValueError whose message contains both sizes")
 def _tied_unequal(candidate: Candidate, draw: Draw) -> Any:
     return {
-        f"the response to {source} words and {target}": candidate.make(
+        f"the response to vocabularies of {source} and {target} words": candidate.make(
             refusal(candidate, source, target, passes=False)
         ).call(candidate.make(reader(source, target_vocab=target)))
         for source, target in ((6, 8), (8, 6))
@@ -664,7 +664,7 @@ def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Any:
 def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Any:
     model, settings = candidate.make(_reader()), (8, _START, _END)
     together = candidate.make(stays_together()).call(candidate, model, *_padded(draw), *settings)
-    return {"«no tensors on two devices meet»": together}
+    return {"«tensors on different devices are never combined»": together}
 
 
 # --- predictions --------------------------------------------------------------------------------------------
