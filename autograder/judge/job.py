@@ -75,9 +75,7 @@ class Result:
     """The result of a job."""
 
     outputs: list[list[NotebookNode]]
-    """The outputs of each cell."""
-    counts: list[int | None]
-    """The execution count of each cell."""
+    """The outputs of each cell. Cell n has the execution count n, whether or not it had to run."""
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The findings of the checks (`course_lib.checks.engine.findings.Finding`), by cell id."""
     violations: list[str] = field(default_factory=list)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -57,13 +56,10 @@ def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]
     return {entry.name: one.name for one in curriculum.lessons[first:] for entry in one.exercises}
 
 
-def load_lesson_source(course: Path, name: str, release: Sequence[Path] | None = None) -> LessonSource:
-    """Load a lesson's part of the course folder. `release` are its notebooks, by default those in `lessons/`.
-
-    It is cached until one of these files changes.
-    """
+def load_lesson_source(course: Path, name: str) -> LessonSource:
+    """Load a lesson's part of the course folder. Cached until course.toml or a released notebook changes."""
     toml = course / SOURCES / "course.toml"
-    released = sorted((course / LESSONS / name).glob("*.ipynb")) if release is None else release
+    released = sorted((course / LESSONS / name).glob("*.ipynb"))
     versions = tuple((path, path.stat().st_mtime_ns) for path in (toml, *released))
     return _load(course, name, versions)
 

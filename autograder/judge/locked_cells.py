@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import RichOutput, capture_output
+from IPython.utils.capture import capture_output
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from traitlets.config import Config
 
+from autograder.judge.job import NotComputedError
 from course_lib.checks import CheckError
 from course_lib.checks.engine.findings import Finding, record
 
@@ -61,11 +62,13 @@ def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
 
 
 def judge(source: str, names: Mapping[str, Any], trusted: Mapping[str, Any]) -> Judged:
-    """Run a locked cell. The student's `names` can't replace builtins and `trusted` names."""
+    """Run a locked cell. The student's `names` can't replace builtins and `trusted` names.
+
+    Raises NotComputedError if a check itself fails, because that must not cost the student any points.
+    """
     InteractiveShell.instance(config=_NO_HISTORY)  # handles calls of `display` in the cell
     allowed = {name: value for name, value in names.items() if not hasattr(builtins, name)}
     namespace = {"__name__": "__main__", **allowed, **trusted}
-    outputs: list[NotebookNode] = []
     with record() as findings, warnings.catch_warnings(), capture_output(stderr=False) as captured:
         warnings.simplefilter("ignore")  # nbgrader takes all points if there is output on stderr
         with contextlib.redirect_stderr(io.StringIO()):
@@ -74,7 +77,13 @@ def judge(source: str, names: Mapping[str, Any], trusted: Mapping[str, Any]) -> 
                 failed = None
             except (Exception, SystemExit) as error:
                 value, failed = None, error
-    outputs += [_display_output(output) for output in captured.outputs]
+    for finding in findings:
+        if finding.verdict == "error":
+            raise NotComputedError(finding.look_at or str(failed))
+    outputs = [
+        new_output("display_data", data=dict(output.data), metadata=dict(output.metadata or {}))
+        for output in captured.outputs
+    ]
     if captured.stdout:
         outputs.append(new_output("stream", name="stdout", text=captured.stdout))
     if failed is not None:
@@ -94,10 +103,6 @@ def _run(source: str, namespace: dict[str, Any]) -> object:
     exec(compile(ast.Module(body[:-1], []), "<locked cell>", "exec"), namespace)
     result: object = eval(compile(ast.Expression(last.value), "<locked cell>", "eval"), namespace)
     return result
-
-
-def _display_output(output: RichOutput) -> NotebookNode:
-    return new_output("display_data", data=dict(output.data), metadata=dict(output.metadata or {}))
 
 
 def _error_output(error: BaseException) -> NotebookNode:

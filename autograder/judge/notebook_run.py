@@ -66,8 +66,7 @@ class _Run:
 
     def __init__(self, job: Job, lesson: LessonContext, fork_server: ForkServer) -> None:
         self.job, self.lesson, self.fork_server = job, lesson, fork_server
-        size = len(job.cells)
-        self.result = Result([[] for _ in range(size)], [None] * size)
+        self.result = Result([[] for _ in job.cells])
         self.failed: set[int] = set()
         """Cells that ended a kernel, which are not run again."""
         self.reached = 0
@@ -108,7 +107,11 @@ class _Run:
                     self._note(violation)
         else:
             self._give_up(f"the kernel ended {self.job.limits.restarts + 1} times")
-        return self._number_cells()
+        for number, outputs in enumerate(self.result.outputs, start=1):
+            for output in outputs:
+                if output.output_type == "execute_result":
+                    output.execution_count = number
+        return self.result
 
     @asynccontextmanager
     async def _kernel(self) -> AsyncIterator["_Kernel"]:
@@ -231,15 +234,6 @@ class _Run:
     def _note(self, violation: str) -> None:
         if violation not in self.result.violations:
             self.result.violations.append(violation)
-
-    def _number_cells(self) -> Result:
-        for index, outputs in enumerate(self.result.outputs):
-            count = index + 1
-            self.result.counts[index] = count
-            for output in outputs:
-                if output.output_type == "execute_result":
-                    output.execution_count = count
-        return self.result
 
 
 @dataclass

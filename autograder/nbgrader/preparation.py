@@ -9,11 +9,14 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import find_all_files
 
 from autograder.nbgrader.releases import Releases
-from autograder.nbgrader.sandboxed_execute import SandboxedExecute, files_beside
-from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute
+from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES, neighbor_files
 from autograder.submissions.folder import Submission, read_file
 from autograder.submissions.reading import shown
 from autograder.submissions.repair import GRADING, Repaired, repair
+
+#: nbgrader's own files in the folder of a submission.
+_OF_NBGRADER = ("timestamp.txt", "submission_secret.txt")
 
 _EARLIER = (
     "it is from an earlier release of this lesson; the given cells are those of that release, and the checks "
@@ -101,8 +104,8 @@ class Preparation:
         """Return the files that will be next to the notebooks: the student's, overwritten by the lesson's."""
         files = {
             path: content
-            for path, content in files_beside(Path(submission.folder)).items()
-            if os.path.join(submission.folder, path) not in submission.refused
+            for path, content in neighbor_files(Path(submission.folder)).items()
+            if path not in _OF_NBGRADER and os.path.join(submission.folder, path) not in submission.refused
         }
         source = self._course.format_path(self._course.source_directory, ".", submission.lesson)
         for path in self._masters(submission.lesson):

@@ -10,22 +10,19 @@ from typing import Any
 
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
-from nbgrader.utils import is_grade, is_locked, is_solution
 from traitlets import Bool, Float, Integer, Unicode
 
 from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import LessonSource, ReleasedCell, load_lesson_source
+from autograder.reports.verdicts import is_check
 from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerExecutor
 from autograder.results.results import Results
 from autograder.results.store import ResultStore
 from autograder.results.version import checks_version
 from autograder.results.worker import initialize
-from autograder.sandbox.archive import neighbor_files
 from autograder.sandbox.confinement import probe, require
 from autograder.sandbox.limits import Limits
-
-#: The key of the grading record in a notebook's metadata.
-GRADING = "course_grading"
+from autograder.submissions.repair import GRADING
 
 #: The environment variable with the folder of the result store, and the default folder in the course.
 STORE, STORE_FOLDER = "COURSE_RESULTS", "autograder/result_store"
@@ -88,25 +85,15 @@ class SandboxedExecute(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Wait for the result, and write it into the notebook."""
-        if self.results is None:
-            raise RuntimeError("notebooks run in a grading run only: autograder/nbgrader/converters.py")
         names = resources["nbgrader"]
-        job = self.requested.pop((names["student"], names["assignment"], names["notebook"]), None)
-        if job is None:
-            folder = Path(resources["metadata"]["path"]).resolve()
-            job = self.job(names["assignment"], nb, files_beside(folder))
-        result = self.results.get(self.source(names["assignment"]), job)
-        self.log.info(
-            "%s, %s: ran in %.1f s. %s.",
-            names["student"],
-            names["notebook"],
-            result.seconds,
-            self.results.progress,
-        )
+        student, notebook = names["student"], names["notebook"]
+        job, result = self.collect(student, names["assignment"], notebook)
+        assert self.results is not None
+        self.log.info("%s, %s: ran in %.1f s. %s.", student, notebook, result.seconds, self.results.progress)
         insert_outputs(nb, result)
-        recorded = dict(nb.metadata.get(GRADING, {}))
-        resources[GRADING] = recorded | {
-            "tampering": [*recorded.get("tampering", []), *result.warnings],
+        repaired = nb.metadata[GRADING]  # ClearMetadataPreprocessor removes it
+        resources[GRADING] = repaired | {
+            "tampering": [*repaired["tampering"], *result.warnings],
             "mechanism": result.mechanism,
             "violations": result.violations,
             "findings": result.findings,
@@ -188,7 +175,7 @@ class SandboxedExecute(NbGraderPreprocessor):
             Cell(
                 id=str(cell.metadata.get("nbgrader", {}).get("grade_id") or cell.get("id", index)),
                 source=cell.source,
-                judged=is_judged(cell),
+                judged=is_check(cell),
                 optional="see" in released.get(cell.get("id"), unknown).tags
                 and not cell.metadata.get("nbgrader"),
                 released=cell.get("id") in released and released[cell.id].source == cell.source,
@@ -219,18 +206,5 @@ class RecordGrading(NbGraderPreprocessor):
 def insert_outputs(notebook: NotebookNode, result: Result) -> None:
     """Write the outputs of a result into the notebook that was run."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for cell, outputs, count in zip(cells, result.outputs, result.counts, strict=True):
-        cell.outputs, cell.execution_count = outputs, count
-
-
-def is_judged(cell: NotebookNode) -> bool:
-    """Return whether a cell is a locked check, which the instructor wrote and the judge runs."""
-    return bool(cell.cell_type == "code" and is_grade(cell) and is_locked(cell) and not is_solution(cell))
-
-
-def files_beside(folder: Path) -> dict[str, bytes]:
-    """Return the files next to a notebook, without nbgrader's own."""
-    found = {path.removeprefix("work/"): content for path, content in neighbor_files(folder).items()}
-    for name in ("timestamp.txt", "submission_secret.txt"):
-        found.pop(name, None)
-    return found
+    for number, (cell, outputs) in enumerate(zip(cells, result.outputs, strict=True), start=1):
+        cell.outputs, cell.execution_count = outputs, number

@@ -7,7 +7,6 @@ writes to the gradebook: only `nbgrader autograde` gives grades.
 import argparse
 import html
 import logging
-import os
 import re
 import sys
 import time
@@ -215,18 +214,10 @@ def automatic_feedback(
 def _changed_at(folder: str) -> tuple[float, ...]:
     """Return the times at which a folder and the files in it were last changed."""
     times = []
-    for path in (folder, *(entry.path for entry in _entries(folder))):
+    for path in (Path(folder), *sorted(Path(folder).glob("*"))):
         with suppress(OSError):
-            times.append(os.lstat(path).st_mtime)
+            times.append(path.lstat().st_mtime)
     return tuple(times)
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,8 +22,6 @@ class Points:
     """Whether it is a written answer."""
     points: float
     most: float
-    waiting: bool
-    """Whether a person still has to give points."""
     automatic: float | None
     """The points from the check."""
     person: float | None
@@ -42,7 +40,6 @@ class Points:
             by_hand=grade.cell.cell_type == "markdown",
             points=float(grade.score),
             most=float(grade.cell.max_score),
-            waiting=bool(grade.needs_manual_grade) and grade.manual_score is None,
             automatic=grade.auto_score,
             person=grade.manual_score,
             extra=float(grade.extra_credit or 0),

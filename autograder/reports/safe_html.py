@@ -13,7 +13,7 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 
 from autograder.reports.formulas import FormulaRenderer
-from autograder.reports.verdicts import GRADING
+from autograder.submissions.repair import GRADING
 
 _TAGS = [
     *bleach.ALLOWED_TAGS,

@@ -6,8 +6,7 @@ from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_locked, is_solution
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-#: The key in a notebook's metadata for the details of its grading.
-GRADING = "course_grading"
+from autograder.submissions.repair import GRADING
 
 #: The words for each verdict on a page.
 IN_WORDS = {

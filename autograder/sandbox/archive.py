@@ -35,7 +35,7 @@ def whole_course() -> dict[str, bytes]:
 
 
 def neighbor_files(folder: Path) -> dict[str, bytes]:
-    """Return the files in a notebook's folder, except notebooks, symbolic links and hidden files."""
+    """Return the files in a notebook's folder by path, except notebooks, symbolic links and hidden files."""
     found: dict[str, bytes] = {}
     left = MAX_NEIGHBOR_BYTES
     for path in sorted(folder.rglob("*")):
@@ -45,5 +45,5 @@ def neighbor_files(folder: Path) -> dict[str, bytes]:
             continue
         if path.is_file() and path.stat().st_size <= left:
             left -= path.stat().st_size
-            found["work/" + "/".join(parts)] = path.read_bytes()
+            found["/".join(parts)] = path.read_bytes()
     return found

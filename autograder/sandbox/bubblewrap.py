@@ -7,7 +7,7 @@ import os
 import shutil
 import site
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 #: The only writable folder inside, apart from the one for sockets. It is in memory, and initially empty.
@@ -22,7 +22,7 @@ _SYSTEM = (
 )
 _COURSE = Path(__file__).resolve().parents[2]
 
-#: The default environment variables inside.
+#: The environment variables inside.
 VARIABLES = {
     "HOME": str(SCRATCH), "TMPDIR": str(SCRATCH), "USER": "student", "PATH": os.defpath, "LANG": "C.UTF-8",
     "PYTHONPATH": str(_COURSE), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
@@ -51,34 +51,25 @@ def environment_paths() -> tuple[Path, ...]:
 def command(
     program: Sequence[str],
     readable: Iterable[Path],
-    writable: Iterable[Path],
     socket_folder: Path | None,
     scratch_bytes: int,
-    variables: Mapping[str, str] = VARIABLES,
 ) -> list[str]:
     """Return the command that runs a program inside.
 
-    The program can read `readable`, write to `writable` and `socket_folder`, and store `scratch_bytes` in
-    SCRATCH. All other paths are the same inside and outside. It dies with its parent process.
+    The program can read `readable`, write to `socket_folder`, and store `scratch_bytes` in SCRATCH. Paths are
+    the same inside and outside. The program dies with its parent process.
     """
     # Use the full path, because the parent process may have a different PATH.
-    inside = [
-        shutil.which("bwrap") or "bwrap",
-        "--unshare-all",
-        "--die-with-parent",
-        "--new-session",
-        "--cap-drop",
-        "ALL",
-    ]
-    inside += ["--hostname", "sandbox", "--clearenv"]
-    for name, value in variables.items():
+    inside = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    inside += ["--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"]
+    for name, value in VARIABLES.items():
         inside += ["--setenv", name, value]
     for option, source, target in _binds(readable):
         inside += [option, source, target]
     inside += ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp"]
     inside += ["--size", str(scratch_bytes), "--tmpfs", str(SCRATCH)]
-    for path in (*writable, *([socket_folder] if socket_folder else ())):
-        inside += ["--bind", str(path), str(path)]
+    if socket_folder is not None:
+        inside += ["--bind", str(socket_folder), str(socket_folder)]
     # These are file systems in memory, whose use no limit counts.
     inside += ["--remount-ro", "/dev", "--remount-ro", "/"]
     return [*inside, "--chdir", str(SCRATCH), "--", *program]

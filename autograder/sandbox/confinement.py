@@ -200,7 +200,7 @@ def attempt(mechanisms: Sequence[str]) -> set[str]:
         program = [sys.executable, "-m", "autograder.sandbox.confinement", json.dumps(task)]
         if "bubblewrap" in mechanisms:
             readable = (*bubblewrap.environment_paths(), *SANDBOX_FILES)
-            program = bubblewrap.command(program, readable, (), None, _SCRATCH_BYTES)
+            program = bubblewrap.command(program, readable, None, _SCRATCH_BYTES)
         try:
             done = subprocess.run(
                 program, env=bubblewrap.VARIABLES, cwd="/", stdin=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ class ForkServer:
         command = [sys.executable, "-m", "autograder.sandbox.inside", json.dumps(settings)]
         if self.confinement.bubblewrap:
             readable = (*readable, *SANDBOX_FILES)
-            command = bubblewrap.command(command, readable, (), self.sockets, Limits().scratch_bytes)
+            command = bubblewrap.command(command, readable, self.sockets, Limits().scratch_bytes)
         # The grader's environment, which may contain passwords, must not reach a kernel.
         environment = {**bubblewrap.VARIABLES, "HOME": str(scratch), "TMPDIR": str(scratch)}
         # Kernels inherit the log: they can write to it, but not read what others wrote.
@@ -122,7 +122,7 @@ class ForkServer:
         `work` (files next to the notebook). The fork server first imports the modules in `imports`.
         """
         self.start()
-        command = {"do": "launch", "connection": dict(connection), "limits": limits.to_json()}
+        command = {"do": "launch", "connection": dict(connection), "limits": asdict(limits)}
         command["imports"] = list(imports)
         self._ask(command, [judge.fileno(), *archives])
 

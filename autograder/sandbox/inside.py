@@ -99,7 +99,7 @@ class Supervisor:
         """Fork a kernel. `archives` are tar files with the contents of its folder."""
         self.kill()
         import_all(command["imports"])
-        self.ended, self.violations, self.limits = None, [], Limits.from_json(command["limits"])
+        self.ended, self.violations, self.limits = None, [], Limits(**command["limits"])
         self.home = self.scratch / "kernel"
         self.home.mkdir()
         self.shared_bytes = _private_memory(os.getpid())

@@ -3,12 +3,10 @@
 import ctypes
 import dataclasses
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
+_MIB, _GIB = 2**20, 2**30
 
 
 @dataclass(frozen=True)
@@ -45,18 +43,6 @@ class Limits:
             if isinstance(value, bool) or not isinstance(value, numbers) or not 0 < value < 2**63:
                 kind = "a positive number" if field.type is float else "a positive whole number"
                 raise ValueError(f"limit {field.name}: expected {kind}, got {value!r}")
-
-    def to_json(self) -> dict[str, float]:
-        """Return all limits by name."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Limits":
-        """Create limits from names and values; omitted limits have their defaults. Raises ValueError."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        if unknown := sorted(set(values) - set(known)):
-            raise ValueError(f"unknown limit {', '.join(unknown)}; choose from {', '.join(known)}")
-        return cls(**values)
 
 
 #: The number of file descriptors that a process may have open.

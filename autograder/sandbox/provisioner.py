@@ -60,7 +60,8 @@ class SandboxProvisioner(KernelProvisionerBase):
             fork_server.start()
             ours, theirs = socket.socketpair()
             ours.close()  # There is no judge.
-            files = whole_course() | neighbor_files(Path(kwargs.get("cwd") or os.getcwd()))
+            beside = neighbor_files(Path(kwargs.get("cwd") or os.getcwd()))
+            files = whole_course() | {f"work/{path}": content for path, content in beside.items()}
             launch = Launch(fork_server, theirs, (pack_files(files),))
             self._owns_fork_server = True
         self._launch = launch

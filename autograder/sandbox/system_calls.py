@@ -83,20 +83,19 @@ def unavailable_reason() -> str | None:
     return None
 
 
-def deny_system_calls(*, attributes: bool = True) -> None:
+def deny_system_calls() -> None:
     """Irrevocably deny system calls that no lesson needs, in all threads of this process and in its children.
 
     They fail with EPERM: creating and connecting sockets, signalling other processes and inspecting them,
-    changing namespaces, mounts and identities. With `attributes`, also changing the mode, owner and times of
-    any file, which Landlock doesn't cover; pass False only if no other files are visible.
-    Raises OSError, and ImportError if pyseccomp is missing.
+    changing namespaces, mounts and identities, and changing the mode, owner and times of files, which
+    Landlock doesn't cover. Raises OSError, and ImportError if pyseccomp is missing.
     """
     import pyseccomp as seccomp
 
     rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
     rules.set_attr(seccomp.Attr.CTL_TSYNC, 1)
     rules.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
-    for error, name, conditions in _rules(attributes):
+    for error, name, conditions in _rules():
         number = seccomp.resolve_syscall(seccomp.Arch.NATIVE, name)
         if number < 0:  # missing on this architecture, or unknown to this version of libseccomp
             number = _NEW_CALLS.get(name, -1)
@@ -105,7 +104,7 @@ def deny_system_calls(*, attributes: bool = True) -> None:
     rules.load()
 
 
-def _rules(attributes: bool) -> Iterator[Rule]:
+def _rules() -> Iterator[Rule]:
     import pyseccomp as seccomp
 
     def equal(argument: int, value: int, mask: int = _LOW_WORD) -> Any:
@@ -114,7 +113,7 @@ def _rules(attributes: bool) -> Iterator[Rule]:
     def not_equal(argument: int, value: int) -> Any:
         return seccomp.Arg(argument, seccomp.NE, value)
 
-    for name in _DENIED:
+    for name in (*_DENIED, *_ATTRIBUTES):
         yield errno.EPERM, name, []
     # Its flags are in memory, where a filter can't read them. With ENOSYS, libraries fall back to clone.
     yield errno.ENOSYS, "clone3", []
@@ -134,16 +133,11 @@ def _rules(attributes: bool) -> Iterator[Rule]:
     yield errno.EPERM, "sendto", [not_equal(4, 0)]
     for name, flags in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
         yield errno.EPERM, name, [equal(flags, _FAST_OPEN, mask=_FAST_OPEN)]
-    for request in _IOCTLS:
+    for request in (*_IOCTLS, *_ATTRIBUTE_IOCTLS):
         yield errno.EPERM, "ioctl", [equal(1, request)]
     for request in _FCNTLS:
         yield errno.EPERM, "fcntl", [equal(1, request)]
-    if attributes:
-        for name in _ATTRIBUTES:
-            yield errno.EPERM, name, []
-        for request in _ATTRIBUTE_IOCTLS:
-            yield errno.EPERM, "ioctl", [equal(1, request)]
-        # O_RDONLY | O_TRUNC truncates a file, but older versions of Landlock only check for read access.
-        yield errno.ENOSYS, "openat2", []
-        for name, flags in (("open", 1), ("openat", 2)):
-            yield errno.EPERM, name, [equal(flags, os.O_RDONLY | os.O_TRUNC, mask=os.O_ACCMODE | os.O_TRUNC)]
+    # O_RDONLY | O_TRUNC truncates a file, but older versions of Landlock only check for read access.
+    yield errno.ENOSYS, "openat2", []
+    for name, flags in (("open", 1), ("openat", 2)):
+        yield errno.EPERM, name, [equal(flags, os.O_RDONLY | os.O_TRUNC, mask=os.O_ACCMODE | os.O_TRUNC)]

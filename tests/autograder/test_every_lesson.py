@@ -5,7 +5,6 @@ nbgrader's own part of it is the same for all lessons: `test_nbgrader_commands` 
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -13,8 +12,9 @@ from nbformat import NotebookNode
 from nbgrader.utils import determine_grade
 
 from autograder.example_class import example_class
-from autograder.nbgrader.sandboxed_execute import SandboxedExecute, is_judged
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute, insert_outputs
 from autograder.release.build import COURSE
+from autograder.reports.verdicts import is_check
 from autograder.results.local_executor import SharedExecutor
 from autograder.sandbox.confinement import probe
 from course_lib.curriculum import Lesson
@@ -39,10 +39,10 @@ def execute() -> Iterator[SandboxedExecute]:
 
 
 @pytest.fixture
-def scores(execute: SandboxedExecute, lesson: Lesson, tmp_path: Path) -> dict[str, dict[str, float]]:
+def scores(execute: SandboxedExecute, lesson: Lesson) -> dict[str, dict[str, float]]:
     """The points of each check, hidden tests included, by student."""
     master = nbformat.read(COURSE / SOURCES / lesson.name / f"{lesson.name}.ipynb", as_version=4)
-    locked = {cell.id: cell.source for cell in master.cells if is_judged(cell)}
+    locked = {cell.id: cell.source for cell in master.cells if is_check(cell)}
     found: dict[str, dict[str, float]] = {}
     for submission in example_class(COURSE, lesson):
         if submission.student not in (RIGHT, AS_IT_WAS):
@@ -50,18 +50,15 @@ def scores(execute: SandboxedExecute, lesson: Lesson, tmp_path: Path) -> dict[st
         notebook = submission.notebook
         for cell in notebook.cells:
             cell.source = locked.get(cell.id, cell.source)
-        names = {"assignment": lesson.name, "notebook": lesson.name, "student": submission.student}
-        folder = tmp_path / submission.student
-        folder.mkdir()
-        for name, content in submission.files.items():
-            (folder / name).write_bytes(content)
-        execute.preprocess(notebook, {"nbgrader": names, "metadata": {"path": str(folder)}})
+        execute.request(submission.student, lesson.name, lesson.name, notebook, submission.files)
+        _, result = execute.collect(submission.student, lesson.name, lesson.name)
+        insert_outputs(notebook, result)
         found[submission.student] = points(notebook)
     return found
 
 
 def points(notebook: NotebookNode) -> dict[str, float]:
-    return {cell.id: determine_grade(cell)[0] for cell in notebook.cells if is_judged(cell)}
+    return {cell.id: determine_grade(cell)[0] for cell in notebook.cells if is_check(cell)}
 
 
 @pytest.mark.parametrize("lesson", CURRICULUM.lessons, ids=lambda lesson: lesson.name)

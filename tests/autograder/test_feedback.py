@@ -19,7 +19,7 @@ from autograder.reports.verdicts import CheckVerdict, verdicts_in
 
 LESSON = "01-first"
 MISTAKE, ALL = (CheckVerdict(name="scores", **verdict) for verdict in (NOT_SCALED, RIGHT))
-WRONG = Points("check_scores", False, 2.0, 4.0, False, 2.0, None, 0.0, MISTAKE)
+WRONG = Points("check_scores", False, 2.0, 4.0, 2.0, None, 0.0, MISTAKE)
 
 
 def judged_as(verdict: str, **more: object) -> Points:
@@ -58,10 +58,10 @@ def test_a_check_says_how_many_points_and_why(points: Points, said: str, why: st
 
 
 def test_an_answer_in_words_says_who_reads_it() -> None:
-    answer = Points("explain", True, 0.0, 3.0, True, None, None, 0.0, None)
+    answer = Points("explain", True, 0.0, 3.0, None, None, 0.0, None)
     assert answer.said == "waits for a person"
-    assert replace(answer, waiting=False, automatic=0.0, answered=False).said == "no answer"
-    read = replace(answer, waiting=False, points=2.0, person=2.0)
+    assert replace(answer, automatic=0.0, answered=False).said == "no answer"
+    read = replace(answer, points=2.0, person=2.0)
     assert (read.sign, read.said, read.sum) == ("◐", "read by a person", "2 of 3 points")
 
 

@@ -319,7 +319,9 @@ def test_a_name_that_is_no_text_is_reported(desk: Desk, right: NotebookNode) -> 
 )
 def test_good_timestamps_are_let_through(tmp_path: Path, written: str) -> None:
     (tmp_path / "timestamp.txt").write_text(written)
-    refuse_bad_timestamp(Submission("anna", LESSON, str(tmp_path), (LESSON,)))
+    submission = Submission("anna", LESSON, str(tmp_path), (LESSON,))
+    submission.inspect((), 1_000_000)
+    assert (submission.refused, submission.notes, submission.tampering) == ([], [], [])
 
 
 @pytest.mark.parametrize(

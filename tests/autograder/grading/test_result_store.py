@@ -19,7 +19,7 @@ from autograder.results.version import checks_version
 from autograder.sandbox.limits import Limits
 
 JOB = Job("01-scores", (Cell("only", "print(1)", False, False),), (("a.txt", b"x"),), Limits(), version="v")
-RESULT = Result([[new_output("stream", text="1\ud800\n")]], [1], {"check": {"points": 1.0}}, seconds=1.5)
+RESULT = Result([[new_output("stream", text="1\ud800\n")]], {"check": {"points": 1.0}}, seconds=1.5)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_an_entry_under_the_name_of_another_is_refused(store: ResultStore) -> No
 
 
 def test_a_result_with_other_cells_is_refused(store: ResultStore) -> None:
-    store.save(JOB, Result([], []).to_json(), 1.0)
+    store.save(JOB, Result([]).to_json(), 1.0)
     with pytest.raises(DamagedResultError, match="0 cells"):
         store.load(JOB)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
@@ -73,6 +74,35 @@ def desk(graded: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         lambda self, *arguments, **options: usual(self, *arguments, **options, workers=NoWorkers()),
     )
     return Desk(tmp_path / "course")
+
+
+#: A locked cell whose check fails, whatever the student wrote.
+BROKEN = """
+from course_lib.checks.exercises.registry import catalogue
+def broken(query, key):
+    raise ImportError("a fixture is missing")
+entry = catalogue()["attention_scores"]
+object.__setattr__(entry, "reference", broken)
+check("attention_scores", globals(), grading={"points": 4, "seed": 5})
+"""
+
+
+def test_a_broken_check_keeps_the_old_grades(graded: Desk, tmp_path: Path) -> None:
+    desk = Desk(shutil.copytree(graded.course, tmp_path / "course"))
+    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+        gradebook.find_source_cell("check_attention_scores", LESSON, LESSON).source = BROKEN
+        gradebook.db.commit()
+    desk.hand_in("carl", solved(desk.released))
+    before, stored = desk.state(), sorted(store_of(desk).rglob("*"))
+    said = desk.autograde(force=True)
+    assert said[-1].startswith("nbgrader ends with an error: 3 of 3 submissions could not be graded")
+    for student in ("anna", "bela", "carl"):
+        assert "its reference raised ImportError (a fixture is missing)" in desk.not_graded[student]
+    after = desk.state()
+    assert set(desk.scores("carl").values()) == {None}
+    assert {student: after["gradings"][student] for student in ("anna", "bela")} == before["gradings"]
+    assert after["files"] == before["files"]
+    assert sorted(store_of(desk).rglob("*")) == stored  # so the same notebook runs again later
 
 
 def store_of(desk: Desk) -> Path:

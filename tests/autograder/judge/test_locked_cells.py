@@ -3,12 +3,15 @@
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import pytest
 
+from autograder.judge.job import NotComputedError
 from autograder.judge.locked_cells import imports_of, judge, modules_of
 from course_lib.checks import check
 from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.exercises.registry import catalogue
 
 TRUSTED = {"check": check}
 COSTS = '{"points": 4, "seed": 1, "costs": {"not_scaled": 1.5}}'
@@ -45,6 +48,17 @@ def test_a_failure_is_an_error_of_one_short_message() -> None:
     assert done.outputs[-1].output_type == "error"
     assert done.outputs[-1].evalue.startswith("✗ attention_scores: nothing of this name is defined.")
     assert [finding.verdict for finding in done.findings] == ["missing"]
+
+
+def test_a_check_whose_reference_fails_costs_no_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> object:
+        raise ImportError("a fixture is missing")
+
+    entry = catalogue()["attention_scores"]
+    monkeypatch.setitem(catalogue(), entry.name, replace(entry, reference=broken, outcomes={}))
+    source = f'check("attention_scores", globals(), grading={COSTS})'
+    with pytest.raises(NotComputedError, match="its reference raised ImportError"):
+        judged(source, attention_scores=RIGHT)
 
 
 def test_a_student_cannot_replace_the_check() -> None:

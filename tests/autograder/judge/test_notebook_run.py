@@ -43,7 +43,7 @@ class Desk:
             Cell(f"cell-{place}", source, source.startswith("# judged"), source.startswith("# shows"))
             for place, source in enumerate(sources)
         )
-        job = Job("an-assignment-of-ones-own", cells, files, Limits.from_json(limits), version=VERSION)
+        job = Job("an-assignment-of-ones-own", cells, files, Limits(**limits), version=VERSION)
         return Result.from_json(*self.executor.submit(grade, SOURCE, job).result())
 
 
@@ -73,7 +73,7 @@ def test_cells_share_names_and_outputs_are_kept(desk: Desk) -> None:
     assert judged.startswith("✓ attention_scores: correct")
     assert result.findings["cell-4"]["points"] == 4
     assert result.violations == []
-    assert result.counts == [1, 2, 3, 4, 5]
+    assert result.outputs[1][1].execution_count == 2
 
 
 def test_the_same_job_gives_the_same_result(desk: Desk) -> None:

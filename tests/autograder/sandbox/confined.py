@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def check(result):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result
 if task["mechanisms"]:
-    apply_resource_limits(Limits.from_json(task["limits"]))
+    apply_resource_limits(Limits(**task["limits"]))
 if "landlock" in task["mechanisms"]:
     restrict([Path(path) for path in task["readable"]], [scratch], [])
 if "seccomp" in task["mechanisms"]:
@@ -76,12 +77,12 @@ def run(
         "code": code,
         "scratch": str(scratch),
         "readable": [str(path) for path in readable],
-        "limits": (limits or Limits()).to_json(),
+        "limits": asdict(limits or Limits()),
         "names": {name: str(value) if isinstance(value, Path) else value for name, value in names.items()},
     }
     command = [sys.executable, "-c", _PROGRAM, json.dumps(task)]
     if "bubblewrap" in mechanisms:
-        command = bubblewrap.command(command, readable, (), None, scratch_bytes)
+        command = bubblewrap.command(command, readable, None, scratch_bytes)
     variables = {**bubblewrap.VARIABLES, "HOME": str(scratch), "TMPDIR": str(scratch)}
     return subprocess.run(
         command, env=variables, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

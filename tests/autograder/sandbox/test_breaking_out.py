@@ -330,6 +330,6 @@ def test_a_program_reached_through_links_starts_in_bubblewrap(tmp_path: Path) ->
     (tmp_path / "two").symlink_to(tmp_path / "one")
     readable = (*bubblewrap.environment_paths(), tmp_path / "two", tmp_path / "linked" / "bin")
     for program in (tmp_path / "two", tmp_path / "linked" / "bin" / "echo"):
-        command = bubblewrap.command([str(program), "started"], readable, (), None, 2**20)
+        command = bubblewrap.command([str(program), "started"], readable, None, 2**20)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.stdout == "started\n", done.stderr
