@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import nbformat
@@ -34,7 +35,7 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
         play_class(console, COURSE, folder / "class")
         _train(console, folder / "translation")
-        _say_where_to_look(console, folder)
+        _print_where_to_look(console, folder)
     except StepFailedError as failed:
         console.print(f"\n[bold red]The demo failed:[/] {failed}")
         return failed.code
@@ -68,22 +69,22 @@ def play_class(console: Console, course: Path, into: Path) -> None:
     """
     copy_course(course, into)
     lesson = example_lesson(load_curriculum(into))
-    desk = into / "autograder"
+    grading = into / "autograder"
 
     console.rule(f"[bold]A class does lesson {lesson.name}")
     console.print("The instructor works in the folder of nbgrader_config.py, and releases the lesson:")
-    _step(console, desk, "nbgrader", "generate_assignment", lesson.name)
+    _step(console, grading, "nbgrader", "generate_assignment", lesson.name)
     submissions = hand_in(into, lesson)
     console.print(f"{len(submissions)} students hand in their notebooks, which are graded:")
-    _step(console, desk, "nbgrader", "autograde", lesson.name)
+    _step(console, grading, "nbgrader", "autograde", lesson.name)
     console.print("Each student gets a page with points, verdicts and pictures, but no hidden tests:")
-    _step(console, desk, "nbgrader", "generate_feedback", lesson.name)
+    _step(console, grading, "nbgrader", "generate_feedback", lesson.name)
     console.print("The scores are exported for the examinations office:")
-    _step(console, desk, "nbgrader", "export", "--to", "grades.csv")
+    _step(console, grading, "nbgrader", "export", "--to", "grades.csv")
     console.print("The class report shows the scores and the most common mistakes:")
     _step(
         console,
-        desk,
+        grading,
         "nbgrader",
         "export",
         "--exporter=autograder.reports.class_report.ClassReport",
@@ -91,8 +92,8 @@ def play_class(console: Console, course: Path, into: Path) -> None:
         "report.html",
     )
     console.print("\nWhat each student did, and the first problem that the checks found:")
-    _say_verdicts(console, desk, lesson, submissions)
-    console.print(score_table(desk, lesson, submissions))
+    _print_verdicts(console, grading, lesson, submissions)
+    console.print(score_table(grading, lesson, submissions))
     console.print("A dot marks an answer that must be graded by hand, with Formgrader in JupyterLab.\n")
 
 
@@ -106,11 +107,11 @@ def _train(console: Console, folder: Path) -> None:
         COURSE,
         *("torchrun", "--nproc-per-node=2", "-m", "course_lib.translation.train", "captions"),
         f"run_folder={shown}",
-        speaks=True,
+        shows_output=True,
     )
 
 
-def _say_where_to_look(console: Console, folder: Path) -> None:
+def _print_where_to_look(console: Console, folder: Path) -> None:
     console.rule("[bold]Where to look")
     shown = folder.relative_to(COURSE)
     console.print(f"Scores of the class: {shown}/class/autograder/grades.csv", highlight=False)
@@ -125,43 +126,39 @@ def _say_where_to_look(console: Console, folder: Path) -> None:
     console.print("Next: `make lab` opens the lessons. README.md describes everything else.")
 
 
-def _step(console: Console, folder: Path, *command: str, speaks: bool = False) -> None:
-    """Run a command in a folder. Its output is shown only if it fails or if `speaks` is true."""
+def _step(console: Console, folder: Path, *command: str, shows_output: bool = False) -> None:
+    """Run a command in a folder. Its output is shown only if it fails or if `shows_output` is true."""
     line = " ".join(command)
     console.print(f"  [bold cyan]$ {line}[/]", highlight=False, soft_wrap=True)
     program = Path(sys.executable).with_name(command[0])
-    own_gradebook = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
+    environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
+    environment.setdefault("OMP_NUM_THREADS", "1")  # torchrun would do the same, but with a warning
+    output = None if shows_output else subprocess.PIPE
     start = time.perf_counter()
-    if speaks:
-        # torchrun would set the same value itself, but with a warning.
-        threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-        done = subprocess.run([program, *command[1:]], cwd=folder, check=False, env=os.environ | threads)
-        code, said = done.returncode, ""
-    else:
-        with console.status(f"{line} ..."):
-            graded = subprocess.run(
-                [program, *command[1:]],
-                cwd=folder,
-                check=False,
-                env=own_gradebook,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        code, said = graded.returncode, graded.stdout
-    if code != 0:
-        console.print(said, markup=False, highlight=False)
-        raise StepFailedError(line, code)
+    # A command that writes to the terminal would collide with a status line.
+    with nullcontext() if shows_output else console.status(f"{line} ..."):
+        done = subprocess.run(
+            [program, *command[1:]],
+            cwd=folder,
+            check=False,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT if output else None,
+            text=True,
+        )
+    if done.returncode != 0:
+        console.print(done.stdout or "", markup=False, highlight=False)
+        raise StepFailedError(line, done.returncode)
     console.print(f"    [dim]{time.perf_counter() - start:.0f} s[/]", highlight=False)
 
 
-def score_table(desk: Path, lesson: Lesson, submissions: Sequence[Submission]) -> Table:
+def score_table(grading: Path, lesson: Lesson, submissions: Sequence[Submission]) -> Table:
     """Return the scores from the gradebook: one column per student, one row per graded cell."""
     table = Table(title=f"\n{lesson.title}: points", title_justify="left")
     table.add_column("")
     table.add_column("of", justify="right")
     grades: list[dict[str, Grade]] = []
-    with Gradebook(f"sqlite:///{desk}/gradebook.db") as gradebook:
+    with Gradebook(f"sqlite:///{grading}/gradebook.db") as gradebook:
         for submission in submissions:
             table.add_column(submission.student, justify="right")
             graded = gradebook.find_submission_notebook(lesson.name, lesson.name, submission.student)
@@ -175,9 +172,11 @@ def score_table(desk: Path, lesson: Lesson, submissions: Sequence[Submission]) -
     return table
 
 
-def _say_verdicts(console: Console, desk: Path, lesson: Lesson, submissions: Sequence[Submission]) -> None:
+def _print_verdicts(
+    console: Console, grading: Path, lesson: Lesson, submissions: Sequence[Submission]
+) -> None:
     for submission in submissions:
-        notebook = desk / "autograded" / submission.student / lesson.name / f"{lesson.name}.ipynb"
+        notebook = grading / "autograded" / submission.student / lesson.name / f"{lesson.name}.ipynb"
         console.print(f"  [bold]{submission.student}[/] {submission.did}", highlight=False, soft_wrap=True)
         console.print(f"    {first_verdict(notebook)}", markup=False, highlight=False, soft_wrap=True)
 
@@ -193,7 +192,7 @@ def first_verdict(notebook: Path) -> str:
             first_line = text.removeprefix(f"{CHECK_ERROR}: ").partition("\n")[0]
             if failed or first_line.startswith(NOT_RIGHT):
                 return first_line
-    return "✓ all right"
+    return "✓ all correct"
 
 
 if __name__ == "__main__":

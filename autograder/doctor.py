@@ -12,10 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from autograder.judge.smoke_test import run_smoke_test
+from autograder.judge.job import Cell, Job
+from autograder.judge.lesson_context import LessonContext
+from autograder.judge.notebook_run import run
+from autograder.sandbox.archive import pack_files, whole_course
 from autograder.sandbox.confinement import MECHANISMS, Confinement, probe, require
+from autograder.sandbox.fork_server import ForkServer
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import CourseError
+
+_STUDENTS_CELL = "import torch\n\ndef double(x):\n    return 2 * x\n\nprint(double(21))"
+_LOCKED_CELL = "import torch\n\nassert double(torch.ones(2)).tolist() == [2.0, 2.0]"
 
 _PACKAGES = ("torch", "nbgrader", "nbclient", "jupyter-client", "ipykernel", "pyseccomp", "SQLAlchemy")
 
@@ -43,6 +50,36 @@ def main() -> int:
     console.print(f"[bold green]✓[/] Students' code is confined by {confinement.name}.")
     console.print(f"[bold green]✓[/] A notebook of two cells was graded in {seconds:.1f} s.")
     return 0
+
+
+def run_smoke_test(confinement: Confinement) -> float:
+    """Run a student's cell in a sandboxed kernel, judge it, and return the time in seconds.
+
+    Raises CourseError if grading fails or gives a wrong result.
+    """
+    cells = (
+        Cell("students", _STUDENTS_CELL, judged=False, optional=False),
+        Cell("locked", _LOCKED_CELL, judged=True, optional=False),
+    )
+    job = Job("smoke-test", cells, (), Limits(restarts=1))
+    fork_server = ForkServer(confinement)
+    fork_server.start()
+    course = pack_files(whole_course())
+    try:
+        result = run(job, LessonContext(course, {}, {}), fork_server)
+        texts = [
+            str(output.get("text") or output.get("evalue")) for cell in result.outputs for output in cell
+        ]
+        if texts != ["42\n"] or result.violations:
+            found = "\n".join(dict.fromkeys([*result.violations, *texts, fork_server.log_tail()]))
+            raise CourseError(
+                "Grading a notebook of two cells failed. Expected the student's cell to print 42 and the "
+                f"locked cell to pass, got:\n{found}"
+            )
+    finally:
+        os.close(course)
+        fork_server.close()
+    return result.seconds
 
 
 def _mechanisms(confinement: Confinement) -> Table:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
-from typing import Any
 
 from autograder.judge.lesson_source import LessonSource
 from autograder.judge.lesson_view import lesson_view
@@ -21,7 +20,7 @@ class LessonContext:
 
     archive: int
     """The descriptor of a tar file with the modules that its kernels can import."""
-    trusted: Mapping[str, Any]
+    trusted: Mapping[str, object]
     """Names for its locked cells, in addition to the student's."""
     may_not_call: Mapping[str, Sequence[str]]
     """The prohibited functions of each exercise."""

@@ -8,8 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -29,13 +28,13 @@ class Judged:
     """The result of a locked cell."""
 
     outputs: list[NotebookNode]
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Finding]
     """The findings of the checks in the cell."""
 
 
-def imports_of(sources: Iterable[str]) -> dict[str, Any]:
+def imports_of(sources: Iterable[str]) -> dict[str, object]:
     """Return the names bound by the imports of a released lesson, for use in its locked cells."""
-    names: dict[str, Any] = {}
+    names: dict[str, object] = {}
     for source in sources:
         with contextlib.suppress(SyntaxError):
             for statement in ast.parse(source).body:
@@ -61,16 +60,16 @@ def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if name.partition(".")[0] != "course_lib"))
 
 
-def judge(source: str, names: Mapping[str, Any], trusted: Mapping[str, Any]) -> Judged:
+def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object]) -> Judged:
     """Run a locked cell. The student's `names` can't replace builtins and `trusted` names.
 
     Raises NotComputedError if a check itself fails, because that must not cost the student any points.
     """
     InteractiveShell.instance(config=_NO_HISTORY)  # handles calls of `display` in the cell
     allowed = {name: value for name, value in names.items() if not hasattr(builtins, name)}
-    namespace = {"__name__": "__main__", **allowed, **trusted}
+    namespace: dict[str, object] = {"__name__": "__main__", **allowed, **trusted}
     with record() as findings, warnings.catch_warnings(), capture_output(stderr=False) as captured:
-        warnings.simplefilter("ignore")  # nbgrader takes all points if there is output on stderr
+        warnings.simplefilter("ignore")  # nbgrader gives no points if there is output on stderr
         with contextlib.redirect_stderr(io.StringIO()):
             try:
                 value = _run(source, namespace)
@@ -90,10 +89,10 @@ def judge(source: str, names: Mapping[str, Any], trusted: Mapping[str, Any]) -> 
         outputs.append(_error_output(failed))
     elif value is not None:
         outputs.append(new_output("execute_result", data={"text/plain": repr(value)}, execution_count=None))
-    return Judged(outputs, list(findings))
+    return Judged(outputs, findings)
 
 
-def _run(source: str, namespace: dict[str, Any]) -> object:
+def _run(source: str, namespace: dict[str, object]) -> object:
     """Run a cell, and return the value of its last statement if that is an expression."""
     body = ast.parse(source).body
     last = body[-1] if body else None

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 import zmq.asyncio
+from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.client import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
@@ -50,7 +51,10 @@ class _KernelFailedError(Exception):
 
 
 def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
-    """Run a notebook, and return a result whatever its code does."""
+    """Run a notebook, and return a result whatever its code does.
+
+    Raises NotComputedError if a check itself fails.
+    """
     start = time.monotonic()
     result = asyncio.run(_Run(job, lesson, fork_server).run())
     observed = {name for finding in result.findings.values() for name in finding["forbidden"]}
@@ -70,7 +74,7 @@ class _Run:
         self.failed: set[int] = set()
         """Cells that ended a kernel, which are not run again."""
         self.reached = 0
-        """The first cell that hasn't been started."""
+        """The index of the first cell that hasn't been started."""
         self.silent_kernels = 0
         """The number of kernels that never answered the judge."""
 
@@ -239,7 +243,7 @@ class _Run:
 @dataclass
 class _Kernel:
     manager: AsyncKernelManager
-    client: Any
+    client: AsyncKernelClient
     judge: Channel
 
 
@@ -283,7 +287,7 @@ class _CellRunner(NotebookClient):
             self.task_poll_for_reply.cancel()
 
 
-async def _wait_until_ready(client: Any, fork_server: ForkServer) -> None:
+async def _wait_until_ready(client: AsyncKernelClient, fork_server: ForkServer) -> None:
     """Wait until the kernel answers and its output is received."""
     deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline and fork_server.state().ended is None:
@@ -295,7 +299,7 @@ async def _wait_until_ready(client: Any, fork_server: ForkServer) -> None:
     raise _KernelFailedError("the kernel didn't start")
 
 
-async def _wait_for_reply(client: Any, request: str) -> None:
+async def _wait_for_reply(client: AsyncKernelClient, request: str) -> None:
     while (await client.get_shell_msg())["parent_header"].get("msg_id") != request:
         pass
 

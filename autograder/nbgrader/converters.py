@@ -135,16 +135,16 @@ class CourseAutograde(Autograde):
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
         """Prepare the folder and the gradebook, and record the exception if that fails."""
-        with self._remembering_errors():
+        with self._recording_errors():
             super().init_assignment(assignment_id, student_id)
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
         """Process a notebook, and record the exception if that fails."""
-        with self._remembering_errors():
+        with self._recording_errors():
             super().convert_single_notebook(notebook_filename)
 
     @contextmanager
-    def _remembering_errors(self) -> Iterator[None]:
+    def _recording_errors(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:

@@ -69,7 +69,11 @@ class GradingRun:
         Raises NbGraderException if the run cannot start, or if any submission was not graded.
         """
         with course_lock(self._folder, self._log):
-            found = [one for one in submissions(self._course) if self._covers(one)]
+            found = [
+                submission
+                for submission in submissions(self._course)
+                if self._students is None or submission.student in self._students
+            ]
             for lesson in sorted({submission.lesson for submission in found}):
                 self._require_release(lesson)
             self._not_graded.prune(self._is_handed_in)
@@ -86,9 +90,6 @@ class GradingRun:
                 f"were: {', '.join(self._failed)}"
             )
 
-    def _covers(self, submission: Submission) -> bool:
-        return self._students is None or submission.student in self._students
-
     # --- Submissions to grade ------------------------------------------------------------------------------
     def _require_release(self, lesson: str) -> None:
         if not released_notebooks(self._course, lesson):
@@ -98,7 +99,7 @@ class GradingRun:
                 f"there is no notebook{named} in {folder}, and submissions are compared with it. "
                 f"Run `nbgrader generate_assignment {lesson}` first."
             )
-        with self._gradebook() as gradebook:
+        with Gradebook(self._course.db_url, self._course.course_id) as gradebook:
             try:
                 gradebook.find_assignment(lesson)
             except MissingEntry:
@@ -116,8 +117,8 @@ class GradingRun:
             self._preparation.inspect(submission)
             replacement = FolderReplacement(self._graded_folder(submission))
             if replacement.recover(self._restore(submission)):
-                self._log.warning("Undid what an interrupted run had done to %s", replacement.folder)
-            records = self._records(submission)
+                self._log.warning("Undid the changes of an interrupted run to %s", replacement.folder)
+            records = [_record(replacement.folder / f"{name}.ipynb") for name in submission.notebooks]
             if self._converter.force or not all(record.get("complete") is True for record in records):
                 return True
             known = {record.get("handed_in") for record in records}
@@ -136,11 +137,6 @@ class GradingRun:
             self._log.info("Skipping existing assignment: %s", replacement.folder)
             self._not_graded.remove(submission.lesson, submission.student)
         return False
-
-    def _records(self, submission: Submission) -> list[dict[str, Any]]:
-        """Return the grading record of each notebook of a submission."""
-        folder = self._graded_folder(submission)
-        return [_record(folder / f"{name}.ipynb") for name in submission.notebooks]
 
     def _is_stale(self, lesson: str, name: str, record: dict[str, Any]) -> bool:
         """Return whether the checks or limits have changed since a notebook was graded."""
@@ -231,9 +227,6 @@ class GradingRun:
         return Path(
             self._course.format_path(self._course.autograded_directory, submission.student, submission.lesson)
         )
-
-    def _gradebook(self) -> Gradebook:
-        return Gradebook(self._course.db_url, self._course.course_id)
 
 
 def _record(path: Path) -> dict[str, Any]:

@@ -59,4 +59,4 @@ class NotGraded:
             if not self._path.exists() or self._path.read_bytes() != text.encode():
                 atomic_write_text(self._path, text)
         except OSError as error:
-            self._log.warning("The list of what was not graded cannot be updated: %s", error)
+            self._log.warning("%s cannot be updated: %s", self._path, error)

@@ -43,7 +43,7 @@ class Preparation:
 
     def inspect(self, submission: Submission) -> None:
         """Record problems with a submission's folder. Raises UnreadableError if it can't be read."""
-        submission.inspect(self._masters(submission.lesson), self._course.max_file_size * 1000)
+        submission.inspect(self._lesson_files(submission.lesson), self._course.max_file_size * 1000)
 
     def prepare(self, submission: Submission) -> Prepared:
         """Read and repair a submission that was inspected, and schedule its notebooks.
@@ -108,12 +108,12 @@ class Preparation:
             if path not in _OF_NBGRADER and os.path.join(submission.folder, path) not in submission.refused
         }
         source = self._course.format_path(self._course.source_directory, ".", submission.lesson)
-        for path in self._masters(submission.lesson):
+        for path in self._lesson_files(submission.lesson):
             if os.path.getsize(os.path.join(source, path)) <= MAX_NEIGHBOR_BYTES:
                 files[path] = Path(source, path).read_bytes()
         return files
 
-    def _masters(self, lesson: str) -> list[str]:
+    def _lesson_files(self, lesson: str) -> list[str]:
         """Return the instructor's files of a lesson, which nbgrader copies next to each submission."""
         folder = self._course.format_path(self._course.source_directory, ".", lesson)
         files = find_all_files(folder, [*self._course.ignore, "*.ipynb"])

@@ -26,7 +26,7 @@ from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.results.local_executor import SharedExecutor
-from autograder.submissions.folder import Submission, submissions
+from autograder.submissions.folder import submissions
 from autograder.submissions.reading import UnreadableError
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum.course_file import SOURCES, CourseError
@@ -77,7 +77,10 @@ class Regrading:
             prepared = []
             for submission in submissions(self._directory):
                 self._require_current_release(preparation, submission.notebooks)
-                if not self._is_graded(submission):
+                graded = self._directory.format_path(
+                    self._directory.autograded_directory, submission.student, self._lesson
+                )
+                if not os.path.isdir(graded):
                     continue
                 try:
                     preparation.inspect(submission)
@@ -160,29 +163,23 @@ class Regrading:
                 if after != grade.auto_score:
                     yield Change(student, name, cell_name, grade.auto_score, after, grade.manual_score, most)
 
-    def _is_graded(self, submission: Submission) -> bool:
-        directory = self._directory
-        graded = directory.format_path(directory.autograded_directory, submission.student, self._lesson)
-        return os.path.isdir(graded)
-
     def _require_current_release(self, preparation: Preparation, notebooks: Sequence[str]) -> None:
         """Raise CourseError if the checks in the lesson's source differ from those in the gradebook."""
         for name in notebooks:
             path = Path(self._directory.root, SOURCES, self._lesson, f"{name}.ipynb")
             if not path.is_file():
                 continue
-            known = preparation.releases.hidden_tests(self._lesson, name)
-            cells = {cell.id: cell for cell in nbformat.read(path, as_version=4).cells}
-            changed = [key for key, text in known.items() if key in cells and cells[key].source != text]
-            points = preparation.releases.points(self._lesson, name)
-            changed += [
-                key
-                for key, most in points.items()
-                if key in cells and cells[key].metadata.get("nbgrader", {}).get("points") != most
-            ]
+            known = preparation.releases.gradebook_cells(self._lesson, name)
+            changed = []
+            for cell in nbformat.read(path, as_version=4).cells:
+                points = cell.metadata.get("nbgrader", {}).get("points")
+                if known.locked.get(cell.id, cell.source) != cell.source or (
+                    known.points.get(cell.id, points) != points
+                ):
+                    changed.append(cell.id)
             if changed:
                 raise CourseError(
-                    f"{', '.join(sorted(set(changed)))} changed since {self._lesson} was released. Run "
+                    f"{', '.join(sorted(changed))} changed since {self._lesson} was released. Run "
                     f"`nbgrader generate_assignment {self._lesson}` first: it keeps all grades."
                 )
 

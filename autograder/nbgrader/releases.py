@@ -21,7 +21,7 @@ _KEPT = "releases"
 
 
 @dataclass(frozen=True)
-class _Graded:
+class GradebookCells:
     """The gradebook's information about the cells of a notebook, by cell name."""
 
     locked: dict[str, str]
@@ -36,7 +36,7 @@ class Releases:
         self._course = course
         self._notebooks: dict[tuple[str, str], NotebookNode] = {}
         self._earlier: dict[tuple[str, str], list[NotebookNode]] = {}
-        self._graded: dict[tuple[str, str], _Graded] = {}
+        self._graded: dict[tuple[str, str], GradebookCells] = {}
 
     def folder(self, lesson: str) -> str:
         """Return the folder of a lesson's release."""
@@ -81,7 +81,7 @@ class Releases:
 
         With `graded_only`, locked cells that earn no points stay as they are.
         """
-        known = self._graded_cells(lesson, name)
+        known = self.gradebook_cells(lesson, name)
         for cell in notebook.cells:
             metadata = cell.metadata.get("nbgrader", {})
             grade_id = metadata.get("grade_id")
@@ -96,26 +96,19 @@ class Releases:
         self.insert_hidden_tests(lesson, name, notebook)
         return notebook
 
-    def hidden_tests(self, lesson: str, name: str) -> dict[str, str]:
-        """Return the sources of a notebook's locked cells in the gradebook, by name."""
-        return dict(self._graded_cells(lesson, name).locked)
-
-    def points(self, lesson: str, name: str) -> dict[str, float]:
-        """Return the points of a notebook's cells in the gradebook, by name."""
-        return dict(self._graded_cells(lesson, name).points)
-
     def _kept(self, lesson: str) -> Path:
         graded = self._course.format_path(self._course.autograded_directory, "", "")
         return Path(graded).parent / _KEPT / lesson
 
-    def _graded_cells(self, lesson: str, name: str) -> _Graded:
+    def gradebook_cells(self, lesson: str, name: str) -> GradebookCells:
+        """Return what the gradebook knows about a notebook: nothing if it has not been released."""
         if (lesson, name) not in self._graded:
             with Gradebook(self._course.db_url, self._course.course_id) as gradebook:
                 try:
                     notebook = gradebook.find_notebook(name, lesson)
                 except MissingEntry:
-                    return _Graded({}, {})
-                self._graded[lesson, name] = _Graded(
+                    return GradebookCells({}, {})
+                self._graded[lesson, name] = GradebookCells(
                     {cell.name: cell.source for cell in notebook.source_cells if cell.locked},
                     {cell.name: cell.max_score for cell in notebook.grade_cells},
                 )

@@ -5,7 +5,6 @@ writes to the gradebook: only `nbgrader autograde` gives grades.
 """
 
 import argparse
-import html
 import logging
 import re
 import sys
@@ -16,10 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jinja2 import Environment
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.exchange.default import Exchange
-from nbgrader.utils import determine_grade, is_grade, notebook_hash
+from nbgrader.utils import determine_grade, notebook_hash
 from rich.console import Console
 
 from autograder.judge.job import NotComputedError
@@ -27,6 +27,7 @@ from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.reports.feedback import without_paths
+from autograder.reports.verdicts import is_check
 from autograder.results.local_executor import SharedExecutor
 from autograder.submissions.folder import Submission, read_file, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError
@@ -41,10 +42,25 @@ SECRET = "submission_secret.txt"
 
 _HOUR = 3600.0
 
+_PAGE = Environment(autoescape=True).from_string("""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{{ name }}</title></head><body><h1>{{ name }}</h1>
+<p>Checked automatically. Explanations are graded later.</p>
+{% for title, verdict in checks %}
+<h2>{{ title }}</h2>
+<pre>{{ verdict }}</pre>
+{% endfor %}
+</body></html>
+""")
+
 
 @dataclass
 class _RateLimit:
-    """A limit on each student's gradings per hour. Others wait, and only the newest is graded."""
+    """A limit on the gradings per hour of each student.
+
+    Further submissions wait, and only a student's newest one is graded.
+    """
 
     most: int
     _times: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
@@ -149,8 +165,7 @@ class GradingService:
         """Log the automatic points and the time since the submission, and write feedback if it is enabled."""
         points = {
             cell.metadata.nbgrader.grade_id: determine_grade(cell, self._log)
-            for cell in notebook.cells
-            if is_grade(cell) and cell.cell_type == "code"
+            for cell in filter(is_check, notebook.cells)
         }
         seconds = time.time() - max(_changed_at(submission.folder))
         self._log.info(
@@ -188,27 +203,18 @@ def automatic_feedback(
     name: str, notebook: NotebookNode, points: dict[str, tuple[float | None, float]]
 ) -> str:
     """Return a page with the verdicts of the checks, as text."""
-    parts = [f"<h1>{html.escape(name)}</h1>", "<p>Checked automatically. Explanations are graded later.</p>"]
-    for cell in notebook.cells:
-        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
-        if grade_id not in points:
-            continue
+    checks = []
+    for cell in filter(is_check, notebook.cells):
+        grade_id = cell.metadata.nbgrader.grade_id
         score, most = points[grade_id]
-        texts = []
-        for output in cell.outputs:
-            if output.output_type == "error":
-                texts.append(output.evalue)
-            elif output.output_type == "stream":
-                texts.append(output.text)
+        texts = [
+            output.evalue if output.output_type == "error" else output.text
+            for output in cell.outputs
+            if output.output_type in ("error", "stream")
+        ]
         title = f"{grade_id.removeprefix('check_')}: {score or 0:g} of {most:g}"
-        parts.append(f"<h2>{html.escape(title)}</h2>")
-        parts.append(f"<pre>{html.escape(without_paths(chr(10).join(texts)))}</pre>")
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
-    title = f"<title>{html.escape(name)}</title>"
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{head}{title}</head><body>{"".join(parts)}</body></html>\n'
-    )
+        checks.append((title, without_paths("\n".join(texts))))
+    return _PAGE.render(name=name, checks=checks)
 
 
 def _changed_at(folder: str) -> tuple[float, ...]:

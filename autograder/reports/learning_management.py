@@ -11,7 +11,7 @@ Until all points of a submission are given, its cell keeps the roster's value, o
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +21,6 @@ from traitlets import Unicode
 
 from course_lib.atomic_files import atomic_write_text
 
-#: Canvas adds the number of an assignment to its name.
-_CANVAS_COLUMN = re.compile(r"(?P<name>.+?)\s*\((?P<number>\d+)\)")
 _POINTS_POSSIBLE = "Points Possible"
 
 #: Canvas's name for the test student, with which instructors try a course.
@@ -105,7 +103,7 @@ class _Export(ExportPlugin):
             raise ValueError(f"the roster {self.roster} cannot be read ({error})") from None
         rows = [row for row in csv.reader(io.StringIO(text)) if any(row)]
         if not rows:
-            raise ValueError(f"the roster {self.roster} is empty; export it from the gradebook once more")
+            raise ValueError(f"the roster {self.roster} is empty; export it from the gradebook again")
         return rows
 
     def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
@@ -175,7 +173,8 @@ class CanvasExport(_Export):
     ) -> list[list[str]]:
         """Return Canvas's own rows with the grades in the assignments' columns. New lessons get a column."""
         header, *others = rows
-        columns = {lesson: number for lesson in most for number in _named(header, lesson)}
+        # Canvas adds the number of an assignment to its name.
+        columns = _columns(header, most, r"{}(\s*\(\d+\))?")
         new = [lesson for lesson in most if lesson not in columns]
         columns |= {lesson: len(header) + number for number, lesson in enumerate(new)}
         header = [*header, *new]
@@ -216,7 +215,8 @@ class MoodleExport(_Export):
         Moodle refuses columns that its export did not have, so a lesson without a grade item is an error.
         """
         header, *students = rows
-        columns = {lesson: number for lesson in most for number in _items(header, lesson)}
+        # Such as "01-attention (Real)" or "Assignment: 01-attention (Real)".
+        columns = _columns(header, most, r"(\w+: ?)?{}( \(\w+\))?")
         if missing := [lesson for lesson in most if lesson not in columns]:
             raise ValueError(
                 f"Moodle has no grade item for {', '.join(missing)}: add the items there, export the grades "
@@ -226,19 +226,14 @@ class MoodleExport(_Export):
         return [header, *self.fill(header, students, grades, columns, identifiers)]
 
 
-def _named(header: Sequence[str], lesson: str) -> Iterator[int]:
-    """Find Canvas's column for a lesson."""
-    for number, name in enumerate(header):
-        match = _CANVAS_COLUMN.fullmatch(name)
-        if name == lesson or (match and match["name"] == lesson):
-            yield number
-
-
-def _items(header: Sequence[str], lesson: str) -> Iterator[int]:
-    """Find Moodle's column for a lesson: "01-attention (Real)" or "Assignment: 01-attention (Real)"."""
-    for number, name in enumerate(header):
-        if re.fullmatch(rf"(\w+: ?)?{re.escape(lesson)}( \(\w+\))?", name):
-            yield number
+def _columns(header: Sequence[str], lessons: Iterable[str], pattern: str) -> dict[str, int]:
+    """Find the column of each lesson. `{}` in the pattern stands for the lesson's name."""
+    return {
+        lesson: number
+        for lesson in lessons
+        for number, name in enumerate(header)
+        if re.fullmatch(pattern.format(re.escape(lesson)), name)
+    }
 
 
 def _last_first(grade: StudentGrades) -> str:

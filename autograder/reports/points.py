@@ -8,18 +8,18 @@ from nbgrader.api import Grade
 
 from autograder.reports.verdicts import CheckVerdict
 
-#: Signs are shown next to words, never instead of them.
-_SIGNS = {"right": "✓", "partly right": "◐", "not written yet": "○", "not there": "○", "waiting": "…"}
+#: Signs for statuses. They are shown next to words, never instead of them.
+_SIGNS = {"correct": "✓", "partly correct": "◐", "not written yet": "○", "missing": "○", "waiting": "…"}
 
 
 @dataclass(frozen=True)
 class Points:
-    """The points for one graded cell."""
+    """The points for one graded cell of one submission."""
 
     cell: str
     """The name of the cell, which is its anchor on the page."""
     by_hand: bool
-    """Whether it is a written answer."""
+    """Whether it is a written answer, which a person grades."""
     points: float
     most: float
     automatic: float | None
@@ -31,9 +31,11 @@ class Points:
     verdict: CheckVerdict | None
     answered: bool = True
     """Whether a written answer was given at all."""
+    waiting: bool = False
+    """Whether a person has to look at it, perhaps again."""
 
     @classmethod
-    def of(cls, grade: Grade, verdict: CheckVerdict | None, answered: bool) -> "Points":
+    def of(cls, grade: Grade, verdict: CheckVerdict | None, answered: bool = True) -> "Points":
         """Read the points from the gradebook."""
         return cls(
             cell=grade.name,
@@ -45,50 +47,45 @@ class Points:
             extra=float(grade.extra_credit or 0),
             verdict=verdict,
             answered=answered,
+            waiting=bool(grade.needs_manual_grade),
         )
 
     @property
+    def open(self) -> bool:
+        """Whether its points have not been given yet."""
+        return self.waiting and self.person is None
+
+    @property
     def exercise(self) -> str:
-        """The name of the exercise or question in the lesson."""
+        """The name of the exercise or question: that of the cell without "check_"."""
         return self.cell.removeprefix("check_")
 
     @property
-    def said(self) -> str:
-        """A short description of the verdict."""
+    def status(self) -> str:
+        """The verdict in a few words."""
         if self.by_hand:
             if not self.answered:
                 return "no answer"
-            return "read by a person" if self.person is not None else "waits for a person"
+            return "graded by a person" if self.person is not None else "to be graded by a person"
         if self.verdict is None:
-            if self.automatic is None:
-                return "waits for a person"
-            return (
-                "right"
-                if self.automatic >= self.most
-                else "partly right"
-                if self.automatic > 0
-                else "not right"
-            )
+            return "to be graded by a person" if self.automatic is None else self._outcome(self.automatic)
         if self.verdict.verdict == "wrong" and (self.automatic or 0) > 0:
-            return "partly right"
+            return "partly correct"
         return self.verdict.in_words
 
     @property
     def sign(self) -> str:
         """A sign for the verdict, which is readable without colour."""
-        if self.said in ("waits for a person", "could not be checked"):
+        if self.status in ("to be graded by a person", "could not be checked"):
             return _SIGNS["waiting"]
         if self.by_hand:
-            return (
-                "○"
-                if not self.answered
-                else "✓"
-                if self.points >= self.most
-                else "◐"
-                if self.points > 0
-                else "✗"
-            )
-        return _SIGNS.get(self.said, "✗")
+            return _SIGNS.get(self._outcome(self.points), "✗") if self.answered else "○"
+        return _SIGNS.get(self.status, "✗")
+
+    def _outcome(self, points: float) -> str:
+        if points >= self.most:
+            return "correct"
+        return "partly correct" if points > 0 else "incorrect"
 
     @property
     def sum(self) -> str:
@@ -107,31 +104,30 @@ class Points:
                 else "A person still has to read your answer."
             )
         found = self._found()
+        extra = f" {_number(self.extra)} of them are extra credit." if self.extra else ""
         if self.person is None:
-            extra = f" {_number(self.extra)} of them are extra credit." if self.extra else ""
             return found + extra
         gave = f"A person gave these points instead of the check's {_number(self.automatic or 0)}."
-        extra = f" {_number(self.extra)} of them are extra credit." if self.extra else ""
         return f"{gave}{extra} The check: {found}"
 
     def _found(self) -> str:
         verdict = self.verdict
         if verdict is None:
-            return f"The check says: {self.said}."
+            return f"The check says: {self.status}."
         match verdict.verdict:
             case "right":
-                return "It is right."
+                return "It is correct."
             case "wrong" if verdict.says:
                 left = " That costs some of the points." if 0 < (self.automatic or 0) < self.most else ""
                 return f"{_sentence('; and '.join(verdict.says))}{left}"
             case "wrong":
                 return "Some tests failed. The check doesn't recognise this mistake."
             case "unwritten":
-                return "It is not written yet."
+                return "It has not been written yet."
             case "missing" if verdict.says:  # a missing file
                 return _sentence("; and ".join(verdict.says))
             case "missing":
-                return "Nothing of this name was defined."
+                return "Nothing of this name is defined."
             case "forbidden":
                 used = " and ".join(verdict.forbidden) or "a function"
                 return f"It calls {used}, which is not allowed because it would solve the whole exercise."
@@ -153,7 +149,7 @@ def _number(value: float) -> str:
 
 def points_line(points: Points) -> str:
     """Return the line above a check with its points and the reason, as HTML."""
-    verdict = f"<b>{points.sign} {escape(points.said)}: {points.sum}.</b>"
+    verdict = f"<b>{points.sign} {escape(points.status)}: {points.sum}.</b>"
     return f'<p class="course-points {_colour(points)}">{verdict} {escape(points.why)}</p>'
 
 
@@ -163,7 +159,7 @@ def summary(
     """Return the table at the top of a page, as HTML without empty lines, which would end it in Markdown."""
     rows = "\n".join(
         f'<tr class="{_colour(one)}"><th scope="row"><a href="#{one.cell}">{escape(one.exercise)}</a></th>'
-        f"<td>{one.sign} {escape(one.said)}</td>"
+        f"<td>{one.sign} {escape(one.status)}</td>"
         f"<td>{_number(one.points)}</td><td>{_number(one.most)}</td></tr>"
         for one in all_points
     )
@@ -183,15 +179,7 @@ def summary(
 
 
 def _colour(points: Points) -> str:
-    match points.sign:
-        case "✓":
-            return "course-right"
-        case "✗":
-            return "course-wrong"
-        case "◐":
-            return "course-partly"
-        case _:
-            return "course-open"
+    return {"✓": "course-right", "✗": "course-wrong", "◐": "course-partly"}.get(points.sign, "course-open")
 
 
 #: The style of the table and the lines. The colours are from Okabe and Ito (2008), as in the lessons' charts.

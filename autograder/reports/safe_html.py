@@ -44,7 +44,7 @@ def _attribute(tag: str, name: str, value: str) -> bool:
 
 
 #: The maximum nesting depth of elements. Parsing takes quadratic time, and no library nests deeper.
-_DEEPEST = 300
+_MAX_DEPTH = 300
 #: Excludes void elements and those that the next element of their kind closes.
 _OPENS_OR_CLOSES = re.compile(
     r"<(/?)(?!(?:br|hr|img|wbr|col|input|meta|link|p|li|tr|td|th|dt|dd)\b)([a-z][a-z0-9]*)", re.IGNORECASE
@@ -70,7 +70,7 @@ def _is_too_deep(text: str) -> bool:
         step = 1 if not closes else -1 if there[name.lower()] else 0  # ignore an end tag without a start tag
         there[name.lower()] += step
         deep += step
-        if deep > _DEEPEST:
+        if deep > _MAX_DEPTH:
             return True
     return False
 

@@ -10,11 +10,11 @@ from autograder.submissions.repair import GRADING
 
 #: The words for each verdict on a page.
 IN_WORDS = {
-    "right": "right",
-    "wrong": "not right",
+    "right": "correct",
+    "wrong": "incorrect",
     "unwritten": "not written yet",
-    "missing": "not there",
-    "forbidden": "calls what it may not",
+    "missing": "missing",
+    "forbidden": "calls a forbidden function",
     "out-of-time": "took too long",
     "kernel-died": "ended its process",
     "error": "could not be checked",
@@ -55,7 +55,7 @@ class GradingNotes(_Note):
 
     repairs: list[str] = []
     violations: list[str] = []
-    """The actions that the sandbox denied."""
+    """Limits that the code exceeded, and other failures, as sentences."""
     tampering: list[str] = []
     complete: bool = True
     """Whether grading has finished."""

@@ -85,7 +85,7 @@ def _prune(console: Console, course: CourseFolder, older_than: float | None) -> 
         if about.st_mtime > youngest or (entry.header is not None and _is_current(course, entry)):
             continue
         try:
-            course.store.delete(entry)
+            entry.path.unlink(missing_ok=True)
         except OSError as error:
             failed += 1
             console.print(f"[bold red]✗[/] {escape(str(error))}")

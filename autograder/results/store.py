@@ -119,10 +119,6 @@ class ResultStore:
             except (ValueError, OSError) as error:
                 yield Entry(path, None, str(error))
 
-    def delete(self, entry: Entry) -> None:
-        """Delete an entry. Raises OSError."""
-        entry.path.unlink(missing_ok=True)
-
     def _path(self, digest: str) -> Path:
         return self.folder / digest[:2] / f"{digest}{_SUFFIX}"
 

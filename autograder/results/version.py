@@ -18,7 +18,7 @@ _AUTOGRADER = Path(__file__).parents[1]
 #: Packages that compute results or write them as text.
 _PACKAGES = ("torch", "numpy", "ipykernel", "IPython", "nbclient", "altair")
 
-#: The parts of `course_lib` that don't affect results, apart from those of the final lab, and exceptions.
+#: Parts of `course_lib` that affect no results except those of the final lab, and exceptions to that.
 _NOT_JUDGING = ("__main__.py", "curriculum/curriculum.json", "student/progress", "translation")
 _JUDGING = ("translation/__init__.py", "translation/configs", "translation/data")
 _FINAL_LAB = "final_lab"

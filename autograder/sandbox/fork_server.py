@@ -42,6 +42,10 @@ class KernelState:
     """The limits that the kernel has exceeded."""
 
 
+#: The state of a kernel whose fork server has ended.
+GONE = KernelState(False, -signal.SIGKILL, ())
+
+
 @dataclass
 class ForkServer:
     """A sandbox with a process that has imported torch, and forks one kernel at a time."""
@@ -129,7 +133,7 @@ class ForkServer:
     def state(self) -> KernelState:
         """Return the state of the kernel."""
         if not self.alive:
-            return KernelState(False, -signal.SIGKILL, ())
+            return GONE
         return self._ask({"do": "poll"})
 
     def signal(self, number: int) -> None:
@@ -140,12 +144,12 @@ class ForkServer:
     def clear(self) -> KernelState:
         """End the kernel and all processes that it started. If that fails, end the whole sandbox."""
         if not self.alive:
-            return KernelState(False, -signal.SIGKILL, ())
+            return GONE
         try:
             state = self._ask({"do": "kill"})
         except ForkServerError:
             self.close()
-            return KernelState(False, -signal.SIGKILL, ())
+            return GONE
         for left in self.sockets.iterdir():
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)

@@ -6,7 +6,6 @@ The kernel manager then uses the transport "ipc", because a sandbox has no netwo
 
 import asyncio
 import os
-import signal
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 
 from autograder.sandbox.archive import neighbor_files, pack_files, whole_course
-from autograder.sandbox.fork_server import ForkServer, KernelState
+from autograder.sandbox.fork_server import GONE, ForkServer
 from autograder.sandbox.limits import Limits
 
 #: The provisioner's name in the entry points of pyproject.toml.
@@ -89,7 +88,9 @@ class SandboxProvisioner(KernelProvisionerBase):
 
     async def poll(self) -> int | None:
         """Return None while the kernel runs, otherwise its exit status."""
-        state = self._state()
+        if self._launch is None or not self._running:
+            return GONE.ended
+        state = self._launch.fork_server.state()
         return None if state.running else (state.ended or 0)
 
     async def wait(self) -> int | None:
@@ -123,8 +124,3 @@ class SandboxProvisioner(KernelProvisionerBase):
                     os.close(archive)
                 self._launch.judge.close()
                 self._launch.fork_server.close()
-
-    def _state(self) -> KernelState:
-        if self._launch is None or not self._running:
-            return KernelState(False, -signal.SIGKILL, ())
-        return self._launch.fork_server.state()

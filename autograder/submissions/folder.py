@@ -15,16 +15,16 @@ from pathlib import Path
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 
-from autograder.submissions.reading import MOST_BYTES, UnreadableError, shown, too_large
+from autograder.submissions.reading import MAX_BYTES, UnreadableError, shown, too_large
 
 #: The maximum size of nbgrader's `timestamp.txt` in bytes. It has a single line.
-_MOST_TIMESTAMP = 1_000
+_MAX_TIMESTAMP = 1_000
 
 #: The maximum nesting depth of folders. Python's own limit for walking a tree is far higher.
-_DEEPEST = 50
+_MAX_DEPTH = 50
 
 #: The maximum number of files that are refused by name. If there are more, no file is copied.
-_MOST_REFUSED = 100
+_MAX_REFUSED = 100
 
 
 @dataclass
@@ -90,15 +90,19 @@ class Submission:
                     )
         return digest.hexdigest()
 
-    def inspect(self, masters: Iterable[str], most_bytes: int) -> None:
+    def inspect(self, lesson_files: Iterable[str], most_bytes: int) -> None:
         """Record the files that must not be copied, and other problems.
 
-        `masters` are the instructor's files of the lesson, by their paths inside its folder. Raises
+        `lesson_files` are the instructor's files of the lesson, by their paths inside its folder. Raises
         UnreadableError if the student's name is not valid text, if folders are nested too deep, or if the
         timestamp is invalid.
         """
-        if not _is_text(self.student):
-            raise UnreadableError("the name of the student's folder is not valid UTF-8; rename the folder")
+        try:
+            self.student.encode()
+        except UnicodeEncodeError:  # Linux accepts any bytes in a file's name
+            raise UnreadableError(
+                "the name of the student's folder is not valid UTF-8; rename the folder"
+            ) from None
         if _is_link(self.folder) or not os.path.isdir(self.folder):
             self.refused = [self.folder]
             return
@@ -107,36 +111,36 @@ class Submission:
         for where, folders, files in os.walk(self.folder):
             for name in sorted(folders + files):
                 path = os.path.join(where, name)
-                if odd := _odd(path, most_bytes):
+                if problem := _problem_with(path, most_bytes):
                     self.refused.append(path)
-                    (self.tampering if "link" in odd else self.notes).append(
-                        f"{shown(os.path.relpath(path, self.folder))} is {odd}; it was not copied"
+                    (self.tampering if os.path.islink(path) else self.notes).append(
+                        f"{shown(os.path.relpath(path, self.folder))} is {problem}; it was not copied"
                     )
-        for master in masters:
-            self._refuse_in_the_way_of(master)
+        for lesson_file in lesson_files:
+            self._refuse_conflicts_with(lesson_file)
         expected = {f"{notebook}.ipynb" for notebook in self.notebooks}
         others = [path.name for path in _notebooks_in(Path(self.folder)) if path.name not in expected]
         if others and expected & set(os.listdir(self.folder)):
             listed = ", ".join(shown(name) for name in sorted(others)[:5])
             self.notes.append(f"there are other notebooks besides the graded one: {listed}")
-        if len(self.refused) > _MOST_REFUSED:
+        if len(self.refused) > _MAX_REFUSED:
             self.refused = [self.folder]
             self.notes, self.tampering = self.notes[:10], self.tampering[:10]
             self.tampering.append("too many of its files are not regular files; none was copied")
 
-    def _refuse_in_the_way_of(self, master: str) -> None:
+    def _refuse_conflicts_with(self, lesson_file: str) -> None:
         """Refuse a folder where the lesson has a file, and a file where the lesson has a folder."""
-        path = os.path.join(self.folder, master)
-        in_the_way = [path] if os.path.isdir(path) else []
-        for parent in Path(master).parents[:-1]:
+        path = os.path.join(self.folder, lesson_file)
+        conflicting = [path] if os.path.isdir(path) else []
+        for parent in Path(lesson_file).parents[:-1]:
             above = os.path.join(self.folder, parent)
             if os.path.lexists(above) and not os.path.isdir(above):
-                in_the_way.append(above)
-        for odd in in_the_way:
-            if odd not in self.refused:
-                self.refused.append(odd)
+                conflicting.append(above)
+        for conflict in conflicting:
+            if conflict not in self.refused:
+                self.refused.append(conflict)
                 self.notes.append(
-                    f"{shown(os.path.relpath(odd, self.folder))} has the name of a file of the lesson; "
+                    f"{shown(os.path.relpath(conflict, self.folder))} has the name of a file of the lesson; "
                     "it was not copied"
                 )
 
@@ -165,10 +169,10 @@ def refuse_bad_timestamp(submission: Submission) -> None:
     path = os.path.join(submission.folder, "timestamp.txt")
     if not os.path.lexists(path):
         return
-    if _odd(path, _MOST_TIMESTAMP) or os.path.isdir(path):
+    if _problem_with(path, _MAX_TIMESTAMP) or os.path.isdir(path):
         raise UnreadableError("its timestamp.txt is not the short regular file that nbgrader writes")
     with open(path, "rb") as file:
-        written = file.read(_MOST_TIMESTAMP).strip()
+        written = file.read(_MAX_TIMESTAMP).strip()
     try:
         parse_utc(written.decode() or "2000-01-01")
     except Exception:  # dateutil raises many kinds
@@ -186,18 +190,9 @@ def read_file(path: Path) -> bytes:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             raise UnreadableError(f"{shown(path.name)} is not a regular file")
-        if about.st_size > MOST_BYTES:
+        if about.st_size > MAX_BYTES:
             raise UnreadableError(too_large(about.st_size))
         return file.read()
-
-
-def _is_text(name: str) -> bool:
-    """Return whether a file name is valid text: Linux accepts any bytes."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_link(folder: str) -> bool:
@@ -209,8 +204,8 @@ def _refuse_too_deep(folder: str) -> None:
     waiting = [(folder, 0)]
     while waiting:
         where, depth = waiting.pop()
-        if depth > _DEEPEST:
-            raise UnreadableError(f"its folders are nested more than {_DEEPEST} deep")
+        if depth > _MAX_DEPTH:
+            raise UnreadableError(f"its folders are nested more than {_MAX_DEPTH} deep")
         with os.scandir(where) as entries:
             waiting += [(entry.path, depth + 1) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
@@ -232,7 +227,7 @@ def _refuse_special(path: Path) -> None:
         raise UnreadableError(f"{path.name} is not a regular file")
 
 
-def _odd(path: str, most_bytes: int) -> str | None:
+def _problem_with(path: str, most_bytes: int) -> str | None:
     """Return what is wrong with a file that would be copied, or None."""
     if not os.path.basename(path).isprintable():  # a terminal would interpret them
         return "a file with control characters in its name"

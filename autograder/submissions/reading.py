@@ -10,16 +10,16 @@ import msgspec
 from msgspec import Raw
 
 #: Size limits, in bytes. A lesson has 100 kB; the rest of a file are outputs, which are skipped.
-MOST_BYTES = 200_000_000
+MAX_BYTES = 200_000_000
 #: The text of all cells together.
-MOST_SOURCE = 5_000_000
-MOST_CELLS = 5_000
+MAX_SOURCE = 5_000_000
+MAX_CELLS = 5_000
 #: A file that msgspec refuses is read with `json`, which builds the outputs too.
-MOST_ODD_BYTES = 32_000_000
+MAX_ODD_BYTES = 32_000_000
 #: One value of a cell's metadata.
-MOST_METADATA = 1_000_000
+MAX_METADATA = 1_000_000
 #: The pictures that were pasted into one answer.
-MOST_ATTACHMENTS = 10_000_000
+MAX_ATTACHMENTS = 10_000_000
 
 KINDS = ("code", "markdown", "raw")
 
@@ -82,7 +82,7 @@ class _NotebookMetadata(msgspec.Struct):
 
 
 class _Notebook(msgspec.Struct):
-    cells: Annotated[list[_Cell], msgspec.Meta(max_length=MOST_CELLS)]
+    cells: Annotated[list[_Cell], msgspec.Meta(max_length=MAX_CELLS)]
     metadata: Raw = Raw(b"{}")
     nbformat: Raw = Raw(b"4")
 
@@ -97,7 +97,7 @@ def read_notebook(raw: bytes) -> SubmittedNotebook:
 
     Raises UnreadableError if the bytes are not a notebook.
     """
-    if len(raw) > MOST_BYTES:
+    if len(raw) > MAX_BYTES:
         raise UnreadableError(too_large(len(raw)))
     notes: list[str] = []
     raw = _in_utf8(raw, notes)
@@ -105,12 +105,12 @@ def read_notebook(raw: bytes) -> SubmittedNotebook:
         notebook = _NOTEBOOK.decode(raw)
     except _UNDECODABLE:
         notebook = _odd_notebook(raw, notes)
-    if sum(len(cell.source) for cell in notebook.cells) > 2 * MOST_SOURCE:
+    if sum(len(cell.source) for cell in notebook.cells) > 2 * MAX_SOURCE:
         raise UnreadableError(_too_much_text())
     cells = [_cell(number, cell, notes) for number, cell in enumerate(notebook.cells, start=1)]
-    if sum(len(cell.source) for cell in cells) > MOST_SOURCE:
+    if sum(len(cell.source) for cell in cells) > MAX_SOURCE:
         raise UnreadableError(_too_much_text())
-    if _value(notebook.nbformat, MOST_METADATA) != 4:
+    if _value(notebook.nbformat, MAX_METADATA) != 4:
         notes.append("it is not marked as nbformat 4; it was read as nbformat 4")
     try:
         metadata = _NOTEBOOK_METADATA.decode(notebook.metadata)
@@ -149,7 +149,7 @@ def _in_utf8(raw: bytes, notes: list[str]) -> bytes:
 
 def _odd_notebook(raw: bytes, notes: list[str]) -> _Notebook:
     """Read a notebook that msgspec refuses: unexpected types, NaN, lone surrogates, invalid UTF-8."""
-    if len(raw) > MOST_ODD_BYTES:
+    if len(raw) > MAX_ODD_BYTES:
         _refuse_other_files(raw)
         raise UnreadableError(
             f"it is a file of {len(raw) / 1e6:.0f} MB that is not a valid notebook; "
@@ -161,7 +161,12 @@ def _odd_notebook(raw: bytes, notes: list[str]) -> _Notebook:
         raise UnreadableError("its JSON is nested thousands of levels deep") from None
     except ValueError as error:
         _refuse_other_files(raw)
-        raise UnreadableError(_not_json(error)) from None
+        position = (
+            f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        )
+        raise UnreadableError(
+            f"it is not valid JSON{position}; open it in JupyterLab, repair it, and save it"
+        ) from None
     if not isinstance(notebook, dict):
         raise UnreadableError("the file holds JSON, but not a notebook: a notebook is an object with cells")
     cells = notebook.get("cells")
@@ -172,20 +177,16 @@ def _odd_notebook(raw: bytes, notes: list[str]) -> _Notebook:
         )
     if not isinstance(cells, list):
         raise UnreadableError("it has no cells: the file holds JSON, but not a notebook")
-    if len(cells) > MOST_CELLS:
+    if len(cells) > MAX_CELLS:
         raise UnreadableError(f"it has {len(cells)} cells; a lesson has fewer than a hundred")
-    return _Notebook(
-        cells=[_odd_cell(cell) for cell in _only_cells(cells, notes)],
-        metadata=_raw(_selected(notebook.get("metadata"), ("course", "kernelspec", "course_grading"))),
-        nbformat=_raw(notebook.get("nbformat")),
-    )
-
-
-def _only_cells(cells: list[Any], notes: list[str]) -> list[dict[str, Any]]:
     for number, cell in enumerate(cells, start=1):
         if not isinstance(cell, dict):
             notes.append(f"cell {number} was not a cell, but {shown(cell)}; it was removed")
-    return [cell for cell in cells if isinstance(cell, dict)]
+    return _Notebook(
+        cells=[_odd_cell(cell) for cell in cells if isinstance(cell, dict)],
+        metadata=_raw(_selected(notebook.get("metadata"), ("course", "kernelspec", "course_grading"))),
+        nbformat=_raw(notebook.get("nbformat")),
+    )
 
 
 def _odd_cell(cell: dict[str, Any]) -> _Cell:
@@ -213,11 +214,11 @@ def _raw(value: Any) -> Raw:
 
 
 def _cell(number: int, cell: _Cell, notes: list[str]) -> SubmittedCell:
-    kind = _value(cell.cell_type, MOST_METADATA)
+    kind = _value(cell.cell_type, MAX_METADATA)
     if kind not in KINDS:
         notes.append(f"cell {number} has an unknown type ({shown(kind)}); it was kept as plain text")
         kind = "raw"
-    source = _value(cell.source, 2 * MOST_SOURCE)
+    source = _value(cell.source, 2 * MAX_SOURCE)
     text = _text(source)
     if text is None:
         notes.append(f"cell {number} has {shown(source)} instead of text; it was emptied")
@@ -229,9 +230,9 @@ def _cell(number: int, cell: _Cell, notes: list[str]) -> SubmittedCell:
     except _UNDECODABLE:
         metadata = _Metadata()
         notes.append(f"the metadata of cell {number} was unreadable; it was removed")
-    nbgrader = _value(metadata.nbgrader, MOST_METADATA)
-    tags = _value(metadata.tags, MOST_METADATA)
-    name = _value(cell.id, MOST_METADATA)
+    nbgrader = _value(metadata.nbgrader, MAX_METADATA)
+    tags = _value(metadata.tags, MAX_METADATA)
+    name = _value(cell.id, MAX_METADATA)
     return SubmittedCell(
         kind=kind,
         source=_clean(text),
@@ -256,7 +257,7 @@ def _value(raw: Raw, most: int) -> Any:
 
 
 def _dict(raw: Raw) -> dict[str, Any]:
-    value = _value(raw, MOST_METADATA)
+    value = _value(raw, MAX_METADATA)
     return value if isinstance(value, dict) else {}
 
 
@@ -278,7 +279,7 @@ def _clean(text: str) -> str:
 
 def _pictures(raw: Raw) -> dict[str, dict[str, str]]:
     """Return the pictures in an answer: base64 data by name and MIME type."""
-    pasted = _value(raw, MOST_ATTACHMENTS)
+    pasted = _value(raw, MAX_ATTACHMENTS)
     if not isinstance(pasted, dict):
         return {}
     return {
@@ -321,21 +322,16 @@ def _refuse_other_files(raw: bytes) -> None:
         raise UnreadableError("it is incomplete: the file was cut off when it was saved or handed in")
 
 
-def _not_json(error: ValueError) -> str:
-    place = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-    return f"it is not valid JSON{place}; open it in JupyterLab, repair it, and save it"
-
-
 def too_large(size: int) -> str:
     """Return the reason why a file of this size is not read."""
     return (
-        f"it is a file of {size / 1e6:.0f} MB, larger than the limit of {MOST_BYTES / 1e6:.0f} MB; "
+        f"it is a file of {size / 1e6:.0f} MB, larger than the limit of {MAX_BYTES / 1e6:.0f} MB; "
         "clear its outputs, save it, and hand it in again"
     )
 
 
 def _too_much_text() -> str:
     return (
-        f"its cells have more than {MOST_SOURCE / 1e6:.0f} million characters of text, not counting outputs; "
+        f"its cells have more than {MAX_SOURCE / 1e6:.0f} million characters of text, not counting outputs; "
         "take the data out of the cells, and hand it in again"
     )

@@ -29,7 +29,7 @@ EVASIVE_TAGS = {"skip-execution", "raises-exception"}
 FLAGS = ("grade", "locked", "solution", "task", "points")
 
 #: The maximum number of notes for one notebook.
-MOST_NOTES = 40
+MAX_NOTES = 40
 
 #: The fields of each kind of cell, besides those of all cells. nbformat's constructors validate each cell.
 _FIELDS: dict[str, dict[str, Any]] = {
@@ -98,16 +98,23 @@ class _Repair:
     def repaired(self) -> Repaired:
         claims = self._claims()
         self._refuse_another_lesson(claims)
-        chosen = {name: self._choose(name, places, claims) for name, places in claims.items() if places}
-        names = {place: name for name, place in chosen.items()}
-        copies = {place: name for name, places in claims.items() for place in places if place not in names}
+        chosen = {
+            name: self._choose(name, positions, claims) for name, positions in claims.items() if positions
+        }
+        names = {position: name for name, position in chosen.items()}
+        copies = {
+            position: name
+            for name, positions in claims.items()
+            for position in positions
+            if position not in names
+        }
         placed: list[_Placed] = []
-        for place, cell in enumerate(self.cells):
-            if place in names:
-                placed += self._known(names[place], cell, place)
+        for position, cell in enumerate(self.cells):
+            if position in names:
+                placed += self._known(names[position], cell, position)
             else:
-                placed.append(self._own(cell, place, copies.get(place)))
-        self._put_back_missing(placed)
+                placed.append(self._own(cell, position, copies.get(position)))
+        self._restore_missing(placed)
         self._note_early_checks(placed)
         self._name_cells(placed)
         notebook = new_notebook(cells=[entry.cell for entry in placed])
@@ -118,35 +125,37 @@ class _Repair:
     def _claims(self) -> dict[str, list[int]]:
         """Return the candidates for each released cell, found by grade_id, else id, else content."""
         claims: dict[str, list[int]] = {name: [] for name in self.named}
-        for place, cell in enumerate(self.cells):
+        for position, cell in enumerate(self.cells):
             name = (cell.nbgrader or {}).get("grade_id")
             if isinstance(name, str) and name in claims:
-                claims[name].append(place)
-        taken = {place for places in claims.values() for place in places}
+                claims[name].append(position)
+        taken = {position for positions in claims.values() for position in positions}
         for recognised, how in ((self._by_id, "cell id"), (self._by_content, "content")):
-            for name in [name for name, places in claims.items() if not places]:
-                places = [place for place in recognised(name) if place not in taken]
-                if places:
+            for name in [name for name, positions in claims.items() if not positions]:
+                positions = [position for position in recognised(name) if position not in taken]
+                if positions:
                     self.notes.append(f"{name} had lost nbgrader's metadata; it was recognized by its {how}")
-                claims[name] = places
-                taken.update(places)
+                claims[name] = positions
+                taken.update(positions)
         return claims
 
     def _by_id(self, name: str) -> list[int]:
-        return [place for place, cell in enumerate(self.cells) if cell.id == name]
+        return [position for position, cell in enumerate(self.cells) if cell.id == name]
 
     def _by_content(self, name: str) -> list[int]:
         released = self.named[name]
         if is_locked(released):
-            return [place for place, cell in enumerate(self.cells) if _same(cell.source, released.source)]
+            return [
+                position for position, cell in enumerate(self.cells) if _same(cell.source, released.source)
+            ]
         if released.cell_type == "code":
             written = re.compile(
                 rf"^(?:(?:async +)?def|class) +{re.escape(name)}\b|^{re.escape(name)} *(?::[^=\n]+)?=(?!=)",
                 re.MULTILINE,
             )
             return [
-                place
-                for place, cell in enumerate(self.cells)
+                position
+                for position, cell in enumerate(self.cells)
                 if cell.kind == "code" and cell.id not in self.others and written.search(cell.source)
             ][-1:]
         return self._below_its_question(name)
@@ -162,11 +171,11 @@ class _Repair:
         if question is None or question.cell_type != "markdown":
             return []
         return [
-            place
-            for place, cell in enumerate(self.cells[1:], start=1)
+            position
+            for position, cell in enumerate(self.cells[1:], start=1)
             if cell.kind == "markdown"
             and cell.id not in self.others
-            and _same(self.cells[place - 1].source, question.source)
+            and _same(self.cells[position - 1].source, question.source)
             and not any(_same(cell.source, other.source) for other in self.others.values())
         ][:1]
 
@@ -184,37 +193,37 @@ class _Repair:
             f"{', ...' if len(answers) > 3 else ''})"
         )
 
-    def _choose(self, name: str, places: Sequence[int], claims: Mapping[str, Sequence[int]]) -> int:
+    def _choose(self, name: str, positions: Sequence[int], claims: Mapping[str, Sequence[int]]) -> int:
         """Select the copy of a cell that is graded."""
-        if len(places) == 1:
-            return places[0]
+        if len(positions) == 1:
+            return positions[0]
         if is_locked(self.named[name]):
-            chosen = min(places, key=lambda place: self._displaced(name, place, claims))
+            chosen = min(positions, key=lambda position: self._displaced(name, position, claims))
         else:
             stub = self.named[name].source
-            written = [place for place in places if not _same(self.cells[place].source, stub)]
-            chosen = (written or places)[-1]
+            written = [position for position in positions if not _same(self.cells[position].source, stub)]
+            chosen = (written or positions)[-1]
         self.notes.append(
-            f"{name} was there {len(places)} times; cell {chosen + 1} is graded, "
+            f"{name} was there {len(positions)} times; cell {chosen + 1} is graded, "
             "and the others were kept as the student's own"
         )
         return chosen
 
-    def _displaced(self, name: str, place: int, claims: Mapping[str, Sequence[int]]) -> tuple[int, bool]:
+    def _displaced(self, name: str, position: int, claims: Mapping[str, Sequence[int]]) -> tuple[int, bool]:
         """Return a sort key: the number of released cells that this position would put in the wrong order.
 
         Among equals, a cell that kept its id comes first, because a copy gets a new id.
         """
         order = list(self.named)
         wrong = sum(
-            (order.index(other) < order.index(name)) != (places[0] < place)
-            for other, places in claims.items()
-            if other != name and len(places) == 1
+            (order.index(other) < order.index(name)) != (positions[0] < position)
+            for other, positions in claims.items()
+            if other != name and len(positions) == 1
         )
-        return wrong, self.cells[place].id != name
+        return wrong, self.cells[position].id != name
 
     # --- Restoring cells -----------------------------------------------------------------------------
-    def _known(self, name: str, cell: SubmittedCell, place: int) -> list[_Placed]:
+    def _known(self, name: str, cell: SubmittedCell, position: int) -> list[_Placed]:
         """Restore the metadata, type and, if locked, source of a released cell."""
         released = self.named[name]
         self._compare_metadata(name, cell, released)
@@ -228,10 +237,10 @@ class _Repair:
             if released.cell_type == "markdown" and cell.attachments:
                 new.attachments = cell.attachments
         elif not _same(cell.source, released.source):
-            return [_Placed(new, name), *self._edited(name, cell, released, place)]
+            return [_Placed(new, name), *self._edited(name, cell, released, position)]
         return [_Placed(new, name)]
 
-    def _edited(self, name: str, cell: SubmittedCell, released: NotebookNode, place: int) -> list[_Placed]:
+    def _edited(self, name: str, cell: SubmittedCell, released: NotebookNode, position: int) -> list[_Placed]:
         """Record that a locked cell was edited. The edited source of an ungraded cell is kept below it."""
         if _as_its_checksum_says(cell):
             self.notes.append(f"{name} is from another release; it was replaced by the current one")
@@ -244,7 +253,7 @@ class _Repair:
             f"{name}, a locked cell, was edited; it was restored, "
             "and the edited source was kept below it as the student's own cell"
         )
-        return [self._own(cell, place)]
+        return [self._own(cell, position)]
 
     def _compare_metadata(self, name: str, cell: SubmittedCell, released: NotebookNode) -> None:
         given, right = cell.nbgrader, released.metadata.nbgrader
@@ -265,12 +274,12 @@ class _Repair:
         if is_grade(released) and (tags := EVASIVE_TAGS.intersection(cell.tags)):
             self._suspect(f"{name} was tagged {', '.join(sorted(tags))}; the tags were removed")
 
-    def _own(self, cell: SubmittedCell, place: int, copy_of: str | None = None) -> _Placed:
+    def _own(self, cell: SubmittedCell, position: int, copy_of: str | None = None) -> _Placed:
         """Convert a cell into one of the student's own, without nbgrader metadata."""
         claimed = (cell.nbgrader or {}).get("grade_id")
         if claimed is not None and copy_of is None and claimed not in list(self.named):
             self.notes.append(
-                f"cell {place + 1} claimed to be {shown(claimed)}, which is not a cell of this lesson; "
+                f"cell {position + 1} claimed to be {shown(claimed)}, which is not a cell of this lesson; "
                 "it was kept as the student's own"
             )
         run_already = (
@@ -288,25 +297,27 @@ class _Repair:
         return _Placed(new, id=cell.id)
 
     # --- The notebook as a whole ----------------------------------------------------------------------------
-    def _put_back_missing(self, placed: list[_Placed]) -> None:
+    def _restore_missing(self, placed: list[_Placed]) -> None:
         order = list(self.named)
         for number, name in enumerate(order):
-            where = {entry.name: place for place, entry in enumerate(placed) if entry.name}
+            where = {entry.name: position for position, entry in enumerate(placed) if entry.name}
             if name in where:
                 continue
             released = self.named[name]
-            place = self._below_what_stood_above(released, placed)
-            place = min(place, next((where[later] for later in order[number + 1 :] if later in where), place))
+            position = self._position_of_missing(released, placed)
+            position = min(
+                position, next((where[later] for later in order[number + 1 :] if later in where), position)
+            )
             if (solution := name.removeprefix("check_")) != name and solution in where:
-                place = max(place, where[solution] + 1)
-            placed.insert(place, _Placed(copy.deepcopy(released), name))
+                position = max(position, where[solution] + 1)
+            placed.insert(position, _Placed(copy.deepcopy(released), name))
             state = "" if is_locked(released) else ", without an answer"
             self.notes.append(f"{name} was missing; it was restored{state}")
 
-    def _below_what_stood_above(self, released: NotebookNode, placed: Sequence[_Placed]) -> int:
+    def _position_of_missing(self, released: NotebookNode, placed: Sequence[_Placed]) -> int:
         """Return the position below the nearest preceding released cell that is still there."""
-        where = {entry.id: place for place, entry in enumerate(placed) if entry.id in self.others}
-        where |= {entry.name: place for place, entry in enumerate(placed) if entry.name}
+        where = {entry.id: position for position, entry in enumerate(placed) if entry.id in self.others}
+        where |= {entry.name: position for position, entry in enumerate(placed) if entry.name}
         above = 0
         for cell in self.released.cells:
             if cell is released:
@@ -315,10 +326,10 @@ class _Repair:
         return above
 
     def _note_early_checks(self, placed: Sequence[_Placed]) -> None:
-        where = {entry.name: place for place, entry in enumerate(placed) if entry.name}
-        for name, place in where.items():
+        where = {entry.name: position for position, entry in enumerate(placed) if entry.name}
+        for name, position in where.items():
             solution = name.removeprefix("check_")
-            if solution != name and where.get(solution, -1) > place:
+            if solution != name and where.get(solution, -1) > position:
                 self.notes.append(f"{name} is above {solution}, so it runs before the solution")
 
     def _name_cells(self, placed: Sequence[_Placed]) -> None:
@@ -391,5 +402,5 @@ def _own_names(number: int) -> Iterator[str]:
 
 
 def _at_most(notes: list[str]) -> list[str]:
-    more = len(notes) - MOST_NOTES
-    return [*notes[:MOST_NOTES], f"and {more} more"] if more > 0 else notes
+    more = len(notes) - MAX_NOTES
+    return [*notes[:MAX_NOTES], f"and {more} more"] if more > 0 else notes

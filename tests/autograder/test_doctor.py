@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from autograder.judge import smoke_test
+from autograder import doctor as program
 from autograder.sandbox.confinement import WITHOUT, probe
 from course_lib.curriculum.course_file import CourseError
 
@@ -55,14 +55,14 @@ def test_a_kernel_that_does_not_start_fails(monkeypatch: pytest.MonkeyPatch) -> 
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
     # This can't be unpacked: a file, and another file below it.
-    monkeypatch.setattr(smoke_test, "whole_course", lambda: {"course": b"a file", "course/one.py": b""})
+    monkeypatch.setattr(program, "whole_course", lambda: {"course": b"a file", "course/one.py": b""})
     with pytest.raises(CourseError, match=r"(?s)the kernel didn't start\n.*Traceback"):
-        smoke_test.run_smoke_test(probe())
+        program.run_smoke_test(probe())
 
 
 def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
-    monkeypatch.setattr(smoke_test, "_LOCKED_CELL", "assert double(1) == 3, 'not three'")
+    monkeypatch.setattr(program, "_LOCKED_CELL", "assert double(1) == 3, 'not three'")
     with pytest.raises(CourseError, match=r"got:\n42\n\nnot three"):
-        smoke_test.run_smoke_test(probe())
+        program.run_smoke_test(probe())

@@ -32,17 +32,17 @@ def judged_as(verdict: str, **more: object) -> Points:
 @pytest.mark.parametrize(
     ("points", "said", "why"),
     [
-        (WRONG, "◐ partly right: 2 of 4 points.", "The scores are not divided. That costs some"),
-        (replace(WRONG, points=4.0, automatic=4.0, verdict=ALL), "✓ right: 4", "It is right."),
-        (judged_as("wrong"), "✗ not right: 0 of 4", "recognise this mistake"),
-        (judged_as("unwritten"), "○ not written yet: 0", "It is not written yet."),
-        (judged_as("missing"), "○ not there: 0", "Nothing of this name was defined."),
-        (judged_as("missing", says=["no file a.txt was handed in"]), "○ not there: 0", "No file a.txt was"),
-        (judged_as("forbidden", forbidden=["a.b"]), "✗ calls what it may not: 0", "It calls a.b, which"),
+        (WRONG, "◐ partly correct: 2 of 4 points.", "The scores are not divided. That costs some"),
+        (replace(WRONG, points=4.0, automatic=4.0, verdict=ALL), "✓ correct: 4", "It is correct."),
+        (judged_as("wrong"), "✗ incorrect: 0 of 4", "recognise this mistake"),
+        (judged_as("unwritten"), "○ not written yet: 0", "It has not been written yet."),
+        (judged_as("missing"), "○ missing: 0", "Nothing of this name is defined."),
+        (judged_as("missing", says=["no file a.txt was handed in"]), "○ missing: 0", "No file a.txt was"),
+        (judged_as("forbidden", forbidden=["a.b"]), "✗ calls a forbidden function: 0", "It calls a.b, which"),
         (judged_as("out-of-time"), "✗ took too long: 0", "did not finish"),
         (judged_as("kernel-died"), "✗ ended its process: 0", "ended its own process"),
         (judged_as("error"), "… could not be checked: 0", "your fault"),
-        (replace(WRONG, verdict=None), "◐ partly right: 2", "The check says: partly right."),
+        (replace(WRONG, verdict=None), "◐ partly correct: 2", "The check says: partly correct."),
         (
             replace(WRONG, points=3.5, person=3.0, extra=0.5),
             "3.5 of 4 points.",
@@ -59,10 +59,10 @@ def test_a_check_says_how_many_points_and_why(points: Points, said: str, why: st
 
 def test_an_answer_in_words_says_who_reads_it() -> None:
     answer = Points("explain", True, 0.0, 3.0, None, None, 0.0, None)
-    assert answer.said == "waits for a person"
-    assert replace(answer, automatic=0.0, answered=False).said == "no answer"
+    assert answer.status == "to be graded by a person"
+    assert replace(answer, automatic=0.0, answered=False).status == "no answer"
     read = replace(answer, points=2.0, person=2.0)
-    assert (read.sign, read.said, read.sum) == ("◐", "read by a person", "2 of 3 points")
+    assert (read.sign, read.status, read.sum) == ("◐", "graded by a person", "2 of 3 points")
 
 
 def test_what_the_summary_says_is_text() -> None:
@@ -110,9 +110,9 @@ def test_the_top_has_all_points_and_each_check_its_own(graded: GradedClass) -> N
     cells = for_students(graded, notebook_of(graded)).cells
     table = cells[0].source
     for row in (
-        '<th scope="row"><a href="#check_scores">scores</a></th><td>◐ partly right</td><td>2</td><td>4</td>',
-        '<th scope="row"><a href="#check_guess">guess</a></th><td>✓ right</td><td>1</td><td>1</td>',
-        '<a href="#explain">explain</a></th><td>… waits for a person</td><td>0</td><td>2</td>',
+        '<a href="#check_scores">scores</a></th><td>◐ partly correct</td><td>2</td><td>4</td>',
+        '<th scope="row"><a href="#check_guess">guess</a></th><td>✓ correct</td><td>1</td><td>1</td>',
+        '<a href="#explain">explain</a></th><td>… to be graded by a person</td><td>0</td><td>2</td>',
         "<td>3</td><td>7</td>",
         "<li>explain was missing</li>",
     ):
@@ -168,7 +168,7 @@ def test_students_markers_and_verdicts_mean_nothing(graded: GradedClass) -> None
     assert verdicts_in(notebook)["check_scores"].verdict == "wrong"
     cleared = for_students(graded, notebook)
     assert cleared.cells[1].source == source
-    assert "partly right" in cleared.cells[0].source
+    assert "partly correct" in cleared.cells[0].source
 
 
 def test_the_judges_findings_are_read_wherever_they_stand(graded: GradedClass) -> None:

@@ -234,7 +234,7 @@ def test_the_demo_reads_the_scores(graded: GradedClass) -> None:
         for student in ("amara", "bruno", "daria")
     ]
     assert verdicts == [
-        "✓ all right",
+        "✓ all correct",
         f"✗ {mistake.exercise.name}: {mistake.misconception.statement}.",
         f"✗ {graded.lesson.exercises[-1].name}: nothing of this name is defined.",
     ]

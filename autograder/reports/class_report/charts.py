@@ -1,7 +1,7 @@
 """The charts of the report. Every value shown by colour is also printed as a number."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
@@ -39,8 +39,7 @@ def totals_chart(figures: Figures) -> Picture | None:
     shares = figures.totals["share"].dropna().astype(float)
     if shares.empty:
         return None
-    tenths = (shares * 10 + 1e-9).clip(0, 9).astype(int)
-    counts = tenths.map(dict(enumerate(_TENTHS))).value_counts().reindex(_TENTHS, fill_value=0)
+    counts = _tenths(shares).value_counts().reindex(_TENTHS, fill_value=0)
     data = counts.rename_axis("tenth").reset_index(name="students")
     base = alt.Chart(data).encode(
         x=alt.X(
@@ -70,11 +69,8 @@ def scores_chart(figures: Figures) -> Picture | None:
     scored = figures.scores.dropna(subset=["share"])
     if scored.empty:
         return None
-    tenth = (scored["share"].astype(float) * 10 + 1e-9).clip(0, 9).astype(int)
-    counts = scored.assign(tenth=[_TENTHS[number] for number in tenth]).groupby(
-        ["lesson", "tenth"], as_index=False
-    )
-    data = counts.agg(students=("student", "size"))
+    grouped = scored.assign(tenth=_tenths(scored["share"])).groupby(["lesson", "tenth"], as_index=False)
+    data = grouped.agg(students=("student", "size"))
     most = int(data["students"].max())
     data["ink"] = [ink_on(on_ramp(AMOUNTS, 0.15 + 0.85 * count / most)) for count in data["students"]]
     lessons = list(dict.fromkeys(scored["lesson"]))
@@ -86,13 +82,7 @@ def scores_chart(figures: Figures) -> Picture | None:
             title="share of the lesson's points",
             axis=alt.Axis(labelAngle=0, grid=False, labelFontSize=10, ticks=False, domain=False),
         ),
-        y=alt.Y(
-            "lesson:N",
-            sort=lessons,
-            scale=alt.Scale(domain=lessons),
-            title=None,
-            axis=_names(lessons),
-        ),
+        y=_rows("lesson", lessons),
     )
     fills = [on_ramp(AMOUNTS, 0.15), *AMOUNTS[1:]]
     cells = base.mark_rect(stroke=LINE).encode(
@@ -135,14 +125,8 @@ def exercises_chart(figures: Figures) -> Picture | None:
     fills = dict(zip(_OUTCOMES.values(), _OUTCOME_FILLS, strict=True))
     data["ink"] = [ink_on(fills[outcome]) for outcome in data["outcome"]]
     data = data[data["count"] > 0]
-    y = alt.Y(
-        "label:N",
-        sort=labels,
-        scale=alt.Scale(domain=labels),
-        title=None,
-        axis=_names([label.rpartition("/")[2] for label in labels], **_HEADED),
-    )
-    base = alt.Chart(data).encode(y=y)
+    shown = [label.rpartition("/")[2] for label in labels]
+    base = alt.Chart(data).encode(y=_rows("label", labels, shown, **_HEADED))
     bars = base.mark_bar(stroke=QUIET_INK, strokeWidth=0.7, height={"band": 0.82}).encode(
         x=alt.X(
             "start:Q",
@@ -183,12 +167,7 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
     data = data.drop_duplicates("label")
     top = int(data["students"].max())
     base = alt.Chart(data).encode(
-        y=alt.Y(
-            "label:N",
-            sort=list(data["label"]),
-            title=None,
-            axis=_names(list(data["label"])),
-        ),
+        y=_rows("label", list(data["label"])),
         x=alt.X(
             "students:Q",
             title="students",
@@ -223,8 +202,7 @@ def times_chart(figures: Figures) -> Picture | None:
         return None
     data["days"] = data["days_since_lesson_before"].astype(float)
     lessons = list(dict.fromkeys(data["lesson"]))
-    y = alt.Y("lesson:N", sort=lessons, title=None, axis=_names(lessons))
-    base = alt.Chart(data).encode(y=y)
+    base = alt.Chart(data).encode(y=_rows("lesson", lessons))
     days = "days since the student's previous hand-in"
     dots = base.mark_point(color=CATEGORIES[0], size=30, opacity=0.7).encode(
         x=alt.X("days:Q", title=days, scale=alt.Scale(zero=True, nice=True))
@@ -244,10 +222,30 @@ def times_chart(figures: Figures) -> Picture | None:
     )
 
 
-def _names(labels: Sequence[str], **more: Any) -> alt.Axis:
-    """Return an axis of names with room for the longest one."""
-    room = max(map(len, labels)) * _LETTER
-    return alt.Axis(ticks=False, domain=False, labelLimit=1000, minExtent=room, **more)
+def _tenths(shares: "pd.Series[float]") -> "pd.Series[str]":
+    return (shares.astype(float) * 10 + 1e-9).clip(0, 9).astype(int).map(dict(enumerate(_TENTHS)))
+
+
+CHARTS: dict[str, Callable[[Figures], Picture | None]] = {
+    "totals": totals_chart,
+    "scores": scores_chart,
+    "exercises": exercises_chart,
+    "misconceptions": misconceptions_chart,
+    "times": times_chart,
+}
+"""The charts of the report by name."""
+
+
+def _rows(field: str, values: list[str], shown: Sequence[str] = (), **axis: Any) -> alt.Y:
+    """Return an axis with a row for each value, and room for the longest label: by default, the value."""
+    room = max(map(len, shown or values)) * _LETTER
+    return alt.Y(
+        f"{field}:N",
+        sort=values,
+        scale=alt.Scale(domain=values),
+        title=None,
+        axis=alt.Axis(ticks=False, domain=False, labelLimit=1000, minExtent=room, **axis),
+    )
 
 
 def _finished(

@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import pandas as pd
 
-from autograder.reports.class_report.records import ClassRecords, Mark, SubmissionRecord
+from autograder.reports.class_report.records import ClassRecords, SubmissionRecord
 from autograder.reports.class_report.similarity import similar_answers
+from autograder.reports.points import Points
 from autograder.reports.verdicts import IN_WORDS
 
 #: The states of a submission.
@@ -160,7 +161,7 @@ def _students_to_help(
     handed_in = (scores["state"] != NOT_HANDED_IN).groupby(scores["lesson"]).mean()
     expected = set(handed_in[handed_in >= 0.5].index)
     missing = scores[(scores["state"] == NOT_HANDED_IN) & scores["lesson"].isin(expected)]
-    weak: dict[str, list[Mark]] = defaultdict(list)
+    weak: dict[str, list[Points]] = defaultdict(list)
     for submission in records.submissions:
         weak[submission.student] += (
             mark
@@ -173,7 +174,7 @@ def _students_to_help(
         lessons = list(missing.loc[missing["student"] == student, "lesson"])
         if lessons or share < HELP_BELOW:
             marks = weak[student]
-            said = (text for mark in marks if mark.judged for text in mark.judged.says)
+            said = (text for mark in marks if mark.verdict for text in mark.verdict.says)
             yield {
                 "student": student,
                 "name": name,
@@ -194,12 +195,12 @@ _VERDICTS = (
 )
 
 
-def _verdict(mark: Mark) -> str | None:
-    if mark.judged is None:
+def _verdict(mark: Points) -> str | None:
+    if mark.verdict is None:
         return None
-    match mark.judged.verdict:
+    match mark.verdict.verdict:
         case "wrong":
-            return "known_mistake" if mark.judged.misconceptions else "other_mistake"
+            return "known_mistake" if mark.verdict.misconceptions else "other_mistake"
         case "unwritten" | "missing":
             return "not_written"
         case "forbidden":
@@ -213,7 +214,7 @@ def _verdict(mark: Mark) -> str | None:
 
 
 def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
-    marks: dict[tuple[str, str], list[Mark]] = defaultdict(list)
+    marks: dict[tuple[str, str], list[Points]] = defaultdict(list)
     for submission in records.submissions:
         for mark in submission.marks if submission.graded else ():
             marks[submission.lesson, mark.cell].append(mark)
@@ -266,14 +267,11 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
     examined: Counter[tuple[str, str]] = Counter()
     for submission in records.submissions:
         for mark in submission.marks if submission.graded else ():
-            if mark.judged is None:
+            if mark.verdict is None:
                 continue
             examined[submission.lesson, mark.exercise] += 1
-            words = {
-                **dict.fromkeys(mark.judged.misconceptions, ""),
-                **dict(zip(mark.judged.misconceptions, mark.judged.says, strict=False)),
-            }
-            for name, says in words.items():
+            # The two lists belong together, except for a file that was handed in.
+            for name, says in zip(mark.verdict.misconceptions, mark.verdict.says, strict=False):
                 made[submission.lesson, mark.exercise, name, says].append(submission)
     for (lesson, exercise, name, says), submissions in sorted(
         made.items(), key=lambda entry: (-len(entry[1]), entry[0])
@@ -286,7 +284,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             "lesson": lesson,
             "exercise": exercise,
             "misconception": name,
-            "says": says or name.replace("_", " "),
+            "says": says,
             "students": len(submissions),
             "of_students": examined[lesson, exercise],
             "example_student": example.student,
@@ -367,10 +365,9 @@ def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
     if submission.flagged:
         yield "flagged by a grader", "a grader flagged it in formgrader"
     for mark in submission.marks:
-        if mark.judged is not None and mark.judged.verdict in ("error", "kernel-died"):
-            words = IN_WORDS[mark.judged.verdict]
-            yield "check without a verdict", f"{mark.exercise}: {words}"
-        if mark.waiting and mark.graded_before:
+        if mark.verdict is not None and mark.verdict.verdict in ("error", "kernel-died"):
+            yield "check without a verdict", f"{mark.exercise}: {IN_WORDS[mark.verdict.verdict]}"
+        if mark.waiting and mark.person is not None:
             given = f"a person gave {mark.points:g} of {mark.most:g} points"
             yield "graded by hand before", f"{mark.exercise}: {given} before it was graded again"
         elif mark.waiting and mark.by_hand:

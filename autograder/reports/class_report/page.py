@@ -8,13 +8,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from autograder.reports.class_report.charts import (
-    exercises_chart,
-    misconceptions_chart,
-    scores_chart,
-    times_chart,
-    totals_chart,
-)
+from autograder.reports.class_report.charts import CHARTS
 from autograder.reports.class_report.figures import (
     GRADED,
     HELP_BELOW,
@@ -49,13 +43,7 @@ def report_page(
         records=records,
         figures=figures,
         tables=tables,
-        charts={
-            "totals": _drawn(totals_chart(figures)),
-            "scores": _drawn(scores_chart(figures)),
-            "exercises": _drawn(exercises_chart(figures)),
-            "misconceptions": _drawn(misconceptions_chart(figures)),
-            "times": _drawn(times_chart(figures)),
-        },
+        charts={name: _drawn(draw(figures)) for name, draw in CHARTS.items()},
         lessons=[_LessonSummary.of(lesson, figures) for lesson in records.lessons],
         grid=_grid(records, figures),
         latest=max((entry.handed_in for entry in records.submissions if entry.handed_in), default=None),
@@ -182,7 +170,7 @@ def _unjudged(records: ClassRecords) -> int:
     return sum(
         submission.graded
         and any(not mark.by_hand for mark in submission.marks)
-        and all(mark.judged is None for mark in submission.marks)
+        and all(mark.verdict is None for mark in submission.marks)
         for submission in records.submissions
     )
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.api import Assignment, Grade, Gradebook, SubmittedAssignment, SubmittedNotebook
+from nbgrader.api import Assignment, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 
+from autograder.reports.points import Points
 from autograder.reports.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
@@ -48,32 +49,6 @@ class StudentRecord:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """The points for one graded cell of one submission."""
-
-    cell: str
-    by_hand: bool
-    """Whether the cell is an answer in words, which a person grades."""
-    points: float
-    most: float
-    waiting: bool
-    """Whether a person has to look at it."""
-    graded_before: bool
-    """Whether a person gave points for it earlier."""
-    judged: CheckVerdict | None
-
-    @property
-    def open(self) -> bool:
-        """Whether its points have not been given yet."""
-        return self.waiting and not self.graded_before
-
-    @property
-    def exercise(self) -> str:
-        """The name of the cell without the prefix "check_" of check cells."""
-        return self.cell.removeprefix("check_")
-
-
-@dataclass(frozen=True)
 class SubmissionRecord:
     """One student's submission for one lesson."""
 
@@ -86,7 +61,7 @@ class SubmissionRecord:
     """The submission's timestamp in UTC, or None if there is none."""
     due: datetime | None
     """The due date in UTC, including the student's extension."""
-    marks: tuple[Mark, ...]
+    marks: tuple[Points, ...]
     code: Mapping[str, str]
     """The source of the student's own cells, by name."""
     grading: GradingNotes | None
@@ -187,7 +162,7 @@ class _Reader:
 
     def _submission(self, submission: SubmittedAssignment, lesson: LessonRecord) -> SubmissionRecord:
         student = submission.student_id
-        marks: list[Mark] = []
+        marks: list[Points] = []
         code: dict[str, str] = {}
         notes: list[GradingNotes] = []
         for notebook in submission.notebooks:
@@ -196,7 +171,7 @@ class _Reader:
             if read is not None:
                 verdicts, code = verdicts | verdicts_in(read), code | _code(read)
                 notes += filter(None, [notes_on(read)])
-            marks += (_mark(grade, verdicts.get(grade.name)) for grade in notebook.grades)
+            marks += (Points.of(grade, verdicts.get(grade.name)) for grade in notebook.grades)
         place = {name: number for number, name in enumerate(lesson.cells)}
         marks.sort(key=lambda mark: place.get(mark.cell, len(place)))
         scored = any(
@@ -269,11 +244,8 @@ class _Reader:
 
 def _lesson(assignment: Assignment, curriculum: Curriculum | None) -> LessonRecord:
     most = {cell.name: cell.max_score for notebook in assignment.notebooks for cell in notebook.grade_cells}
-    entry = (
-        next((lesson for lesson in curriculum.lessons if lesson.name == assignment.name), None)
-        if curriculum
-        else None
-    )
+    lessons = curriculum.lessons if curriculum else ()
+    entry = next((lesson for lesson in lessons if lesson.name == assignment.name), None)
     place = {name: number for number, name in enumerate(entry.points)} if entry else {}
     return LessonRecord(
         name=assignment.name,
@@ -282,18 +254,6 @@ def _lesson(assignment: Assignment, curriculum: Curriculum | None) -> LessonReco
         due=assignment.duedate,
         minutes=entry.minutes if entry else None,
         cells=tuple(sorted(most, key=lambda name: (place.get(name, len(place)), name))),
-    )
-
-
-def _mark(grade: Grade, verdict: CheckVerdict | None) -> Mark:
-    return Mark(
-        cell=grade.name,
-        by_hand=grade.cell.cell_type == "markdown",
-        points=float(grade.score),
-        most=float(grade.cell.max_score),
-        waiting=bool(grade.needs_manual_grade),
-        graded_before=grade.manual_score is not None,
-        judged=verdict,
     )
 
 

@@ -32,7 +32,7 @@ _MATCH, _WINDOW = 15, 4
 _MIN_LENGTH = 120
 
 #: The maximum number of pairs that are listed.
-_MOST = 100
+_MAX_PAIRS = 100
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def similar_answers(records: ClassRecords) -> list[SimilarAnswers]:
         for (lesson, exercise), codes in answers.items()
         for pair in _of_exercise(lesson, exercise, codes)
     ]
-    return sorted(found, key=lambda pair: (-pair.similarity, pair.exercise, pair.students))[:_MOST]
+    return sorted(found, key=lambda pair: (-pair.similarity, pair.exercise, pair.students))[:_MAX_PAIRS]
 
 
 def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterator[SimilarAnswers]:

@@ -18,7 +18,7 @@ EXPLAINED = 5
 _ALIKE = 0.5
 
 #: Longer answers are not compared. No sensible answer has more characters.
-_MOST_COMPARED = 20_000
+_MAX_COMPARED = 20_000
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def plain_definition(code: str, name: str) -> str:
 
     Return an empty string if the code has no such definition or cannot be parsed.
     """
-    if len(code) > _MOST_COMPARED:
+    if len(code) > _MAX_COMPARED:
         return ""
     try:
         tree = ast.parse(code)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder.submissions.reading import MOST_CELLS, MOST_SOURCE, UnreadableError, read_notebook
+from autograder.submissions.reading import MAX_CELLS, MAX_SOURCE, UnreadableError, read_notebook
 
 CODE = {"cell_type": "code", "id": "a", "source": "x = 'é'", "metadata": {}, "outputs": []}
 
@@ -67,9 +67,9 @@ def test_a_plain_notebook_is_read_without_a_note() -> None:
         (b'{"metadata": {}}', "no cells"),
         (b'{"cells": null}', "no cells"),
         (b'{"cells": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested"),
-        (notebook(*[CODE] * (MOST_CELLS + 1)), f"{MOST_CELLS + 1} cells"),
-        (notebook(CODE | {"source": "x" * (MOST_SOURCE + 1)}), "million characters of text"),
-        (notebook(CODE | {"source": ["x"] * (MOST_SOURCE + 1)}), "million characters of text"),
+        (notebook(*[CODE] * (MAX_CELLS + 1)), f"{MAX_CELLS + 1} cells"),
+        (notebook(CODE | {"source": "x" * (MAX_SOURCE + 1)}), "million characters of text"),
+        (notebook(CODE | {"source": ["x"] * (MAX_SOURCE + 1)}), "million characters of text"),
     ],
 )
 def test_other_files_are_refused_with_the_reason(raw: bytes, reason: str) -> None:
