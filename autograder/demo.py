@@ -23,8 +23,8 @@ from autograder.reports.feedback import CHECK_ERROR
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import SOURCES, CourseError, load_curriculum
 
-#: The symbols that start every verdict of a check except "right".
-NOT_RIGHT = ("✗", "○")
+#: The symbols with which a check's verdict begins if the answer is not correct.
+NOT_CORRECT = ("✗", "○")
 
 
 def main() -> int:
@@ -190,7 +190,7 @@ def first_verdict(notebook: Path) -> str:
             failed = output.output_type == "error"
             text = f"{output.ename}: {output.evalue}" if failed else output.get("text", "")
             first_line = text.removeprefix(f"{CHECK_ERROR}: ").partition("\n")[0]
-            if failed or first_line.startswith(NOT_RIGHT):
+            if failed or first_line.startswith(NOT_CORRECT):
                 return first_line
     return "✓ all correct"
 

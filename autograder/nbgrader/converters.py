@@ -52,7 +52,7 @@ def install() -> None:
 
 
 class RepairedNotebookExporter(NotebookExporter):
-    """nbconvert's NotebookExporter, which finds repaired notebooks in memory, by their submission's path."""
+    """A NotebookExporter that finds repaired notebooks in memory, by the path of the submitted file."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -87,7 +87,7 @@ class CourseAutograde(Autograde):
         self._error: Exception | None = None
 
     def init_notebooks(self) -> None:
-        """Set the run's submissions as the input, because nbgrader would skip those without a notebook."""
+        """Leave the search for submissions to the run, because nbgrader skips those without a notebook."""
         if not submissions(self.coursedir):
             super().init_notebooks()  # raises, and suggests similar names
 

@@ -147,7 +147,7 @@ class SandboxedExecute(NbGraderPreprocessor):
 
     @property
     def ahead(self) -> int:
-        """How many notebooks to read ahead of the one being graded."""
+        """The number of submissions to read ahead of the one being graded."""
         return self.prefetch or self._ahead
 
     def _create_executor(self, address: str) -> WorkerExecutor:

@@ -62,7 +62,7 @@ class _RateLimit:
     Further submissions wait, and only a student's newest one is graded.
     """
 
-    most: int
+    maximum: int
     _times: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
 
     def allows(self, student: str) -> bool:
@@ -70,7 +70,7 @@ class _RateLimit:
         times = self._times[student]
         while times and time.monotonic() - times[0] > _HOUR:
             times.popleft()
-        return len(times) < self.most
+        return len(times) < self.maximum
 
     def count(self, student: str) -> None:
         """Count a grading."""

@@ -12,7 +12,7 @@ from autograder.results.worker import grade
 
 
 class Results:
-    """The results of jobs. An executor computes those that are not stored, once for equal jobs."""
+    """The results of jobs. An executor computes those that are not stored; equal jobs run once."""
 
     def __init__(self, store: ResultStore, executor: WorkerExecutor, log: logging.Logger) -> None:
         self._store, self._executor, self._log = store, executor, log
