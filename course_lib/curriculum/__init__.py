@@ -14,12 +14,4 @@ from course_lib.curriculum.lessons import (
     public_curriculum,
 )
 
-__all__ = [
-    "Curriculum",
-    "Exercise",
-    "Explanation",
-    "HandIn",
-    "Lesson",
-    "Prediction",
-    "public_curriculum",
-]
+__all__ = ["Curriculum", "Exercise", "Explanation", "HandIn", "Lesson", "Prediction", "public_curriculum"]

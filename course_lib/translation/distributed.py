@@ -113,8 +113,7 @@ def _join(timeout: timedelta) -> DistributedInfo:
         if time.monotonic() - started >= 0.9 * seconds:
             reason = (
                 f"not all of them arrived within {seconds:.0f} seconds. Check that every node has been "
-                "started "
-                "and can reach that address."
+                "started and can reach that address."
             )
         elif os.environ["RANK"] == "0" and is_port_in_use(port):
             reason = "the port is in use. Choose another one, or start with torchrun --standalone."
@@ -122,11 +121,7 @@ def _join(timeout: timedelta) -> DistributedInfo:
             reason = str(error).splitlines()[0]
         raise BadInputError(f"The processes cannot meet at {host}:{port}: {reason}") from None
     return DistributedInfo(
-        rank,
-        world_size,
-        int(os.environ["LOCAL_RANK"]),
-        int(os.environ["LOCAL_WORLD_SIZE"]),
-        control_group,
+        rank, world_size, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), control_group
     )
 
 
@@ -228,8 +223,7 @@ def require_equal(distributed: DistributedInfo, facts: Mapping[str, str]) -> Non
         raise_on_all_ranks(
             distributed,
             f"All processes need the same config and data, but {'; '.join(differences[:3])}{more}. Give "
-            "every "
-            "node the same files and the same command.",
+            "every node the same files and the same command.",
         )
 
 

@@ -55,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="course translate",
-        description="Translate text with a trained run, one sentence a line.",
+        prog="course translate", description="Translate text with a trained run, one sentence a line."
     )
     parser.add_argument("run_folder", metavar="RUN_FOLDER", help="the folder of a trained run")
     parser.add_argument(
@@ -99,10 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
     parser.add_argument(
-        "--output",
-        metavar="FILE",
-        type=Path,
-        help="write the translations to this file, once all are done",
+        "--output", metavar="FILE", type=Path, help="write the translations to this file, once all are done"
     )
     parser.add_argument(
         "--tune",

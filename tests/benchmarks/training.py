@@ -25,8 +25,8 @@ from rich.table import Table
 
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
-from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.token_pairs import IdPair, TokenPairs
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, end_process, process_group
 from course_lib.translation.gpu_check.textbook import TextbookTraining, fixed_batches
 from course_lib.translation.model.precision import resolve_precision
@@ -78,7 +78,7 @@ class LabTraining:
     def __init__(
         self, config: RunConfig, pairs: Sequence[IdPair], subwords: Subwords, distributed: DistributedInfo
     ) -> None:
-        self.trainer = Trainer(config, pairs, subwords, distributed, device())
+        self.trainer = Trainer(config, TokenPairs.of(pairs), subwords, distributed, device())
         self._plan = self.trainer.plan()
 
     def update(self) -> None:

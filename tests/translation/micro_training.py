@@ -4,16 +4,17 @@ import torch
 
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
-from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.token_pairs import TokenPairs
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.train.trainer import Trainer
 
 
-def material(config: RunConfig) -> tuple[list[IdPair], Subwords]:
+def material(config: RunConfig) -> tuple[TokenPairs, Subwords]:
     train = load_corpus(config.data).train
     subwords = Subwords.learn([*train.german, *train.english], config.data.vocab_size)
-    return list(zip(subwords.encode(train.german), subwords.encode(train.english), strict=True)), subwords
+    pairs = zip(subwords.encode(train.german), subwords.encode(train.english), strict=True)
+    return TokenPairs.of(pairs), subwords
 
 
 def new_trainer(config: RunConfig, distributed: DistributedInfo = SINGLE_PROCESS) -> Trainer:

@@ -19,8 +19,8 @@ from course_lib.transformer import (
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import EvaluationConfig, RunConfig
 from course_lib.translation.data.corpora import load_corpus
-from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.decoding import SearchSettings
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.seq2seq import build_model

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from course_lib.transformer import padding_mask
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.token_pairs import collate_batch
 from course_lib.translation.decoding import make_backend
 from course_lib.translation.decoding.backends import CachedBackend
 from course_lib.translation.model.fused import use_fused_layers
@@ -35,7 +34,7 @@ def shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def batch_of(config: RunConfig) -> tuple[DeviceBatch, int]:
     pairs, subwords = material(config)
-    source, target = collate_batch(pairs, range(20), 0, 1, 2, config.data.max_length)
+    source, target = pairs.collate(range(20), 0, 1, 2, config.data.max_length)
     return move_to_device(source, target, META, config.model, len(subwords), 0, REFERENCE), len(subwords)
 
 

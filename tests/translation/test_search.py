@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from course_lib.transformer import beam_search, greedy_decode, length_penalty, padding_mask
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.token_pairs import TokenPairs
 from course_lib.translation.decoding import (
     SearchSettings,
     backends,
@@ -260,7 +261,7 @@ def test_a_model_in_training_has_a_cache(tiny_config: Callable[..., RunConfig]) 
     """Whatever training puts in the places of the reference's modules, to be faster."""
     subwords = Subwords.learn(["ein Hund", "a dog"], 300)
     config = tiny_config()
-    pairs = [(subwords.encode(["ein Hund"])[0], subwords.encode(["a dog"])[0])]
+    pairs = TokenPairs.of(zip(subwords.encode(["ein Hund"]), subwords.encode(["a dog"]), strict=True))
     trainer = Trainer(config, pairs, subwords, SINGLE_PROCESS, torch.device("cpu"))
     trainer.update(trainer.plan()[0])
     assert supports_cache(trainer.model)

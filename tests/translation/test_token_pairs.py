@@ -8,13 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from course_lib.transformer.batching import collate
-from course_lib.translation.data.token_pairs import (
-    TokenPairs,
-    collate_batch,
-    id_type,
-    pair_lengths,
-    write_pairs,
-)
+from course_lib.translation.data.token_pairs import TokenPairs, id_type, write_pairs
 
 IDS = st.lists(st.integers(0, 2**16 - 1), max_size=6)
 PAIRS = st.lists(st.tuples(IDS, IDS), max_size=12)
@@ -31,14 +25,14 @@ def stored(folder: Path, pairs: list[tuple[list[int], list[int]]], chunk: int, d
 def test_pairs_come_back(
     tmp_path: Path, pairs: list[tuple[list[int], list[int]]], chunk: int, dtype: str
 ) -> None:
-    got = stored(tmp_path, pairs, chunk, dtype)
-    assert list(got) == pairs
-    assert len(got) == len(pairs)
-    assert got[-3:] == pairs[-3:]
-    assert got[::-2] == pairs[::-2]
-    lengths = [(len(source), len(target)) for source, target in pairs]
-    assert got.lengths.tolist() == pair_lengths(pairs).tolist() == [list(row) for row in lengths]
-    assert got.lengths.shape == pair_lengths(pairs).shape == (len(pairs), 2)
+    lengths = [[len(source), len(target)] for source, target in pairs]
+    for got in (stored(tmp_path, pairs, chunk, dtype), TokenPairs.of(pairs)):
+        assert list(got) == pairs
+        assert len(got) == len(pairs)
+        assert got[-3:] == pairs[-3:]
+        assert got[::-2] == pairs[::-2]
+        assert got.lengths.tolist() == lengths
+        assert got.lengths.shape == (len(pairs), 2)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
@@ -48,8 +42,8 @@ def test_a_batch_is_that_of_collate(
 ) -> None:
     batch = data.draw(st.lists(st.sampled_from(range(len(pairs))), min_size=1, max_size=5))
     expected = collate([pairs[index] for index in batch], 0, 1, 2, max_length)
-    for some in (pairs, stored(tmp_path, pairs, 3, "<u2")):
-        for matrix, right in zip(collate_batch(some, batch, 0, 1, 2, max_length), expected, strict=True):
+    for some in (TokenPairs.of(pairs), stored(tmp_path, pairs, 3, "<u2")):
+        for matrix, right in zip(some.collate(batch, 0, 1, 2, max_length), expected, strict=True):
             assert torch.equal(matrix, right)
             assert matrix.dtype == right.dtype
 

@@ -10,8 +10,8 @@ from micro_training import assert_equal_weights, material, new_trainer, weights
 from course_lib.transformer import LabelSmoothingLoss, make_scheduler, train_step
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.optimization import make_optimizer
 

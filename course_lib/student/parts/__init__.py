@@ -10,12 +10,4 @@ from course_lib.student.parts.equality import unequal_parts
 from course_lib.student.parts.lessons import LESSONS
 from course_lib.student.parts.notebook import PartsError
 
-__all__ = [
-    "LESSONS",
-    "Part",
-    "Parts",
-    "PartsError",
-    "build_transformer",
-    "load_parts",
-    "unequal_parts",
-]
+__all__ = ["LESSONS", "Part", "Parts", "PartsError", "build_transformer", "load_parts", "unequal_parts"]

@@ -15,13 +15,7 @@ from torch import nn
 
 from course_lib.student.parts.cell import UnwrittenError, describe, run_cell, setup_namespace
 from course_lib.student.parts.lessons import lessons_through, reference
-from course_lib.student.parts.notebook import (
-    PartsError,
-    PartSource,
-    keep_sources,
-    kept_sources,
-    read_sources,
-)
+from course_lib.student.parts.notebook import PartsError, PartSource, keep_sources, kept_sources, read_sources
 from course_lib.transformer import TransformerConfig, scaled_dot_product_attention
 
 

@@ -124,8 +124,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadInputError(
             f"{path}: this checkpoint cannot be read ({error.strerror}). Check the disk, or remove the file "
-            "to "
-            "resume from an older one."
+            "to resume from an older one."
         ) from None
     if not state.keys() >= KEYS:
         raise DamagedCheckpointError(
@@ -150,6 +149,5 @@ def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) ->
         )
         raise BadInputError(
             f"{path} was made with another config: {changes}. Undo these changes to resume that run, or "
-            "choose "
-            "another run_folder to start a new one."
+            "choose another run_folder to start a new one."
         )

@@ -8,10 +8,9 @@ subwords. Here, the training split is stored as words, and each epoch splits the
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import TokenPairs
@@ -65,15 +64,9 @@ class BpeDropoutPairs(TokenPairs):
         self._sides = sides
         self._rate = rate
         self._counts = np.minimum(np.bincount(self._word_ids, minlength=len(words)), MAX_SPLITS)
-        self._latest: tuple[tuple[int, int], TokenPairs] | None = None
 
     def of_epoch(self, seed: int, epoch: int) -> TokenPairs:
         """Split all words at random. The result depends only on the seed and the epoch, not on the rank."""
-        if self._latest is None or self._latest[0] != (seed, epoch):
-            self._latest = (seed, epoch), self._resampled(seed, epoch)
-        return self._latest[1]
-
-    def _resampled(self, seed: int, epoch: int) -> TokenPairs:
         splits = self._splits(seed, epoch)
         lengths = np.fromiter(map(len, splits), np.int64, len(splits))
         first_of_split = np.cumsum(lengths) - lengths
@@ -85,7 +78,8 @@ class BpeDropoutPairs(TokenPairs):
 
         ends = np.concatenate([[0], np.cumsum(lengths[chosen])])
         within = np.arange(ends[-1]) - np.repeat(ends[:-1], lengths[chosen])
-        ids = _flat(splits)[np.repeat(first_of_split[chosen], lengths[chosen]) + within]
+        flat = np.fromiter(chain.from_iterable(splits), np.uint32)
+        ids = flat[np.repeat(first_of_split[chosen], lengths[chosen]) + within]
         return TokenPairs(ids, ends[self._word_offsets])
 
     def _splits(self, seed: int, epoch: int) -> list[list[int]]:
@@ -102,7 +96,3 @@ class BpeDropoutPairs(TokenPairs):
                 parts = split_with_dropout(word, ranks[side], self._rate, rng)
                 splits.append([ids[side][part] for part in parts])
         return splits
-
-
-def _flat(splits: Sequence[Sequence[int]]) -> NDArray[np.uint32]:
-    return np.fromiter((index for split in splits for index in split), np.uint32)

@@ -8,9 +8,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-#: The ids of a source sentence and its translation, without start and end.
-IdPair = tuple[Sequence[int], Sequence[int]]
-
 
 def epoch_plan(
     lengths: ArrayLike,

@@ -18,17 +18,14 @@ from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, yaml_value
 from course_lib.translation.data.bpe_dropout import BpeDropoutPairs
 from course_lib.translation.data.corpora import ParallelText, corpus_fingerprint, load_corpus
-from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.data.token_pairs import WORD_IDS, TokenPairs, id_type, write_pairs
+from course_lib.translation.data.token_pairs import WORD_IDS, IdPair, TokenPairs, id_type, write_pairs
 from course_lib.translation.data.vocabularies import (
     BidirectionalSubwords,
-    TaggedSubwords,
     Vocabularies,
     Vocabulary,
     learn_vocabularies,
     load_vocabularies,
-    subwords_of,
 )
 
 #: The version of the file layout. Data in another layout is prepared again.
@@ -194,7 +191,10 @@ def _open(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> PreparedD
     if "train.words.ids" in contents["files"]:
         words = [tuple(word) for word in json.loads((folder / "train.words.json").read_text("utf-8"))]
         word_pairs, rate = pairs("train.words", WORD_IDS), contents["bpe_dropout"]
-        train = BpeDropoutPairs(train, word_pairs, words, subwords_of(vocabularies), rate)
+        source, target = vocabularies.source, vocabularies.target
+        assert isinstance(source, Subwords), "BPE dropout needs subwords"
+        assert isinstance(target, Subwords), "BPE dropout needs subwords"
+        train = BpeDropoutPairs(train, word_pairs, words, (source, target), rate)
     return PreparedData(
         vocabularies=vocabularies,
         train=train,
@@ -330,7 +330,7 @@ class _Writer:
         keep = iter(kept)
 
         def ids_of(side: int, vocabulary: Vocabulary, sentences: list[str]) -> list[list[int]]:
-            assert isinstance(vocabulary, Subwords | TaggedSubwords), "BPE dropout needs subwords"
+            assert isinstance(vocabulary, Subwords), "BPE dropout needs subwords"
             split = vocabulary.split_words(sentences)
             return [[word_ids.setdefault((side, word), len(word_ids)) for word in words] for words in split]
 

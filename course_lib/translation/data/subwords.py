@@ -112,3 +112,20 @@ class Subwords:
         """Convert each list of ids to text, without start, end and padding."""
         texts = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=True)
         return [text.removeprefix(" ") for text in texts]
+
+
+class TaggedSubwords(Subwords):
+    """Subwords that put a target-language tag before each source sentence (arXiv 1611.04558)."""
+
+    def __init__(self, subwords: Subwords, tag: str) -> None:
+        super().__init__(subwords._tokenizer)
+        self.tag = tag
+        self.tag_id = subwords.ids()[tag]
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Convert each sentence to ids, with the tag, without start and end. Empty sentences get no tag."""
+        return [[self.tag_id, *ids] if ids else [] for ids in super().encode(sentences)]
+
+    def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
+        """Split each sentence into words, after the tag."""
+        return [[self.tag, *words] for words in super().split_words(sentences)]

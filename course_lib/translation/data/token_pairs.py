@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from course_lib.atomic_files import atomic_write
-from course_lib.transformer.batching import collate
-from course_lib.translation.data.epoch_plan import IdPair
+
+#: The ids of a source sentence and its translation, without start and end.
+IdPair = tuple[Sequence[int], Sequence[int]]
+#: The data types of offsets and word indices in files, with a fixed byte order.
+OFFSETS = "<i8"
+WORD_IDS = "<u4"
 
 
 class TokenPairs(Sequence[IdPair]):
@@ -28,6 +32,13 @@ class TokenPairs(Sequence[IdPair]):
         self._offsets = offsets
 
     @classmethod
+    def of(cls, pairs: Iterable[IdPair]) -> "TokenPairs":
+        """Store pairs of lists in memory."""
+        sentences = [sentence for pair in pairs for sentence in pair]
+        ids = np.fromiter(chain.from_iterable(sentences), np.uint32)
+        return cls(ids, np.cumsum([0, *map(len, sentences)], dtype=np.int64))
+
+    @classmethod
     def mapped(cls, ids: Path, offsets: Path, dtype: str) -> "TokenPairs":
         """Memory-map the files written by `write_pairs`."""
         return cls(_mapped(ids, dtype), _mapped(offsets, OFFSETS))
@@ -38,7 +49,7 @@ class TokenPairs(Sequence[IdPair]):
         return self._ids, self._offsets
 
     def of_epoch(self, seed: int, epoch: int) -> "TokenPairs":
-        """Return the pairs for one epoch, which are always the same unless a subclass changes them."""
+        """Return the pairs for one epoch. Only BPE dropout makes them differ from epoch to epoch."""
         return self
 
     @property
@@ -61,48 +72,27 @@ class TokenPairs(Sequence[IdPair]):
         source, target, end = self._offsets[2 * (index % len(self)) :][:3].tolist()
         return self._ids[source:target].tolist(), self._ids[target:end].tolist()
 
+    def collate(
+        self, batch: Sequence[int], pad_id: int, start_id: int, end_id: int, max_length: int
+    ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
+        """Collate the pairs at the indices `batch`, with the same result as lesson 10's `collate`.
 
-def collate_batch(
-    pairs: Sequence[IdPair], batch: Sequence[int], pad_id: int, start_id: int, end_id: int, max_length: int
-) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
-    """Collate the pairs at the indices `batch`, with the same result as lesson 10's `collate`.
+        It uses array operations and is many times as fast, so that a GPU doesn't wait for it.
+        """
+        indices = np.asarray(batch, np.int64)
 
-    For `TokenPairs`, this uses array operations and is many times as fast, so that a GPU doesn't wait for it.
-    """
-    if not isinstance(pairs, TokenPairs):
-        return collate([pairs[index] for index in batch], pad_id, start_id, end_id, max_length)
-    ids, offsets = pairs.arrays
-    indices = np.asarray(batch, np.int64)
+        def side(sentences: NDArray[np.int64]) -> Tensor:
+            first = self._offsets[sentences]
+            lengths = np.minimum(self._offsets[sentences + 1] - first, max_length - 2)
+            matrix = np.full((len(sentences), lengths.max() + 2), pad_id, np.int64)
+            position = np.arange(matrix.shape[1] - 2)
+            real = position < lengths[:, None]
+            matrix[:, 0] = start_id
+            matrix[:, 1:-1][real] = self._ids[(first[:, None] + position)[real]]
+            matrix[np.arange(len(sentences)), lengths + 1] = end_id
+            return torch.from_numpy(matrix)
 
-    def side(sentences: NDArray[np.int64]) -> Tensor:
-        first = offsets[sentences]
-        lengths = np.minimum(offsets[sentences + 1] - first, max_length - 2)
-        matrix = np.full((len(sentences), lengths.max() + 2), pad_id, np.int64)
-        position = np.arange(matrix.shape[1] - 2)
-        real = position < lengths[:, None]
-        matrix[:, 0] = start_id
-        matrix[:, 1:-1][real] = ids[(first[:, None] + position)[real]]
-        matrix[np.arange(len(sentences)), lengths + 1] = end_id
-        return torch.from_numpy(matrix)
-
-    return side(2 * indices), side(2 * indices + 1)
-
-
-def pairs_of_epoch(pairs: Sequence[IdPair], seed: int, epoch: int) -> Sequence[IdPair]:
-    """Return the pairs for one epoch. With BPE dropout, they differ from epoch to epoch."""
-    return pairs.of_epoch(seed, epoch) if isinstance(pairs, TokenPairs) else pairs
-
-
-def pair_lengths(pairs: Sequence[IdPair]) -> NDArray[np.int64]:
-    """Return the number of tokens of source and target, of shape (pairs, 2)."""
-    if isinstance(pairs, TokenPairs):
-        return pairs.lengths
-    return np.array([(len(source), len(target)) for source, target in pairs], np.int64).reshape(-1, 2)
-
-
-#: The data types of offsets and word indices in files, with a fixed byte order.
-OFFSETS = "<i8"
-WORD_IDS = "<u4"
+        return side(2 * indices), side(2 * indices + 1)
 
 
 def id_type(vocab_size: int) -> str:

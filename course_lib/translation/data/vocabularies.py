@@ -11,7 +11,7 @@ from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, Direction
 from course_lib.translation.data.corpora import ParallelText
-from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords, TaggedSubwords
 from course_lib.translation.data.words import Words
 
 
@@ -92,36 +92,6 @@ _KINDS: dict[str, type[Subwords] | type[Words]] = {"separate-bpe": Subwords, "wo
 
 
 @dataclass(frozen=True)
-class TaggedSubwords:
-    """Shared subwords that put a target-language tag before each source sentence (arXiv 1611.04558)."""
-
-    subwords: Subwords
-    tag: str
-    pad_id, start_id, end_id, unknown_id = range(4)
-
-    def __len__(self) -> int:
-        return len(self.subwords)
-
-    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Convert each sentence to ids, with the tag, without start and end. Empty sentences get no tag."""
-        tag = self.subwords.id_of(self.tag)
-        assert tag is not None, "the subwords were learned with the tags"
-        return [[tag, *ids] if ids else [] for ids in self.subwords.encode(sentences)]
-
-    def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into words, after the tag."""
-        return [[self.tag, *words] for words in self.subwords.split_words(sentences)]
-
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Convert each list of ids to text, without the tag."""
-        return self.subwords.decode(ids)
-
-    def to_json(self) -> str:
-        """Serialize the subwords."""
-        return self.subwords.to_json()
-
-
-@dataclass(frozen=True)
 class BidirectionalSubwords:
     """A shared vocabulary for a model that is trained in both directions.
 
@@ -161,30 +131,18 @@ def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
     """Learn the vocabularies for a config. `train` must contain only the training split."""
     size, both = config.vocab_size, [*train.german, *train.english]
     if config.both_directions:
-        return BidirectionalSubwords(
-            Subwords.learn(both, size, tags=[TO_ENGLISH, TO_GERMAN]), config.direction
-        )
+        subwords = Subwords.learn(both, size, tags=[TO_ENGLISH, TO_GERMAN])
+        return BidirectionalSubwords(subwords, config.direction)
     if config.tokenizer == "joint-bpe":
         return Subwords.learn(both, size)
     source, target = train.sides(config.direction)
     if config.tokenizer == "separate-bpe":
         return SeparateVocabularies(Subwords.learn(source, size), Subwords.learn(target, size))
-    languages = config.direction.split("-")
+    from_language, to_language = config.direction.split("-")
     return SeparateVocabularies(
-        *(
-            Words.learn(text, name, config.min_count)
-            for text, name in zip((source, target), languages, strict=True)
-        )
+        Words.learn(source, from_language, config.min_count),
+        Words.learn(target, to_language, config.min_count),
     )
-
-
-def subwords_of(vocabularies: Vocabularies) -> tuple[Subwords, Subwords]:
-    """Return the subwords of source and target. Raises ValueError if the vocabularies contain words."""
-    source = vocabularies.source
-    sides = source.subwords if isinstance(source, TaggedSubwords) else source, vocabularies.target
-    if not (isinstance(sides[0], Subwords) and isinstance(sides[1], Subwords)):
-        raise ValueError("these vocabularies contain words, not subwords")
-    return sides[0], sides[1]
 
 
 def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularies:

@@ -11,13 +11,8 @@ from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
 from course_lib.translation.configs.schema import Direction, RunConfig
-from course_lib.translation.data.subwords import END, PAD, START, UNKNOWN
-from course_lib.translation.data.vocabularies import (
-    BidirectionalSubwords,
-    TaggedSubwords,
-    Vocabularies,
-    Vocabulary,
-)
+from course_lib.translation.data.subwords import END, PAD, START, UNKNOWN, TaggedSubwords
+from course_lib.translation.data.vocabularies import BidirectionalSubwords, Vocabularies, Vocabulary
 from course_lib.translation.decoding.attention_maps import AttentionMaps, record_attention
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
@@ -162,9 +157,7 @@ def token_texts(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
         vocabulary.unknown_id: UNKNOWN,
     }
     if isinstance(vocabulary, TaggedSubwords):
-        number = vocabulary.subwords.id_of(vocabulary.tag)
-        assert number is not None, "each source begins with it"
-        special[number] = vocabulary.tag
+        special[vocabulary.tag_id] = vocabulary.tag
     texts = vocabulary.decode([[number] for number in ids])
     return [special.get(number, text) for number, text in zip(ids, texts, strict=True)]
 
@@ -219,16 +212,14 @@ def _load_member(folder: RunFolder, first: TrainedRun, device: torch.device) -> 
         raise BadInputError(f"{folder.path}: this run translates {theirs}, but the first run {ours}.")
     if run.vocabularies.fingerprint != first.vocabularies.fingerprint:
         raise BadInputError(
-            f"{folder.path}: this run has another vocabulary, so its token ids mean other words. Train it on "
-            "the "
-            "same data with the same keys of data."
+            f"{folder.path}: this run has another vocabulary, so its token ids mean other words. Train it "
+            "on the same data with the same keys of data."
         )
     expected, got = first.model.config.data.max_length, run.model.config.data.max_length
     if got < expected:
         raise BadInputError(
-            f"{folder.path}: this model reads {got} tokens, but the first one reads {expected}. Give the run "
-            "with "
-            "the smaller data.max_length first."
+            f"{folder.path}: this model reads {got} tokens, but the first one reads {expected}. Give the "
+            "run with the smaller data.max_length first."
         )
     return _build(folder, run, device)
 

@@ -12,9 +12,9 @@ from course_lib.transformer import Transformer, greedy_decode, padding_mask
 from course_lib.translation.decoding import BatchDecoder, SearchSettings, make_backend
 from course_lib.translation.gpu_check.textbook import TextbookTraining, fixed_batches
 from course_lib.translation.gpu_check.workload import (
-    NumberVocabulary,
     Scale,
     new_trainer,
+    number_vocabularies,
     run_config,
     sentence_pairs,
     synchronize,
@@ -135,16 +135,16 @@ def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
     """Measure sentences per second: batches with greedy and beam search, and singly without a cache."""
     name, model = next(iter(scale.models.items()))
     config = run_config(model, scale)
-    vocabulary = NumberVocabulary(scale.vocabulary)
+    vocabularies = number_vocabularies(scale.vocabulary)
     torch.manual_seed(1)
     network = build_model(model, scale.vocabulary, scale.vocabulary, device=device)
     assert isinstance(network, Transformer), "built from the reference"
     network.eval()
     with torch.no_grad():
-        network.generator.bias[vocabulary.end_id] = 1.0  # Untrained models rarely predict the end token.
+        network.generator.bias[vocabularies.end_id] = 1.0  # Untrained models rarely predict the end token.
     sources = [source for source, _ in sentence_pairs(scale)][:512]
     backend = make_backend(network, config.training.precision)
-    decoder = BatchDecoder(vocabulary, device, config.data.max_length, config.evaluation)
+    decoder = BatchDecoder(vocabularies, device, config.data.max_length, config.evaluation)
     rows = []
     for beam in (1, 4):
         decoder.decode_all(backend, sources[:8], SearchSettings(beam))
@@ -157,10 +157,10 @@ def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
         rows.append({"model": name, "search": f"batches, beam {beam}", "sentences/s": _rate(done, started)})
     started, done = time.perf_counter(), 0
     while time.perf_counter() < started + scale.seconds / 3:
-        source = [vocabulary.start_id, *sources[done % len(sources)], vocabulary.end_id]
+        source = [vocabularies.start_id, *sources[done % len(sources)], vocabularies.end_id]
         row = torch.tensor([source], device=device)
         limit = config.evaluation.max_target_length(len(source))
-        greedy_decode(network, row, padding_mask(row, 0), limit, vocabulary.start_id, vocabulary.end_id)
+        greedy_decode(network, row, padding_mask(row, 0), limit, vocabularies.start_id, vocabularies.end_id)
         done += 1
     synchronize(device)
     rows.append({"model": name, "search": "one at a time, greedy", "sentences/s": _rate(done, started)})

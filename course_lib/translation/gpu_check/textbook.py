@@ -14,8 +14,8 @@ from torch.optim import Adam
 
 from course_lib.transformer import decoder_mask, make_scheduler, padding_mask, shift_target
 from course_lib.translation.configs.schema import ModelConfig
-from course_lib.translation.data.epoch_plan import IdPair
 from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.model.seq2seq import build_model
 
 SENTENCES, LENGTH, SMOOTHING = 32, 72, 0.1

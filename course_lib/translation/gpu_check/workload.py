@@ -1,13 +1,14 @@
 """The models and the synthetic sentences for the checks, so that no corpus is needed."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from course_lib.translation.configs.schema import ModelConfig, RunConfig
-from course_lib.translation.data.epoch_plan import IdPair
+from course_lib.translation.data.token_pairs import IdPair, TokenPairs
+from course_lib.translation.data.vocabularies import SeparateVocabularies
+from course_lib.translation.data.words import Words
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.train.trainer import Trainer
 
@@ -36,46 +37,10 @@ GPU = Scale(MODELS, vocabulary=37_000, tokens_per_batch=27_200, sentences=60_000
 REHEARSAL = Scale({"small": SMALL}, vocabulary=300, tokens_per_batch=800, sentences=400, seconds=0.3)
 
 
-class NumberVocabulary:
-    """A vocabulary whose tokens are their own ids."""
-
-    pad_id, start_id, end_id, unknown_id = range(4)
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    @property
-    def source(self) -> "NumberVocabulary":
-        """This vocabulary, because both sides share it."""
-        return self
-
-    @property
-    def target(self) -> "NumberVocabulary":
-        """This vocabulary, because both sides share it."""
-        return self
-
-    @property
-    def fingerprint(self) -> str:
-        """The size, which determines the vocabulary."""
-        return str(self.size)
-
-    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Convert sentences of numbers to ids."""
-        return [[int(word) for word in sentence.split()] for sentence in sentences]
-
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Convert ids to sentences of numbers."""
-        return [" ".join(map(str, row)) for row in ids]
-
-    def to_json(self) -> str:
-        """Return the size."""
-        return str(self.size)
-
-    def save(self, path: object) -> None:
-        """Do nothing: the vocabulary is determined by its size, so there is nothing to save."""
+def number_vocabularies(size: int) -> SeparateVocabularies:
+    """Return vocabularies in which each token is the text of its own id."""
+    numbers = Words("en", [str(number) for number in range(size)], joined=((), ()))
+    return SeparateVocabularies(numbers, numbers)
 
 
 def sentence_pairs(scale: Scale, seed: int = 1) -> list[IdPair]:
@@ -112,13 +77,11 @@ def run_config(model: ModelConfig, scale: Scale, **training: object) -> RunConfi
 
 
 def new_trainer(
-    config: RunConfig,
-    scale: Scale,
-    device: torch.device,
-    distributed: DistributedInfo = SINGLE_PROCESS,
+    config: RunConfig, scale: Scale, device: torch.device, distributed: DistributedInfo = SINGLE_PROCESS
 ) -> Trainer:
     """Return a trainer for a config and the synthetic sentences."""
-    return Trainer(config, sentence_pairs(scale), NumberVocabulary(scale.vocabulary), distributed, device)
+    pairs, vocabularies = TokenPairs.of(sentence_pairs(scale)), number_vocabularies(scale.vocabulary)
+    return Trainer(config, pairs, vocabularies, distributed, device)
 
 
 def synchronize(device: torch.device) -> None:

@@ -48,8 +48,7 @@ def fused_attention(
     if dropout is not None and not isinstance(dropout, nn.Dropout):
         raise BadInputError(
             "model.attention=fused: multi-head attention must pass an nn.Dropout to the attention function, "
-            "got "
-            f"{type(dropout).__name__}. Use nn.Dropout, or set model.attention=plain."
+            f"got {type(dropout).__name__}. Use nn.Dropout, or set model.attention=plain."
         )
     rate = dropout.p if dropout is not None and dropout.training else 0.0
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate), None

@@ -137,8 +137,7 @@ def _set_inner_dropout(model: TransformerModel, rate: float) -> None:
             if not inside:
                 raise BadInputError(
                     f"model.inner_dropout: there is no nn.Dropout inside {type(sublayer).__name__}, the "
-                    f"{name} "
-                    f"of {type(layer).__name__}. Remove this key from the config."
+                    f"{name} of {type(layer).__name__}. Remove this key from the config."
                 )
             for part in inside:
                 part.p = rate

@@ -68,8 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             assert distributed is not None, "a single process has no peers"
             print(
                 f"train, process {distributed.rank}: another process has gone, so this one ends. Run the "
-                "same command "
-                "again to resume from the latest checkpoint.",
+                "same command again to resume from the latest checkpoint.",
                 file=sys.stderr,
                 flush=True,
             )

@@ -12,15 +12,9 @@ import torch
 from course_lib.transformer import LabelSmoothingLoss, evaluating
 from course_lib.transformer.batching import collate, token_batches
 from course_lib.translation.configs.schema import RunConfig, SelectionConfig
-from course_lib.translation.data.epoch_plan import IdPair
+from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.data.vocabularies import Vocabularies
-from course_lib.translation.decoding import (
-    BatchDecoder,
-    Ensemble,
-    Hypothesis,
-    SearchSettings,
-    make_backend,
-)
+from course_lib.translation.decoding import BatchDecoder, Ensemble, Hypothesis, SearchSettings, make_backend
 from course_lib.translation.distributed import DistributedInfo, all_gather
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.precision import Precision

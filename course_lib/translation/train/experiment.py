@@ -175,8 +175,7 @@ class Experiment:
             selection = self._config.selection
             self._display.print(
                 f"Training stops early: {selection.patience} measurements without a better "
-                f"{selection.metric}. The "
-                f"best was after update {self._best.step}."
+                f"{selection.metric}. The best was after update {self._best.step}."
             )
 
     @property
@@ -354,7 +353,6 @@ def _summary(
         else ""
     )
     return (
-        f"{config.data.corpus}: {len(data.train):,} training pairs, {size} {kind}. "
-        f"Model: {parameters:,} parameters in {config.training.precision} on {device}, {processes}; "
-        f"{position}.{uneven}"
+        f"{config.data.corpus}: {len(data.train):,} training pairs, {size} {kind}. Model: {parameters:,} "
+        f"parameters in {config.training.precision} on {device}, {processes}; {position}.{uneven}"
     )

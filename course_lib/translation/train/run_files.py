@@ -52,8 +52,7 @@ class RunFiles:
         except OSError as error:
             raise BadInputError(
                 f"{self.folder.snapshots}: the snapshots of an earlier run cannot be removed "
-                f"({error.strerror}). "
-                "Choose another run_folder."
+                f"({error.strerror}). Choose another run_folder."
             ) from None
 
     def write_metrics(self, row: dict[str, Any]) -> None:
@@ -111,8 +110,7 @@ class RunFiles:
         if kind == "best" and model.step != best_step:
             raise BadInputError(
                 f"{path}: the best weights were those after update {best_step}, but this file has those "
-                "after "
-                f"{model.step}. Set evaluation.weights=last, or start the run again."
+                f"after {model.step}. Set evaluation.weights=last, or start the run again."
             )
         return model
 
@@ -131,9 +129,8 @@ class RunFiles:
             save_settings(self.folder.search, settings)
         except OSError as error:
             raise BadInputError(
-                f"{self.folder.path}: the results cannot be saved ({error.strerror}). Make room, and run the "
-                "same "
-                "command again to resume from the latest checkpoint."
+                f"{self.folder.path}: the results cannot be saved ({error.strerror}). Make room, and run "
+                "the same command again to resume from the latest checkpoint."
             ) from None
 
     def _try(self, what: str, write: Callable[[MetricsLog], None]) -> None:

@@ -269,8 +269,7 @@ def _load(
     if state is not None and state["data"] != data.fingerprint:
         raise BadInputError(
             f"{checkpoint}: the corpus has changed since this run was started. Restore it to resume, or "
-            "start a new "
-            "run with another run_folder."
+            "start a new run with another run_folder."
         )
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -330,14 +329,12 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
     if differences:
         raise BadInputError(
             f"training.init_from: the model of {folder} doesn't fit: {'; '.join(differences)}. Set these "
-            "keys as in "
-            "that run."
+            "keys as in that run."
         )
     if config.data.both_directions and not isinstance(run.vocabularies, BidirectionalSubwords):
         raise BadInputError(
             f"training.init_from: {folder} was trained without data.both_directions, so its vocabulary has "
-            "no tokens "
-            "for the languages. Choose a run with data.both_directions, or turn it off."
+            "no tokens for the languages. Choose a run with data.both_directions, or turn it off."
         )
     if isinstance(run.vocabularies, BidirectionalSubwords):
         return replace(run, vocabularies=replace(run.vocabularies, direction=config.data.direction))

@@ -23,8 +23,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.epoch_plan import IdPair, bucket_lengths, epoch_plan
-from course_lib.translation.data.token_pairs import collate_batch, pair_lengths, pairs_of_epoch
+from course_lib.translation.data.epoch_plan import bucket_lengths, epoch_plan
+from course_lib.translation.data.token_pairs import TokenPairs
 from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.distributed import DistributedInfo, global_sum
 from course_lib.translation.model.compiled import compile_layers
@@ -57,7 +57,7 @@ class Trainer:
     def __init__(
         self,
         config: RunConfig,
-        pairs: Sequence[IdPair],
+        pairs: TokenPairs,
         vocabularies: Vocabularies,
         distributed: DistributedInfo,
         device: torch.device,
@@ -66,7 +66,7 @@ class Trainer:
         self._components = components
         self._config = config
         self._pairs = pairs
-        self._current: tuple[int, Sequence[IdPair], NDArray[np.int64]] | None = None
+        self._current: tuple[int, TokenPairs, NDArray[np.int64]] | None = None
         self._vocabularies = vocabularies
         self._distributed = distributed
         self._device = device
@@ -209,14 +209,14 @@ class Trainer:
         length = min(max(lengths), tokens)
         return estimate_memory(self._model_and_loss, max(1, tokens // length), length, self._device)
 
-    def _epoch_pairs(self) -> tuple[Sequence[IdPair], NDArray[np.int64]]:
+    def _epoch_pairs(self) -> tuple[TokenPairs, NDArray[np.int64]]:
         """Return the pairs, as split into subwords for the current epoch, and their lengths.
 
         Lengths include the start and end tokens.
         """
         if self._current is None or self._current[0] != self.epochs_done:
-            pairs = pairs_of_epoch(self._pairs, self._config.seed, self.epochs_done)
-            lengths = np.minimum(pair_lengths(pairs) + 2, self._config.data.max_length)
+            pairs = self._pairs.of_epoch(self._config.seed, self.epochs_done)
+            lengths = np.minimum(pairs.lengths + 2, self._config.data.max_length)
             self._current = self.epochs_done, pairs, lengths
         return self._current[1:]
 
@@ -248,9 +248,7 @@ class Trainer:
         if self._buckets:
             length = self._buckets[bisect_left(self._buckets, int(lengths[batch].max()))]
             shape = max(1, config.training.tokens_per_batch // length), length
-        source, target = collate_batch(
-            pairs, batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length
-        )
+        source, target = pairs.collate(batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
         return move_to_device(
             source, target, self._device, config.model, len(ids.target), ids.pad_id, self._components, shape
         )

@@ -68,8 +68,7 @@ def failing_cell_named(parts: Parts | None, distributed: DistributedInfo) -> Ite
         message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")[:_MAX_MESSAGE]
         raise UpdateFailedError(
             f"{where}: your code raised {message}. Fix it, run the check of its lesson, save the notebook, "
-            "and "
-            "choose another run_folder, because changed code makes another run."
+            "and choose another run_folder, because changed code makes another run."
         ) from None
 
 

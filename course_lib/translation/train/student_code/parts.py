@@ -15,14 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from course_lib.errors import BadInputError
-from course_lib.student.parts import (
-    LESSONS,
-    Parts,
-    PartsError,
-    build_transformer,
-    load_parts,
-    unequal_parts,
-)
+from course_lib.student.parts import LESSONS, Parts, PartsError, build_transformer, load_parts, unequal_parts
 from course_lib.transformer import Transformer, TransformerConfig, global_token_mean, shard
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import (
@@ -163,14 +156,12 @@ def require_same_code(
     if student is None:
         raise BadInputError(
             f"{checkpoint} was made with a student's parts. Add --parts {saved_code} to resume that run, or "
-            "choose "
-            "another run_folder."
+            "choose another run_folder."
         )
     if before is None:
         raise BadInputError(
             f"{checkpoint} was made with the reference's parts. Leave out --parts to resume that run, or "
-            "choose "
-            "another run_folder to train your own."
+            "choose another run_folder to train your own."
         )
     try:
         saved = StudentCode(load_parts(saved_code), student.notes).used
@@ -179,8 +170,7 @@ def require_same_code(
         changed = []
     raise BadInputError(
         f"{checkpoint} was made with other code of {', '.join(changed) or 'yours'}. Add --parts {saved_code} "
-        "to "
-        "resume with the code of that run, or choose another run_folder to train your current code."
+        "to resume with the code of that run, or choose another run_folder to train your current code."
     )
 
 
@@ -274,8 +264,6 @@ def _refusal(faults: dict[str, str]) -> str:
     more = f"; and {len(messages) - 3} more" if len(messages) > 3 else ""
     return (
         f"--parts: these parts don't compute what the reference does: {'; '.join(messages[:3])}{more}. Fix "
-        "them "
-        "(the checks of their lessons say more) and save the notebooks, or add --parts-unequal=reference to "
-        "train "
-        "with the reference's instead."
+        "them (the checks of their lessons say more) and save the notebooks, or add "
+        "--parts-unequal=reference to train with the reference's instead."
     )
