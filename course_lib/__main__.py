@@ -14,71 +14,66 @@ class Command(NamedTuple):
     """A subcommand: a module that can also be started with `python -m`."""
 
     module: str
-    extra: str
-    """The extra of pyproject.toml that it needs."""
     help: str
     arguments: tuple[str, ...] = ()
     """Arguments before those of the user."""
 
 
 #: The subcommands by group, as `course --help` lists them.
-COMMANDS: dict[str, dict[str, Command]] = {
+COMMANDS = {
     "lessons": {
         "lab": Command(
-            "course_lib.student.progress.lab", "lessons", "open the lessons in JupyterLab, with a start page"
+            "course_lib.student.progress.lab", "open the lessons in JupyterLab, with a start page"
         ),
-        "progress": Command("course_lib.student.progress", "lessons", "show which checks pass"),
+        "progress": Command("course_lib.student.progress", "show which checks pass"),
         "student-config": Command(
-            "course_lib.student.configuration", "lessons", "set up Jupyter to fetch lessons and hand them in"
+            "course_lib.student.configuration", "set up Jupyter to fetch lessons and hand them in"
         ),
     },
     "translation lab": {
-        "train": Command("course_lib.translation.train", "cluster", "train a translation model"),
-        "translate": Command("course_lib.translation.translate", "cluster", "translate with a trained model"),
-        "fetch": Command("course_lib.translation.fetch", "cluster", "download corpora"),
-        "prepare": Command("course_lib.translation.prepare", "cluster", "prepare a corpus ahead of training"),
+        "train": Command("course_lib.translation.train", "train a translation model"),
+        "translate": Command("course_lib.translation.translate", "translate with a trained model"),
+        "fetch": Command("course_lib.translation.fetch", "download corpora"),
+        "prepare": Command("course_lib.translation.prepare", "prepare a corpus ahead of training"),
         "gpu-check": Command(
-            "course_lib.translation.gpu_check", "cluster", "test and measure the lab on this machine's GPUs"
+            "course_lib.translation.gpu_check", "test and measure the lab on this machine's GPUs"
         ),
         "launch": Command(
-            "course_lib.translation.launch",
-            "cluster",
-            "start several training processes, with torchrun's options",
+            "course_lib.translation.launch", "start several training processes, with torchrun's options"
         ),
     },
     "instructors": {
-        "doctor": Command(
-            "autograder.doctor", "instructor", "test the sandbox for students' code on this machine"
-        ),
-        "demo": Command("autograder.demo", "instructor", "grade an example class and train a translator"),
+        "doctor": Command("autograder.doctor", "test the sandbox for students' code on this machine"),
+        "demo": Command("autograder.demo", "grade an example class and train a translator"),
         "regrade": Command(
-            "autograder.nbgrader.regrade",
-            "instructor",
-            "show what a corrected check would change, and write it",
+            "autograder.nbgrader.regrade", "show what a corrected check would change, and write it"
         ),
         "serve-grading": Command(
-            "autograder.nbgrader.serve_grading", "instructor", "grade submissions as they are handed in"
+            "autograder.nbgrader.serve_grading", "grade submissions as they are handed in"
         ),
         "results": Command(
-            "autograder.results", "instructor", "list, verify or prune the stored results of graded notebooks"
+            "autograder.results", "list, verify or prune the stored results of graded notebooks"
         ),
-        "build": Command("autograder.release.build", "instructor", "build lessons/ from solutions/"),
+        "build": Command("autograder.release.build", "build lessons/ from solutions/"),
         "check": Command(
             "autograder.release.build",
-            "instructor",
             "check that lessons/ matches solutions/, and every exercise",
             ("--check",),
         ),
     },
 }
 
-#: A package that is installed only with this extra.
-_MARKERS = {"cluster": "sacrebleu", "lessons": "jupyterlab", "instructor": "jupytext"}
+#: The extra of pyproject.toml that the commands of each group need, and a package that only it installs.
+_EXTRAS = {
+    "lessons": ("lessons", "jupyterlab"),
+    "translation lab": ("cluster", "sacrebleu"),
+    "instructors": ("instructor", "jupytext"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a subcommand as `python -m` would. Its module is imported only then."""
-    commands = {name: command for group in COMMANDS.values() for name, command in group.items()}
+    groups = {name: group for group, commands in COMMANDS.items() for name in commands}
     parser = argparse.ArgumentParser(
         prog="course",
         usage="course COMMAND [ARGUMENT ...]",
@@ -87,15 +82,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    parser.add_argument("command", choices=commands, metavar="COMMAND", help=argparse.SUPPRESS)
+    parser.add_argument("command", choices=groups, metavar="COMMAND", help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    command = commands[options.command]
-    if not importlib.util.find_spec(_MARKERS[command.extra]):
+    group = groups[options.command]
+    command, (extra, package) = COMMANDS[group][options.command], _EXTRAS[group]
+    if not importlib.util.find_spec(package):
         parser.exit(
             2,
-            f"course {options.command} needs packages that are not installed here, such as "
-            f"{_MARKERS[command.extra]}. Run `pip install '.[{command.extra}]'` in a clone of the course.\n",
+            f"course {options.command} needs packages that are not installed here, such as {package}. "
+            f"Run `pip install '.[{extra}]'` in a clone of the course.\n",
         )
     sys.argv = [f"course {options.command}", *command.arguments, *options.arguments]
     runpy.run_module(command.module, run_name="__main__", alter_sys=True)

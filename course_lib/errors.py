@@ -1,4 +1,8 @@
-"""Errors caused by the user's input."""
+"""Errors caused by the user's input, and the exit codes of commands."""
+
+EXIT_BAD_INPUT = 2
+#: The command was interrupted from the keyboard, as in shells.
+EXIT_KEYBOARD = 130
 
 
 class BadInputError(ValueError):

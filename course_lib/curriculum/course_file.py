@@ -89,7 +89,7 @@ def _problems(curriculum: Curriculum) -> Iterator[str]:
     yield from _bad_paths("files", curriculum.files)
     names = [lesson.name for lesson in curriculum.lessons]
     if names != sorted(names):
-        yield f"lessons: expected them in the order of their numbers, got {', '.join(names)}"
+        yield f"lessons: expected the lessons in the order of their numbers, got {', '.join(names)}"
     yield from (f"lesson {name}: its name is used {n} times" for name, n in Counter(names).items() if n > 1)
     for lesson in curriculum.lessons:
         entries: list[Prediction | Exercise | Explanation | HandIn] = [

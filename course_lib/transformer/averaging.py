@@ -10,9 +10,9 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
     """Return the average of several state dicts, entry by entry.
 
     Floating-point entries are averaged in float64 and returned in their own dtype; others, such as counters,
-    are taken from the last state dict. The result shares no memory with the inputs. Raises ValueError if
+    are copied from the last state dict. The result shares no memory with the inputs. Raises ValueError if
     there is nothing to average, if some entries are not in every state dict (the message names them), or if
-    the shapes of an entry differ (the message holds them).
+    an entry has different shapes (the message contains them).
     """
     states = list(state_dicts)
     if not states:
@@ -21,7 +21,7 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
     for number, state in enumerate(states[1:], start=2):
         if different := sorted(names ^ state.keys()):
             raise ValueError(
-                f"checkpoint {number} and the first have different entries: {', '.join(different)}"
+                f"checkpoint {number} and the first checkpoint have different entries: {', '.join(different)}"
             )
         for name in names:
             if state[name].shape != states[0][name].shape:

@@ -13,19 +13,18 @@ def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 
     Section 5.1, "batched together by approximate sequence length". Padded to its longest sentence, a
     batch has at most `max_tokens` positions: longest length times number of sentences. Each index occurs
-    once. The batches have little padding: together they have at most 1.1 times the positions of the greedy
-    plan that sorts the sentences by length, plus one batch, and they are at most one more than in that plan.
-    No sentences give no batches.
-    A sentence longer than `max_tokens` raises ValueError with its index and its length; putting it into a
-    batch of its own is accepted too.
+    once. The batches have little padding: compared with a greedy plan that sorts the sentences by length,
+    they have at most 1.1 times the positions plus one batch, and there is at most one batch more. The result
+    is empty if there are no sentences. A sentence longer than `max_tokens` raises ValueError with its index
+    and its length; putting it into a batch of its own is accepted too.
     """
     batches: list[list[int]] = []
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
         if lengths[index] > max_tokens:
             raise ValueError(
-                f"sentence {index} has {lengths[index]} tokens, and a batch may have {max_tokens}: "
-                "shorten it, leave it out or allow more"
+                f"sentence {index} has {lengths[index]} tokens, but a batch may have at most {max_tokens}: "
+                "shorten it, leave it out, or raise max_tokens"
             )
         # The newest sentence is the longest so far.
         if batch and lengths[index] * (len(batch) + 1) > max_tokens:
@@ -48,7 +47,7 @@ def collate(
 
     Every sentence is put between `start_id` and `end_id`. It is truncated first, so that it has at most
     `max_length` tokens including both. Each side is padded on the right to its own longest sentence. Raises
-    ValueError with that number if `max_length` is below 2, which leaves no room for start and end.
+    ValueError, whose message contains `max_length`, if it is below 2: there is no room for start and end.
     """
     if max_length < 2:
         raise ValueError(f"max_length must be at least 2, for start and end, got {max_length}")

@@ -36,11 +36,11 @@ def greedy_decode(
     start_id: int,
     end_id: int,
 ) -> Int[Tensor, "B T"]:
-    """Generate the likeliest next token until every sentence of the batch has ended.
+    """Generate the most likely next token until every sentence of the batch has ended.
 
-    Section 3.1, "auto-regressive". Each row begins with `start_id`, and is filled with `end_id` after its
-    first. Stops when every row has ended, or at `max_length` tokens including the start. The source is
-    encoded once for the whole batch.
+    This is the "auto-regressive" generation of section 3.1. Each row begins with `start_id`. After its first
+    `end_id`, a row is filled with `end_id`. Decoding stops when every row has ended, or at `max_length`
+    tokens including the start. The source is encoded once for the whole batch.
     """
     with evaluating(model):
         memory = model.encode(source, source_mask)
@@ -74,11 +74,11 @@ def beam_search(
     end_id: int,
     alpha: float,
 ) -> Int[Tensor, "B T"]:
-    """Keep the `beam` likeliest prefixes of each translation at every step, and return the best hypothesis.
+    """Keep the `beam` most likely prefixes of each sentence at every step, and return the best hypothesis.
 
-    Section 6.1. The source is encoded once for the whole batch. The best has the highest log-probability
-    divided by length_penalty(length, alpha), where the length counts the tokens after the start, including
-    the end. Rows have the format of `greedy_decode`.
+    Section 6.1. The source is encoded once for the whole batch. The best hypothesis has the highest
+    log-probability divided by length_penalty(length, alpha), where the length counts the tokens after the
+    start, including the end. Rows have the format of `greedy_decode`.
     """
     sentences = source.shape[0]
     with evaluating(model):

@@ -61,5 +61,5 @@ class PositionalEncoding(nn.Module):
         """
         length, max_length = x.shape[1], self.table.shape[0]
         if length > max_length:
-            raise ValueError(f"{length} positions are asked for, but max_length is {max_length}")
+            raise ValueError(f"the input has {length} positions, but max_length is {max_length}")
         return self.dropout(x + self.table[:length].to(x.dtype))

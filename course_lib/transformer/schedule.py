@@ -11,7 +11,7 @@ def learning_rate(step: int, d_model: int, warmup: int, factor: float = 1.0) -> 
     of the step.
     """
     if step < 1:
-        raise ValueError(f"the first update is step 1, and step {step} is asked for")
+        raise ValueError(f"the first update is step 1, but got step {step}")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 

@@ -1,4 +1,4 @@
-"""An optimiser whose state is shared out over the ranks.
+"""An optimiser whose state is divided among the ranks.
 
 Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 5.1:
 stage 1, which partitions the optimiser's state (arXiv 1910.02054).
@@ -16,10 +16,9 @@ class ShardedOptimizer:
     """An optimiser that keeps state on each rank only for that rank's share of the parameters.
 
     `make_optimizer(parameters)` builds the optimiser of a share. Every rank has all gradients, already
-    summed. A step updates this rank's share; then the ranks send each other what they have updated, so that
-    all of them have the parameters that the unsharded optimiser would give. The sizes of any two shares
-    differ by at most the largest parameter, and a share may be empty. Without a process group, this rank's
-    share is everything.
+    summed. A step updates this rank's share; then every rank broadcasts its share, so that all of them have
+    the parameters that the unsharded optimiser would give. The sizes of any two shares differ by at most the
+    largest parameter, and a share may be empty. Without a process group, this rank's share is everything.
     """
 
     def __init__(

@@ -119,7 +119,7 @@ def _join(timeout: timedelta) -> DistributedInfo:
             reason = "the port is in use. Choose another one, or start with torchrun --standalone."
         else:
             reason = str(error).splitlines()[0]
-        raise BadInputError(f"The processes cannot meet at {host}:{port}: {reason}") from None
+        raise BadInputError(f"The rendezvous of the processes at {host}:{port} failed: {reason}") from None
     return DistributedInfo(
         rank, world_size, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), control_group
     )
@@ -155,7 +155,7 @@ def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
             _control_all_reduce(distributed.control_group, _PROBE_TIMEOUT)
         except RuntimeError:
             if time.monotonic() - started < 0.9 * _PROBE_TIMEOUT.total_seconds():
-                raise LostPeerError("another process of the run has gone") from error
+                raise LostPeerError("another process of the run has exited") from error
         raise
 
 

@@ -11,11 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.errors import BadInputError
+from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
 from course_lib.translation.data.corpora import PUBLISHED
-
-BAD_INPUT = 2
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,10 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         paths = PUBLISHED[given.corpus].fetch(given.folder, given.url)
     except BadInputError as error:
         print(f"fetch: {error}", file=sys.stderr)
-        return BAD_INPUT
+        return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         print("\nInterrupted. Run the same command again to resume.", file=sys.stderr)
-        return INTERRUPTED
+        return EXIT_KEYBOARD
     for path in paths.values():
         print(path)
     print(f"Complete. On machines without internet access, set COURSE_DATA={given.folder.resolve()}.")

@@ -22,11 +22,12 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 
+from course_lib.errors import EXIT_KEYBOARD
 from course_lib.translation.distributed import is_port_in_use
-from course_lib.translation.train.interruption import EXIT_KEYBOARD, EXIT_RESTART
+from course_lib.translation.train.interruption import EXIT_RESTART
 
 #: The exit code if the rendezvous fails: EX_UNAVAILABLE of sysexits.h.
-EXIT_CANNOT_MEET = 69
+EXIT_RENDEZVOUS_FAILED = 69
 EXIT_FAILED = 1
 #: The time to save a checkpoint after a signal. SLURM usually sends it two minutes before the end of a job.
 #: By default, torchrun kills the processes after 30 seconds.
@@ -53,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     given = run.parse_args(sys.argv[1:] if arguments is None else list(arguments))
     if given.rdzv_backend == "c10d" and not given.standalone and _is_other_program(given.rdzv_endpoint):
-        return _cannot_meet(f"port {given.rdzv_endpoint.rpartition(':')[2]} is in use. Choose another one.")
+        return _failed_rendezvous(
+            f"port {given.rdzv_endpoint.rpartition(':')[2]} is in use. Choose another one."
+        )
     try:
         run.run(given)
     except SignalException as stopped:
@@ -65,8 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (dist.DistError, RendezvousError) as error:
         port = given.master_port
         if not given.rdzv_endpoint and is_port_in_use(port):
-            return _cannot_meet(f"port {port} is in use. Choose another one, or start with --standalone.")
-        return _cannot_meet(str(error).splitlines()[0])
+            return _failed_rendezvous(
+                f"port {port} is in use. Choose another one, or start with --standalone."
+            )
+        return _failed_rendezvous(str(error).splitlines()[0])
     return 0
 
 
@@ -93,9 +98,9 @@ def _is_other_program(endpoint: str) -> bool:
     return not answered.wait(_SECONDS_TO_ANSWER)
 
 
-def _cannot_meet(why: str) -> int:
-    print(f"launch: the processes cannot meet: {why}", file=sys.stderr, flush=True)
-    return EXIT_CANNOT_MEET
+def _failed_rendezvous(why: str) -> int:
+    print(f"launch: the rendezvous of the processes failed: {why}", file=sys.stderr, flush=True)
+    return EXIT_RENDEZVOUS_FAILED
 
 
 if __name__ == "__main__":

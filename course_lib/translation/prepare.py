@@ -11,13 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.errors import BadInputError
+from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
 from course_lib.translation.configs.loader import load_config, provided_configs
 from course_lib.translation.data.prepared import VOCABULARY, prepare, prepared_settings, require_same_settings
 from course_lib.translation.train.setup import load_starting_run
-
-BAD_INPUT = 2
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,10 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         data = prepare(config.data, given.folder, vocabulary, learn=True, given=vocabularies)
     except BadInputError as error:
         print(f"prepare: {error}", file=sys.stderr)
-        return BAD_INPUT
+        return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         print("\nInterrupted. Run the same command again.", file=sys.stderr)
-        return INTERRUPTED
+        return EXIT_KEYBOARD
     for note in data.notes:
         print(f"Data: {note}.")
     print(f"Prepared {len(data.train):,} training pairs. Train with data.prepared={given.folder}.")

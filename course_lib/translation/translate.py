@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from course_lib.atomic_files import atomic_write
-from course_lib.errors import BadInputError
+from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
 from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.schema import Direction
 from course_lib.translation.data.prepared import open_given, open_prepared
@@ -27,8 +27,6 @@ from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.progress_bar import reading_bar
 
-EXIT_BAD_INPUT = 2
-EXIT_KEYBOARD = 130
 #: The direction for each target language, and the source language of each direction.
 _DIRECTIONS: dict[str, Direction] = {"english": "de-en", "german": "en-de"}
 _SOURCE = {"de-en": "German", "en-de": "English"}

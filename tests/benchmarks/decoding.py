@@ -29,12 +29,13 @@ from rich.table import Table
 from course_lib.transformer import Transformer, greedy_decode, padding_mask
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.loader import load_config
+from course_lib.translation.configs.schema import Precision
 from course_lib.translation.data.prepared import open_prepared
 from course_lib.translation.decoding import BatchDecoder, SearchSettings, make_backend
 from course_lib.translation.decoding.backends import BFLOAT16_MIN_D_MODEL
 from course_lib.translation.decoding.translator import Translator, load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
-from course_lib.translation.model.precision import Precision, has_bfloat16
+from course_lib.translation.model.precision import has_bfloat16
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.scoring import score
 

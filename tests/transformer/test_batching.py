@@ -36,7 +36,7 @@ def test_an_example_by_hand() -> None:
 
 
 def test_a_sentence_over_the_budget_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="sentence 1 has 11 tokens, and a batch may have 10"):
+    with pytest.raises(ValueError, match="sentence 1 has 11 tokens, but a batch may have at most 10"):
         token_batches([3, 11], 10)
 
 

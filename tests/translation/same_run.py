@@ -8,7 +8,9 @@ import torch
 
 from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint
 from course_lib.translation.checkpoints.trained_model import load_model
-from course_lib.translation.train.metrics import MEASURED
+
+#: The keys of a row that depend on the machine, and so differ between otherwise identical runs.
+MEASURED = frozenset({"tokens_per_second", "mfu", "memory_gib"})
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:

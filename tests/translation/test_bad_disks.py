@@ -9,10 +9,9 @@ import pytest
 from real_processes import SECONDS, start_command
 from same_run import assert_same_run, metrics
 
-from course_lib.errors import BadInputError
+from course_lib.errors import EXIT_BAD_INPUT, BadInputError
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS
-from course_lib.translation.train.__main__ import EXIT_BAD_INPUT
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.metrics import MetricsLog
 

@@ -102,8 +102,8 @@ def test_a_port_in_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(BadInputError) as refused, process_group():
             pass
     assert str(refused.value) == (
-        f"The processes cannot meet at 127.0.0.1:{port}: the port is in use. Choose another one, or start "
-        "with torchrun --standalone."
+        f"The rendezvous of the processes at 127.0.0.1:{port} failed: the port is in use. Choose another "
+        "one, or start with torchrun --standalone."
     )
 
 
@@ -193,7 +193,7 @@ def outcome_of_an_error(distributed: DistributedInfo, dies: bool) -> str:
 def test_an_error_after_the_loss_of_a_peer_says_so() -> None:
     started = start(2, outcome_of_an_error, True)
     good, said = started[0][1].recv()
-    assert (good, said) == (True, "LostPeerError: another process of the run has gone")
+    assert (good, said) == (True, "LostPeerError: another process of the run has exited")
     kill(started)
 
 

@@ -9,11 +9,10 @@ from micro_training import assert_equal_weights, new_trainer, weights
 from torch import Tensor, nn
 
 from course_lib.transformer import EncoderLayer, Transformer, TransformerConfig
-from course_lib.translation.configs.schema import ModelConfig, RunConfig
+from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig
 from course_lib.translation.data.epoch_plan import bucket_lengths, epoch_plan
 from course_lib.translation.model.fast_layers import FastEncoderLayer, use_fast_layers
 from course_lib.translation.model.loss import LossSum
-from course_lib.translation.model.precision import Precision
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
 from course_lib.translation.train.device_batch import move_to_device
 

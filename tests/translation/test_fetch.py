@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from web_server import send, serving
 
+from course_lib.errors import EXIT_BAD_INPUT
 from course_lib.translation.data.corpora.published import MULTI30K
-from course_lib.translation.fetch import BAD_INPUT, main
+from course_lib.translation.fetch import main
 
 
 def test_what_is_fetched_is_a_mirror(
@@ -36,7 +37,7 @@ def test_no_success_is_said_in_one_line(
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with serving(lambda handler, name: handler.send_error(404)) as url:
-        assert main(["wmt14", str(tmp_path), "--url", url]) == BAD_INPUT
+        assert main(["wmt14", str(tmp_path), "--url", url]) == EXIT_BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"fetch: {url}training-parallel-europarl-v7.tgz: cannot be downloaded (the server")
 
@@ -44,5 +45,5 @@ def test_no_success_is_said_in_one_line(
 def test_an_unknown_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["captions", str(tmp_path)])
-    assert ended.value.code == BAD_INPUT
+    assert ended.value.code == EXIT_BAD_INPUT
     assert "invalid choice: 'captions'" in capsys.readouterr().err

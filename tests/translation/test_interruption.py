@@ -13,12 +13,13 @@ import pytest
 from real_processes import CONTEXT, SECONDS, in_processes, start_command
 from same_run import assert_same_run
 
+from course_lib.errors import EXIT_KEYBOARD
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.distributed import DistributedInfo, lost_peers_reported
 from course_lib.translation.train import __main__ as train_command
 from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.experiment import train
-from course_lib.translation.train.interruption import EXIT_KEYBOARD, EXIT_RESTART, Interrupted, Interruption
+from course_lib.translation.train.interruption import EXIT_RESTART, Interrupted, Interruption
 from course_lib.translation.train.trainer import Trainer
 
 pytestmark = pytest.mark.slow

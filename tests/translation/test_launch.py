@@ -13,7 +13,7 @@ import pytest
 from real_processes import SECONDS, start_command
 from same_run import assert_same_run
 
-from course_lib.translation.launch import EXIT_CANNOT_MEET
+from course_lib.translation.launch import EXIT_RENDEZVOUS_FAILED
 from course_lib.translation.train.interruption import EXIT_RESTART
 
 pytestmark = pytest.mark.slow
@@ -111,9 +111,9 @@ def test_a_port_in_use_is_one_line(meet: list[str], advice: str, launch: Launch,
         taken.listen()
         port = taken.getsockname()[1]
         running = launch(said, "--nnodes=1", *(each.format(port=port) for each in meet), *TRAIN, "captions")
-        assert running.wait(SECONDS) == EXIT_CANNOT_MEET
+        assert running.wait(SECONDS) == EXIT_RENDEZVOUS_FAILED
     lines = said.read_text("utf-8").splitlines()
     assert [line for line in lines if line.startswith("launch:")] == [
-        f"launch: the processes cannot meet: port {port} is in use. {advice}"
+        f"launch: the rendezvous of the processes failed: port {port} is in use. {advice}"
     ]
     assert "Traceback" not in said.read_text("utf-8")

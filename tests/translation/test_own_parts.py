@@ -10,8 +10,8 @@ import torch
 from micro_training import SINGLE_PROCESS, assert_equal_weights, material, weights
 from real_processes import in_processes
 
-from course_lib.errors import BadInputError
-from course_lib.student.parts.lessons import LESSONS
+from course_lib.errors import EXIT_BAD_INPUT, BadInputError
+from course_lib.student.parts import LESSONS
 from course_lib.transformer import Transformer
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model
@@ -20,7 +20,7 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.decoding.translator import load_translator
 from course_lib.translation.distributed import DistributedInfo
 from course_lib.translation.model.seq2seq import REFERENCE
-from course_lib.translation.train.__main__ import EXIT_BAD_INPUT, main
+from course_lib.translation.train.__main__ import main
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.student_code.adapters import reference_view
 from course_lib.translation.train.student_code.cells import UpdateFailedError

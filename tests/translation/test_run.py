@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 from real_processes import in_processes
+from same_run import MEASURED, metrics, newest
 
 from course_lib.errors import BadInputError
-from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model
 from course_lib.translation.configs.loader import load_config, provided_configs
@@ -19,7 +19,6 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, RankZeroError
 from course_lib.translation.train import setup
 from course_lib.translation.train.experiment import Result, train
-from course_lib.translation.train.metrics import MEASURED
 from course_lib.translation.train.scoring import score
 from course_lib.translation.train.setup import choose_device, divide_updates
 
@@ -44,16 +43,6 @@ def refusal(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
-
-
-def without_speed(folder: Path) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows(folder)]
-
-
-def newest(folder: Path) -> dict[str, Any]:
-    path = Checkpoints(folder / "checkpoints", 3).find_latest().path
-    assert path is not None
-    return load_checkpoint(path)
 
 
 def final_weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -122,9 +111,9 @@ def test_any_number_of_processes_scores_alike(tiny_config: Callable[..., RunConf
         config = tiny_config("training.precision=float64", f"run_folder={folder}")
         scores = in_processes(world_size, run_in_process, config)
         assert len(set(scores)) == 1
-    first = without_speed(tmp_path / "run-1")
+    first = metrics(tmp_path / "run-1")
     for folder in (tmp_path / "run-2", tmp_path / "run-3"):
-        for got, expected in zip(without_speed(folder), first, strict=True):
+        for got, expected in zip(metrics(folder), first, strict=True):
             words = {key: value for key, value in expected.items() if isinstance(value, str)}
             assert {key: got.pop(key, None) for key in words} == words
             numbers = {key: value for key, value in expected.items() if key not in words}
@@ -156,7 +145,7 @@ def test_a_finished_run_can_be_made_longer(tiny_config: Callable[..., RunConfig]
     run(longer)
     run(tiny_config(f"run_folder={tmp_path / 'at once'}"))
     assert_same_weights(final_weights(tmp_path / "run"), final_weights(tmp_path / "at once"))
-    assert without_speed(tmp_path / "run") == without_speed(tmp_path / "at once")
+    assert metrics(tmp_path / "run") == metrics(tmp_path / "at once")
     assert load_config(str(tmp_path / "run" / "config.yaml")) == longer
 
 

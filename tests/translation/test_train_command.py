@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.translation.train.__main__ import EXIT_BAD_INPUT, main
-from course_lib.translation.train.interruption import EXIT_KEYBOARD
+from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD
+from course_lib.translation.train.__main__ import main
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,8 @@ without Jupyter or the lessons' checks. A check tests whether one exercise fulfi
 tests whether a model built from all parts computes exactly what the reference computes.
 """
 
-from course_lib.student.parts.assembly import Part, Parts, build_transformer, load_parts
+from course_lib.student.parts.assembly import LESSONS, Part, Parts, build_transformer, load_parts
 from course_lib.student.parts.equality import unequal_parts
-from course_lib.student.parts.lessons import LESSONS
 from course_lib.student.parts.notebook import PartsError
 
 __all__ = ["LESSONS", "Part", "Parts", "PartsError", "build_transformer", "load_parts", "unequal_parts"]

@@ -13,10 +13,15 @@ from typing import Any, Literal
 
 from torch import nn
 
+from course_lib import transformer
+from course_lib.curriculum import public_curriculum
 from course_lib.student.parts.cell import UnwrittenError, describe, run_cell, setup_namespace
-from course_lib.student.parts.lessons import lessons_through, reference
 from course_lib.student.parts.notebook import PartsError, PartSource, keep_sources, kept_sources, read_sources
 from course_lib.transformer import TransformerConfig, scaled_dot_product_attention
+
+#: The exercises of each lesson whose student version the lab can use. Each part builds on the earlier ones.
+#: It has the name of its exercise and of its solution cell.
+LESSONS = public_curriculum().parts
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,12 @@ def load_parts(
         missing = False
     if missing:
         raise PartsError(f"{root}: there is no such folder; give the one that contains the lessons")
-    lessons = lessons_through(through)
+    last = public_curriculum().lessons[-1].number
+    if through is not None and not 1 <= through <= last:
+        raise PartsError(f"lesson {through} has no parts; choose a lesson from 1 to {last}")
+    lessons = {
+        lesson: parts for lesson, parts in LESSONS.items() if through is None or int(lesson[:2]) <= through
+    }
     # Unlike Path.is_file, os.path.isfile returns False for a path that may not be accessed.
     sources = kept_sources(root, lessons) if os.path.isfile(root) else read_sources(root, lessons)
     return _assemble(tuple(sources), timeout, names or {})
@@ -184,6 +194,11 @@ def build_transformer(
             "run its check in lesson 06"
         )
     return model
+
+
+def reference(exercise: str) -> Any:
+    """Return the reference's function or class of an exercise."""
+    return getattr(transformer, exercise)
 
 
 def _assemble(

@@ -33,12 +33,10 @@ class DamagedCheckpointError(BadInputError):
 
 @dataclass(frozen=True)
 class StepFiles:
-    """The files `step-N.pt` in a folder. A run keeps only the newest ones.
-
-    The folder may not exist yet.
-    """
+    """The files `step-N.pt` in a folder, which may not exist yet. A run keeps only the newest `count`."""
 
     folder: Path
+    count: int
 
     def path(self, step: int) -> Path:
         """Return the path of an update's file. Leading zeros make the names sort numerically."""
@@ -53,12 +51,12 @@ class StepFiles:
         ]
         return [path for step, path in sorted(found, reverse=True) if up_to is None or step <= up_to]
 
-    def keep_newest(self, count: int, up_to: int) -> None:
-        """Remove all files except the newest `count` up to the update `up_to`.
+    def remove_others(self, up_to: int) -> None:
+        """Remove all files except the newest ones up to the update `up_to`.
 
         Files of later updates are removed as well: they were damaged, so the run resumed from an earlier one.
         """
-        kept = self.newest_first(up_to)[:count]
+        kept = self.newest_first(up_to)[: self.count]
         for path in self.newest_first():
             if path not in kept:
                 path.unlink(missing_ok=True)
@@ -74,21 +72,17 @@ class LatestCheckpoint:
     """Newer checkpoints, which are damaged."""
 
 
-class Checkpoints:
+class Checkpoints(StepFiles):
     """The newest checkpoints of a run. If the latest is damaged, the run resumes from the one before it."""
-
-    def __init__(self, folder: Path, keep_last: int) -> None:
-        self._files = StepFiles(folder)
-        self._keep_last = keep_last
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write tensors and plain values atomically, then remove old checkpoints.
 
         Raises OSError, for example if the disk is full; the older checkpoints are then all kept.
         """
-        self._files.folder.mkdir(parents=True, exist_ok=True)
-        save_checksummed(self._files.path(step), state)
-        self._files.keep_newest(self._keep_last, up_to=step)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        save_checksummed(self.path(step), state)
+        self.remove_others(up_to=step)
 
     def find_latest(self) -> LatestCheckpoint:
         """Find the newest intact checkpoint.
@@ -96,7 +90,7 @@ class Checkpoints:
         Raises BadInputError if all are damaged, or if a file cannot be read, because it may be intact.
         """
         damaged: list[Path] = []
-        for path in self._files.newest_first():
+        for path in self.newest_first():
             try:
                 load_checkpoint(path)
             except DamagedCheckpointError:
@@ -105,7 +99,7 @@ class Checkpoints:
                 return LatestCheckpoint(path, damaged)
         if damaged:
             raise BadInputError(
-                f"{self._files.folder}: there is no intact checkpoint, but {len(damaged)} damaged "
+                f"{self.folder}: there is no intact checkpoint, but {len(damaged)} damaged "
                 f"({', '.join(path.name for path in damaged)}). Remove the folder to start the run again."
             )
         return LatestCheckpoint(None, [])

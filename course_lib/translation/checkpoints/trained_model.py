@@ -53,7 +53,7 @@ def load_model(path: Path, mapped: bool = False) -> TrainedModel:
     """Load a model on the CPU. No code in the file is ever run.
 
     With `mapped`, the weights are memory-mapped. Raises BadInputError if the file is missing or damaged, is
-    not a model, or has another version.
+    not a model, or was written by another version.
     """
     try:
         state = load_checksummed(path, mapped)
@@ -123,7 +123,7 @@ def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:
     return folder.model(chosen if chosen in available else available[0])
 
 
-class Snapshots:
+class Snapshots(StepFiles):
     """The newest `count` snapshots of a run's weights, to be averaged as in section 6.1 of the paper.
 
     The config determines the updates after which snapshots are taken. Checkpoints would be unsuitable: they
@@ -131,23 +131,19 @@ class Snapshots:
     also three times as large.
     """
 
-    def __init__(self, folder: Path, count: int) -> None:
-        self._files = StepFiles(folder)
-        self._count = count
-
     @property
     def enabled(self) -> bool:
         """Whether snapshots are taken."""
-        return self._count > 0
+        return self.count > 0
 
     def clear(self) -> None:
         """Remove the snapshots of an earlier run in the folder. Raises OSError."""
-        self._files.keep_newest(0, up_to=0)
+        self.remove_others(up_to=0)
 
     def save(self, model: TrainedModel) -> None:
         """Write a snapshot and remove the oldest one. Raises OSError, for example if the disk is full."""
-        save_model(self._files.path(model.step), model)
-        self._files.keep_newest(self._count, up_to=model.step)
+        save_model(self.path(model.step), model)
+        self.remove_others(up_to=model.step)
 
     def average(self, up_to: int, report: Callable[[str], None]) -> TrainedModel | None:
         """Average the newest snapshots up to an update; return None if there are none.
@@ -155,7 +151,7 @@ class Snapshots:
         Missing and damaged snapshots are passed to `report`.
         """
         models: list[TrainedModel] = []
-        for path in self._files.newest_first(up_to)[: self._count]:
+        for path in self.newest_first(up_to)[: self.count]:
             try:
                 # All models together may be larger than the memory. The average reads one tensor at a time.
                 models.append(load_model(path, mapped=True))
@@ -163,6 +159,6 @@ class Snapshots:
                 report(f"Left out of the average: {error}")
         if not models:
             return None
-        if len(models) < self._count:
-            report(f"Averaging {len(models)} snapshots; training.average_last is {self._count}.")
+        if len(models) < self.count:
+            report(f"Averaging {len(models)} snapshots; training.average_last is {self.count}.")
         return replace(models[0], weights=average_checkpoints([model.weights for model in models]))

@@ -20,6 +20,10 @@ MayChange = Annotated[T, MayChangeMarker]
 
 #: The source and the target language of a translator.
 Direction = Literal["de-en", "en-de"]
+#: The number formats of training, as documented in TrainingConfig.
+Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16", "float64"]
+#: The models that a run saves: the latest weights, the best on the validation split, and an average.
+ModelKind = Literal["last", "best", "averaged"]
 
 
 class Section(BaseModel):
@@ -159,7 +163,7 @@ class TrainingConfig(Section):
     """The update at which a linear or cosine schedule reaches zero, counted from the first one."""
     max_grad_norm: float | None = Field(default=None, gt=0)
     """Clip the norm of the gradient, summed over all processes, to this value. Default: no clipping."""
-    precision: Literal["auto", "float32", "tf32", "bfloat16", "float16", "float64"] = "auto"
+    precision: Precision = "auto"
     """bfloat16 and float16: mixed precision; layers compute in 16 bits, weights and sums are in float32, and
     with float16 the loss is scaled. tf32: float32 with faster, less precise products on a GPU. float64: for
     exact comparisons. auto: bfloat16 if the hardware computes with it, otherwise float16 on a GPU and float32
@@ -224,7 +228,7 @@ class EvaluationConfig(Section):
     """Epochs between two BLEU scores on the validation split; 0 for none."""
     tokens_per_batch: MayChange[int] = Field(default=8192, ge=3)
     """Largest batch during evaluation."""
-    weights: MayChange[Literal["last", "best", "averaged"]] = "last"
+    weights: MayChange[ModelKind] = "last"
     """The weights that translate the test split at the end."""
     beam_size: MayChange[int] = Field(default=5, ge=1)
     """Hypotheses kept by beam search on the test split; 1 is greedy decoding. Validation scores during

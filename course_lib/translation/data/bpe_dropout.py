@@ -57,7 +57,7 @@ class BpeDropoutPairs(TokenPairs):
         sides: tuple[Subwords, Subwords],
         rate: float,
     ) -> None:
-        """Take the pairs split without dropout, and the same pairs as indices into `words`."""
+        """`plain` holds the pairs split without dropout, `word_pairs` the same pairs as indices into `words`."""
         super().__init__(*plain.arrays)
         self._word_ids, self._word_offsets = word_pairs.arrays
         self._words = words

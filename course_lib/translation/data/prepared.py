@@ -30,8 +30,9 @@ from course_lib.translation.data.vocabularies import (
 
 #: The version of the file layout. Data in another layout is prepared again.
 LAYOUT = 4
-#: The settings that influence the ids, besides the corpus.
+#: The settings that influence the ids.
 ID_SETTINGS = (
+    "corpus",
     "direction",
     "tokenizer",
     "vocab_size",
@@ -57,9 +58,6 @@ class EvaluationSplit:
     references: list[str]
     pairs: TokenPairs
 
-    def __len__(self) -> int:
-        return len(self.pairs)
-
 
 @dataclass(frozen=True)
 class PreparedData:
@@ -70,7 +68,7 @@ class PreparedData:
     validation: EvaluationSplit
     test: EvaluationSplit
     notes: list[str]
-    """What was dropped or truncated, in words for the user."""
+    """Messages for the user about dropped and truncated pairs."""
     fingerprint: str
     """A hash of all ids and references."""
 
@@ -109,7 +107,6 @@ def prepare(
             key=key,
             settings=_settings(config),
             origin=origin if learn else _KEPT,
-            bpe_dropout=config.bpe_dropout,
             vocabulary=_digest(vocabulary),
         )
     except OSError as error:
@@ -190,7 +187,7 @@ def _open(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> PreparedD
     train = pairs("train", contents["dtype"])
     if "train.words.ids" in contents["files"]:
         words = [tuple(word) for word in json.loads((folder / "train.words.json").read_text("utf-8"))]
-        word_pairs, rate = pairs("train.words", WORD_IDS), contents["bpe_dropout"]
+        word_pairs, rate = pairs("train.words", WORD_IDS), contents["settings"]["bpe_dropout"]
         source, target = vocabularies.source, vocabularies.target
         assert isinstance(source, Subwords), "BPE dropout needs subwords"
         assert isinstance(target, Subwords), "BPE dropout needs subwords"
@@ -220,7 +217,7 @@ def _key(config: DataConfig) -> str:
 
 
 def _settings(config: DataConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in ("corpus", *ID_SETTINGS)}
+    return {name: getattr(config, name) for name in ID_SETTINGS}
 
 
 def _read_contents(folder: Path, vocabulary: Path) -> dict[str, Any] | None:
@@ -255,7 +252,7 @@ class _Direction:
 
 
 class _Writer:
-    """A writer of a corpus into a folder, split by split. `notes` reports what was dropped or truncated."""
+    """A writer of the prepared data, one split at a time. `notes` holds messages for the user."""
 
     def __init__(self, folder: Path, vocabularies: Vocabularies, config: DataConfig) -> None:
         self.notes: list[str] = []

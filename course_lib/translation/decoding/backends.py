@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from course_lib import transformer as reference
 from course_lib.transformer import causal_mask
+from course_lib.translation.configs.schema import Precision
 from course_lib.translation.decoding.cached_decoder import CachedDecoder
 from course_lib.translation.decoding.fused_model import FusedTransformer
 from course_lib.translation.model.fast_layers import FastDecoderLayer, FastEncoderLayer
 from course_lib.translation.model.fused import BlockDropout, FusedLayerNorm, fused_attention
-from course_lib.translation.model.precision import Precision, autocast, has_bfloat16, resolve_precision
+from course_lib.translation.model.precision import autocast, has_bfloat16, resolve_precision
 from course_lib.translation.model.seq2seq import Seq2SeqModel, TransformerModel
 
 #: The smallest d_model for which a CPU decodes in bfloat16. It is 1.5 times as fast as float32 with a d_model

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -23,19 +24,17 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True)
 class BatchDecoder:
     """A decoder of sentences in batches. Sentences are token ids without the start and end tokens.
 
     Sentences longer than `max_length`, including these two tokens, are truncated.
     """
 
-    def __init__(
-        self, vocabularies: Vocabularies, device: torch.device, max_length: int, config: EvaluationConfig
-    ) -> None:
-        self._vocabularies = vocabularies
-        self._device = device
-        self._max_length = max_length
-        self._config = config
+    vocabularies: Vocabularies
+    device: torch.device
+    max_length: int
+    config: EvaluationConfig
 
     def batches(self, sentences: Sequence[Sequence[int]], beam: int) -> list[list[int]]:
         """Plan batches of sentences of similar length, as lists of indices. Each beam counts as a sentence.
@@ -43,9 +42,9 @@ class BatchDecoder:
         No batch contains empty sentences, because their translation is empty as well.
         """
         indices = [index for index, ids in enumerate(sentences) if len(ids)]
-        lengths = [min(len(sentences[index]) + 2, self._max_length) for index in indices]
+        lengths = [min(len(sentences[index]) + 2, self.max_length) for index in indices]
         # A sentence that is longer than the whole budget gets a batch of its own.
-        budget = max(self._config.tokens_per_batch // beam, max(lengths, default=0))
+        budget = max(self.config.tokens_per_batch // beam, max(lengths, default=0))
         return [[indices[number] for number in batch] for batch in token_batches(lengths, budget)]
 
     def decode(
@@ -55,13 +54,13 @@ class BatchDecoder:
 
         The result for a sentence does not depend on the other sentences of the batch.
         """
-        ids = self._vocabularies
+        ids = self.vocabularies
         source, _ = collate(
-            [(sentence, []) for sentence in sentences], ids.pad_id, ids.start_id, ids.end_id, self._max_length
+            [(sentence, []) for sentence in sentences], ids.pad_id, ids.start_id, ids.end_id, self.max_length
         )
         lengths = (source != ids.pad_id).sum(dim=1)
-        limits = torch.tensor([self._config.max_target_length(length) for length in lengths.tolist()])
-        source = source.to(self._device)
+        limits = torch.tensor([self.config.max_target_length(length) for length in lengths.tolist()])
+        source = source.to(self.device)
         mask = padding_mask(source, ids.pad_id)
         return search(backend, source, mask, limits, settings, ids.start_id, ids.end_id)
 
@@ -82,7 +81,7 @@ class BatchDecoder:
             found = self.decode(backend, [sentences[index] for index in batch], settings)
             return list(zip(batch, found, strict=True))
 
-        if not backend.thread_safe or self._device.type != "cpu":
+        if not backend.thread_safe or self.device.type != "cpu":
             found = [decode(batch) for batch in batches]
         else:
             # Every search restores the mode that it found, so set evaluation mode once for all of them.

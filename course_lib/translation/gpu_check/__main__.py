@@ -18,21 +18,28 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from course_lib.errors import BadInputError
+from course_lib.errors import EXIT_BAD_INPUT, BadInputError
 from course_lib.translation.gpu_check import correctness, speed
 from course_lib.translation.gpu_check.workload import GPU, REHEARSAL, Scale
 from course_lib.translation.train.setup import choose_kernels
 
-EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+EXIT_FAILED = 1
 
-#: The parts by name, with a description of each.
+#: The parts that measure, by name.
+MEASUREMENTS = {
+    "training": speed.training_speed,
+    "textbook": speed.against_the_textbook,
+    "decoding": speed.decoding_speed,
+    "memory": speed.memory_use,
+}
+#: All parts by name, with a description of each.
 PARTS = {
     "correctness": "comparisons with the CPU and the reference, also compiled and over NCCL",
-    "training": "target tokens a second and MFU, eager and compiled",
-    "textbook": "the same beside the textbook method",
-    "decoding": "sentences a second",
-    "memory": "estimated and measured",
-    "trace": "a profiler's trace and the operations that take the time",
+    "training": "target tokens per second and MFU, eager and compiled",
+    "textbook": "training speed compared with the textbook method",
+    "decoding": "sentences per second",
+    "memory": "memory for training, estimated and measured",
+    "trace": "a profiler's trace and the operations that take the most time",
 }
 
 
@@ -103,14 +110,8 @@ def _run(part: str, device: torch.device, scale: Scale, folder: Path) -> list[sp
         return [_test(test, device) for test in correctness.TESTS]
     if part == "trace":
         return speed.trace(device, scale, folder)
-    measure = {
-        "training": speed.training_speed,
-        "textbook": speed.against_the_textbook,
-        "decoding": speed.decoding_speed,
-        "memory": speed.memory_use,
-    }[part]
     try:
-        return measure(device, scale)
+        return MEASUREMENTS[part](device, scale)
     except torch.OutOfMemoryError as error:
         return [{"result": "FAILED", "why": str(error).splitlines()[0]}]
 

@@ -189,7 +189,7 @@ def memory_use(device: torch.device, scale: Scale) -> list[Row]:
                 "model": name,
                 "estimated GiB": round(estimate.total / GIB, 3),
                 "measured peak GiB": round(peak_memory() / GIB, 3),
-                "parts": estimate.in_words,
+                "parts": estimate.description,
             }
         )
         del trainer

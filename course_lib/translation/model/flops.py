@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from course_lib.translation.configs.schema import ModelConfig
-from course_lib.translation.model.precision import Precision, resolve_precision
+from course_lib.translation.configs.schema import ModelConfig, Precision
+from course_lib.translation.model.precision import resolve_precision
 
 #: The minimum number of measurements. Other programs may disturb some of them.
 _MIN_REPEATS = 5

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib.transformer import LabelSmoothingLoss, Transformer
+from course_lib.translation.configs.schema import Precision
 from course_lib.translation.model.fast_layers import (
     MergedWeights,
     decode_with_kernels,
@@ -24,7 +25,7 @@ from course_lib.translation.model.fused import (
     fused_smoothed_loss,
     use_fused_layers,
 )
-from course_lib.translation.model.precision import Precision, autocast, product_dtype
+from course_lib.translation.model.precision import autocast, product_dtype
 from course_lib.translation.model.seq2seq import REFERENCE, Components, TransformerModel
 
 

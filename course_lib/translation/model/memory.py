@@ -21,7 +21,7 @@ class MemoryEstimate:
     optimiser: int
     """The two means that Adam keeps for each weight."""
     activations: int
-    """What the backward pass needs of the forward pass over one batch."""
+    """The tensors that the forward pass over one batch saves for the backward pass."""
 
     @property
     def total(self) -> int:
@@ -29,7 +29,7 @@ class MemoryEstimate:
         return int(1.1 * sum(getattr(self, field.name) for field in fields(self)))
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """The total and its parts, in GiB."""
         parts = ", ".join(f"{field.name} {getattr(self, field.name) / GIB:.2f}" for field in fields(self))
         return f"about {self.total / GIB:.1f} GiB ({parts})"

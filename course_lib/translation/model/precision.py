@@ -1,10 +1,11 @@
 """The number formats that a model computes in: those that the config names and the hardware supports."""
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16", "float64"]
+from course_lib.translation.configs.schema import Precision
+
 #: The dtype of matrix products for each mixed precision.
 _MIXED = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -11,9 +11,8 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from course_lib import transformer as reference
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import ModelConfig
+from course_lib.translation.configs.schema import ModelConfig, Precision
 from course_lib.translation.model.fused import fused_attention
-from course_lib.translation.model.precision import Precision
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from course_lib.errors import BadInputError
+from course_lib.errors import EXIT_BAD_INPUT, BadInputError
 from course_lib.translation.configs.loader import describe_keys, load_config, provided_configs
 from course_lib.translation.distributed import (
     DistributedInfo,
@@ -27,7 +27,6 @@ from course_lib.translation.train.interruption import Interrupted, Interruption
 from course_lib.translation.train.student_code.cells import UpdateFailedError
 from course_lib.translation.train.student_code.parts import UNEQUAL_PARTS, PartsChoice
 
-EXIT_BAD_INPUT = 2
 EXIT_LOST_PEER = 1
 #: How long a rank that has lost a peer waits for its own signal. A cluster may signal the ranks at different
 #: times.
@@ -67,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except LostPeerError:
             assert distributed is not None, "a single process has no peers"
             print(
-                f"train, process {distributed.rank}: another process has gone, so this one ends. Run the "
+                f"train, process {distributed.rank}: another process has exited, so this one stops. Run the "
                 "same command again to resume from the latest checkpoint.",
                 file=sys.stderr,
                 flush=True,

@@ -11,13 +11,12 @@ import torch
 
 from course_lib.transformer import LabelSmoothingLoss, evaluating
 from course_lib.transformer.batching import collate, token_batches
-from course_lib.translation.configs.schema import RunConfig, SelectionConfig
+from course_lib.translation.configs.schema import Precision, RunConfig, SelectionConfig
 from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.decoding import BatchDecoder, Ensemble, Hypothesis, SearchSettings, make_backend
 from course_lib.translation.distributed import DistributedInfo, all_gather
 from course_lib.translation.model.loss import LossSum
-from course_lib.translation.model.precision import Precision
 from course_lib.translation.model.seq2seq import REFERENCE, Components, TransformerModel
 from course_lib.translation.train.scoring import Candidate, TunedAlpha, tune_alpha
 from course_lib.translation.train.student_code.adapters import DecodeFunction
@@ -112,8 +111,17 @@ class Evaluator:
         settings: SearchSettings,
         decode: DecodeFunction | None = None,
     ) -> list[list[Candidate]]:
+        """Decode this rank's share of the sentences, and return the candidates of all of them."""
+        shard = self._shard(self._decoder.batches(sentences, settings.beam))
+        mine: list[tuple[int, list[Hypothesis]]] = []
         with torch.compiler.set_stance("force_eager"):
-            mine = self._decode(model, sentences, settings, decode)
+            if decode is None or isinstance(model, Ensemble):
+                backend = make_backend(model, self._precision)
+                mine = self._decoder.decode_batches(backend, sentences, shard, settings)
+            else:
+                for batch in shard:
+                    rows = decode(model, [sentences[index] for index in batch], settings)
+                    mine += zip(batch, rows, strict=True)
         found: list[list[Candidate]] = [[] for _ in sentences]
         for index, hypotheses in all_gather(self._distributed, mine):
             texts = self._vocabularies.target.decode([each.ids for each in hypotheses])
@@ -122,25 +130,6 @@ class Evaluator:
                 for text, each in zip(texts, hypotheses, strict=True)
             ]
         return found
-
-    def _decode(
-        self,
-        model: TransformerModel | Ensemble,
-        sentences: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        decode: DecodeFunction | None,
-    ) -> list[tuple[int, list[Hypothesis]]]:
-        """Decode this rank's share of the sentences."""
-        shard = self._shard(self._decoder.batches(sentences, settings.beam))
-        mine: list[tuple[int, list[Hypothesis]]] = []
-        if decode is None or isinstance(model, Ensemble):
-            backend = make_backend(model, self._precision)
-            mine = self._decoder.decode_batches(backend, sentences, shard, settings)
-        else:
-            for batch in shard:
-                rows = decode(model, [sentences[index] for index in batch], settings)
-                mine += zip(batch, rows, strict=True)
-        return mine
 
     def _shard(self, batches: Sequence[list[int]]) -> Sequence[list[int]]:
         return self._components.shard(batches, self._distributed.rank, self._distributed.world_size)

@@ -118,44 +118,36 @@ def train(
     return Result(test_score, tokenized, data.test.sources, translations, data.test.references, folder)
 
 
+@dataclass
 class Experiment:
     """The training loop of one rank, with validation, checkpoints and the final test."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        given: RunConfig,
-        distributed: DistributedInfo,
-        data: PreparedData,
-        trainer: Trainer,
-        evaluator: Evaluator,
-        display: RunDisplay,
-        files: RunFiles,
-        interruption: Interruption,
-        student: StudentCode | None,
-    ) -> None:
-        self.files = files
-        self._config = config
-        self._given = given
-        self._distributed = distributed
-        self._data = data
-        self._trainer = trainer
-        self._evaluator = evaluator
-        self._display = display
-        self._interruption = interruption
-        self._fingerprint = student.fingerprint if student else None
-        profiled = config.training.profile if distributed.is_rank_zero else 0
-        self._profiler = UpdateProfiler(files.folder.path / "profile", profiled)
-        self._best = BestWeights(config.selection)
+    config: RunConfig
+    given: RunConfig
+    """The user's config, before updates were divided into more batches for the processes."""
+    distributed: DistributedInfo
+    data: PreparedData
+    trainer: Trainer
+    evaluator: Evaluator
+    display: RunDisplay
+    files: RunFiles
+    interruption: Interruption
+    student: StudentCode | None
+
+    def __post_init__(self) -> None:
+        self._fingerprint = self.student.fingerprint if self.student else None
+        profiled = self.config.training.profile if self.distributed.is_rank_zero else 0
+        self._profiler = UpdateProfiler(self.files.folder.path / "profile", profiled)
+        self._best = BestWeights(self.config.selection)
         self._validated_step = 0
         self._saved: tuple[int, int] | None = None
         # The model that is validated, saved and used for translation. It shares the trainer's weights.
-        self._model: TransformerModel = trainer.model
+        self._model: TransformerModel = self.trainer.model
         self._student_search = None
-        if student is not None:
-            device, ids = trainer.model.generator.weight.device, data.vocabularies
-            self._student_search = student_search(student.parts, config, ids, device)
-            self._model = reference_view(trainer.model, config.model, len(ids.source), len(ids.target))
+        if self.student is not None:
+            device, ids = self._model.generator.weight.device, self.data.vocabularies
+            self._student_search = student_search(self.student.parts, self.config, ids, device)
+            self._model = reference_view(self._model, self.config.model, len(ids.source), len(ids.target))
 
     def load(self, state: dict[str, Any]) -> None:
         """Resume from a checkpoint, which the trainer has already loaded."""
@@ -164,16 +156,16 @@ class Experiment:
 
     def train(self) -> None:
         """Train until the end. If a stop is requested, save a checkpoint and raise Interrupted."""
-        trainer = self._trainer
-        with self._interruption.deferred():
+        trainer = self.trainer
+        with self.interruption.deferred():
             if trainer.step > self._validated_step and (trainer.updates_done == 0 or self._complete):
                 self._validate()
             while not self._complete and not self._best.patience_exhausted:
                 self._train_epoch()
                 self._validate()
         if not self._complete:
-            selection = self._config.selection
-            self._display.print(
+            selection = self.config.selection
+            self.display.print(
                 f"Training stops early: {selection.patience} measurements without a better "
                 f"{selection.metric}. The best was after update {self._best.step}."
             )
@@ -181,21 +173,21 @@ class Experiment:
     @property
     def _complete(self) -> bool:
         """Whether the number of epochs or updates in the config has been reached."""
-        training = self._config.training
-        return (training.epochs is not None and self._trainer.epochs_done >= training.epochs) or (
-            training.updates is not None and self._trainer.step >= training.updates
+        training = self.config.training
+        return (training.epochs is not None and self.trainer.epochs_done >= training.epochs) or (
+            training.updates is not None and self.trainer.step >= training.updates
         )
 
     def _train_epoch(self) -> None:
         """Make the remaining updates of the epoch, but stop at `training.updates`."""
-        trainer, training = self._trainer, self._config.training
+        trainer, training = self.trainer, self.config.training
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
             upcoming = plan[trainer.updates_done + 1 : trainer.updates_done + 2]
             learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
-            self._display.advance()
+            self.display.advance()
             if note := self._profiler.step():
-                self._display.print(note)
+                self.display.print(note)
             last = trainer.updates_done == len(plan) or trainer.step == training.updates
             if trainer.step % training.log_every == 0 or last:
                 self._record({"lr": learning_rate, **trainer.window.close()})
@@ -205,8 +197,8 @@ class Experiment:
                 break
             if trainer.step % training.checkpoint_every == 0:
                 self._save_checkpoint()
-            listen_every = self._config.checkpoints.stop_check_every
-            if self._distributed.world_size == 1 or trainer.step % listen_every == 0:
+            listen_every = self.config.checkpoints.stop_check_every
+            if self.distributed.world_size == 1 or trainer.step % listen_every == 0:
                 self._stop_if_requested()
         if trainer.updates_done == len(plan):
             trainer.end_epoch()
@@ -217,40 +209,40 @@ class Experiment:
 
     def _validate(self) -> None:
         """Evaluate the weights after an epoch or the last update, once a checkpoint has been saved."""
-        epochs, validation = self._trainer.epochs_done, self._data.validation
+        epochs, validation = self.trainer.epochs_done, self.data.validation
         self._stop_if_requested()
         # Several ranks must stop together: if one left here, the others would wait for it.
-        alone = self._distributed.world_size == 1
-        with self._interruption.immediate() if alone else contextlib.nullcontext():
-            row: dict[str, Any] = {"validation_loss": self._evaluator.loss(self._model, validation.pairs)}
-            bleu_every = self._config.evaluation.bleu_every
-            if bleu_every and (epochs % bleu_every == 0 or self._trainer.updates_done):
+        alone = self.distributed.world_size == 1
+        with self.interruption.immediate() if alone else contextlib.nullcontext():
+            row: dict[str, Any] = {"validation_loss": self.evaluator.loss(self._model, validation.pairs)}
+            bleu_every = self.config.evaluation.bleu_every
+            if bleu_every and (epochs % bleu_every == 0 or self.trainer.updates_done):
                 sources = [source for source, _ in validation.pairs]
-                translations = self._evaluator.translate(self._model, sources)
+                translations = self.evaluator.translate(self._model, sources)
                 row["bleu"] = score(translations, validation.references).bleu
         self._record(row, permanent=True)
-        if self._best.is_better(row, self._trainer.step):
+        if self._best.is_better(row, self.trainer.step):
             self.files.save_model("best", self._trained_model)
-        self._validated_step = self._trainer.step
+        self._validated_step = self.trainer.step
         self._save_checkpoint()
-        self._trainer.window.restart_clock()
+        self.trainer.window.restart_clock()
 
     def test(self) -> tuple[Score, Score, list[str]]:
         """Translate the test split with the weights that the config selects. Save and return the results."""
-        use, test, validation = self._config.evaluation.weights, self._data.test, self._data.validation
-        self.files.save_average(self._trainer.step)
+        use, test, validation = self.config.evaluation.weights, self.data.test, self.data.validation
+        self.files.save_average(self.trainer.step)
         if use != "last":
-            chosen = rank_zero_first(self._distributed, lambda: self.files.load_model(use, self._best.step))
+            chosen = rank_zero_first(self.distributed, lambda: self.files.load_model(use, self._best.step))
             self._model.load_state_dict(chosen.weights)
-        settings = self._evaluator.settings(
+        settings = self.evaluator.settings(
             self._model, [source for source, _ in validation.pairs], validation.references
         )
-        model = self._trainer.model if self._student_search else self._model
+        model = self.trainer.model if self._student_search else self._model
         sources = [source for source, _ in test.pairs]
-        translations = self._evaluator.translate(model, sources, settings, self._student_search)
+        translations = self.evaluator.translate(model, sources, settings, self._student_search)
         result = score(translations, test.references)
         lowercased = score(translations, test.references, lowercase=True)
-        language = self._config.data.direction[-2:]
+        language = self.config.data.direction[-2:]
         tokenized = tokenized_score(translations, test.references, language)
         self._record(
             {
@@ -269,44 +261,44 @@ class Experiment:
         return result, tokenized, translations
 
     def _record(self, values: dict[str, Any], permanent: bool = False) -> None:
-        epoch = self._trainer.epochs_done + (self._trainer.updates_done > 0)
-        row = {"step": self._trainer.step, "epoch": epoch, **values}
+        epoch = self.trainer.epochs_done + (self.trainer.updates_done > 0)
+        row = {"step": self.trainer.step, "epoch": epoch, **values}
         self.files.write_metrics(row)
-        self._display.show_metrics(row, permanent)
+        self.display.show_metrics(row, permanent)
 
     def _save_checkpoint(self) -> None:
-        self._saved = self._trainer.step, self._validated_step
+        self._saved = self.trainer.step, self._validated_step
         state = {
-            "config": self._config.model_dump(),
+            "config": self.config.model_dump(),
             "batches_before_division": {
-                name: getattr(self._given.training, name)
+                name: getattr(self.given.training, name)
                 for name in ("batches_per_update", "tokens_per_batch")
             },
-            "vocabulary": self._data.vocabularies.fingerprint,
-            "data": self._data.fingerprint,
-            "trainer": self._trainer.state(),  # All ranks take part in this.
+            "vocabulary": self.data.vocabularies.fingerprint,
+            "data": self.data.fingerprint,
+            "trainer": self.trainer.state(),  # All ranks take part in this.
             "selection": self._best.state(),
             "validated_step": self._validated_step,
             "parts": self._fingerprint,
         }
-        self.files.save_checkpoint(self._trainer.step, state)
+        self.files.save_checkpoint(self.trainer.step, state)
 
     def _stop_if_requested(self) -> None:
         """Stop all ranks after the same update if any rank received a signal."""
-        if number := global_max(self._distributed, self._interruption.requested):
-            if self._saved != (self._trainer.step, self._validated_step):
+        if number := global_max(self.distributed, self.interruption.requested):
+            if self._saved != (self.trainer.step, self._validated_step):
                 self._save_checkpoint()
             self.files.finish_writing()
             # torchrun stops all processes as soon as one has failed, so wait until rank 0 has saved.
-            global_max(self._distributed, 0)
+            global_max(self.distributed, 0)
             raise Interrupted(number)
 
     def _trained_model(self) -> TrainedModel:
         return TrainedModel(
-            self._config,
-            self._data.vocabularies.fingerprint,
+            self.config,
+            self.data.vocabularies.fingerprint,
             self._model.state_dict(),
-            self._trainer.step,
+            self.trainer.step,
             self._fingerprint,
         )
 

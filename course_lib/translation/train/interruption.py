@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
+from course_lib.errors import EXIT_KEYBOARD
+
 #: The exit code of a run that was stopped and should be restarted: EX_TEMPFAIL of sysexits.h.
 EXIT_RESTART = 75
-#: The exit code of a run that was interrupted from the keyboard, as in shells.
-EXIT_KEYBOARD = 130
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
 #: Signals within this time count as one request, because a cluster may signal every process itself, while

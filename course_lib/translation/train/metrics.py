@@ -15,9 +15,6 @@ from torch import Tensor
 from course_lib.translation.distributed import DistributedInfo, global_max, global_sum
 from course_lib.translation.train.device_batch import DeviceBatch
 
-#: The keys of a row that depend on the machine, and so differ between otherwise identical runs.
-MEASURED = frozenset({"tokens_per_second", "mfu", "memory_gib"})
-
 
 class MetricsLog:
     """The file `metrics.jsonl`, with one JSON object per line.

@@ -14,7 +14,7 @@ from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_chec
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
 from course_lib.translation.configs.loader import documented_yaml, keys, value_text
-from course_lib.translation.configs.schema import RunConfig, TrainingConfig
+from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
 from course_lib.translation.data.prepared import PreparedData, open_given, open_prepared, prepare
 from course_lib.translation.data.vocabularies import BidirectionalSubwords, load_vocabularies
 from course_lib.translation.distributed import (
@@ -27,7 +27,7 @@ from course_lib.translation.distributed import (
     require_equal,
 )
 from course_lib.translation.model.memory import GIB, MemoryEstimate
-from course_lib.translation.model.precision import Precision, has_bfloat16
+from course_lib.translation.model.precision import has_bfloat16
 from course_lib.translation.train.student_code.parts import StudentCode, require_same_code
 from course_lib.translation.train.trainer import Trainer
 
@@ -170,7 +170,7 @@ def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int) ->
     """Return the error message for a GPU with too little memory."""
     training = config.training
     return (
-        f"training.tokens_per_batch: training needs {estimate.in_words} on each GPU, but only "
+        f"training.tokens_per_batch: training needs {estimate.description} on each GPU, but only "
         f"{free / GIB:.1f} GiB are free. Set training.tokens_per_batch={training.tokens_per_batch // 2} "
         f"training.batches_per_update={training.batches_per_update * 2}, which gives updates of the same "
         "size, or choose a smaller model."

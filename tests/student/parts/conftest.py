@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from course_lib.student.parts import LESSONS
-from course_lib.student.parts.lessons import reference
+from course_lib.student.parts.assembly import reference
 
 Change = Callable[[dict[str, str]], None]
 

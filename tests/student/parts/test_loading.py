@@ -13,7 +13,7 @@ import torch
 from course_lib import transformer
 from course_lib.curriculum import public_curriculum
 from course_lib.student.parts import LESSONS, PartsError, build_transformer, load_parts
-from course_lib.student.parts.lessons import reference
+from course_lib.student.parts.assembly import reference
 from course_lib.transformer import TransformerConfig
 from tests.student.parts.conftest import Student, cell, reference_code, stub
 

@@ -5,7 +5,7 @@ import html
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,14 @@ class Corpus:
     train: ParallelText
     validation: ParallelText
     test: ParallelText
+
+
+def concatenate(parts: Sequence[ParallelText]) -> ParallelText:
+    """Return the sentences of all parts, in order."""
+    return ParallelText(
+        [sentence for part in parts for sentence in part.german],
+        [sentence for part in parts for sentence in part.english],
+    )
 
 
 def parallel_text(german: list[str], english: list[str], origin: str) -> ParallelText:

@@ -17,6 +17,7 @@ from course_lib.translation.data.corpora.downloads import download, has_checksum
 from course_lib.translation.data.corpora.parallel_text import (
     Corpus,
     ParallelText,
+    concatenate,
     parallel_text,
     read_members,
     read_parallel_text,
@@ -135,35 +136,27 @@ _WIT3 = PublishedFile(
     "sha256:ebcd53c53c8df742437e3a0fb964772e78764c3f6d4e38df0b6a2f71abc3a8b4",
 )
 _WIT3_TRAIN = "de-en/train.tags.de-en"
-_WIT3_VALIDATION = ["de-en/IWSLT17.TED.dev2010.de-en"]
+_WIT3_VALIDATION = "de-en/IWSLT17.TED.dev2010.de-en"
 _WIT3_TEST = [f"de-en/IWSLT17.TED.tst{year}.de-en" for year in range(2010, 2016)]
 
 
 def _read_iwslt17(files: Mapping[str, Path]) -> Corpus:
     archive = files[_WIT3.name]
-    sets = [f"{stem}.{language}.xml" for stem in _WIT3_VALIDATION + _WIT3_TEST for language in ("de", "en")]
+    sets = [f"{stem}.{language}.xml" for stem in (_WIT3_VALIDATION, *_WIT3_TEST) for language in ("de", "en")]
     members = read_members(archive, [f"{_WIT3_TRAIN}.de", f"{_WIT3_TRAIN}.en", *sets])
 
     def train(language: str) -> list[str]:
         # Lines such as <url> and <title> describe a talk and are not part of it.
         return [line for line in members[f"{_WIT3_TRAIN}.{language}"] if not re.match(r"</?[A-Za-z]", line)]
 
-    def concatenated(stems: list[str]) -> ParallelText:
-        parts = [
-            parallel_text(
-                segments(members[f"{stem}.de.xml"]), segments(members[f"{stem}.en.xml"]), f"{archive}, {stem}"
-            )
-            for stem in stems
-        ]
-        return ParallelText(
-            [sentence for part in parts for sentence in part.german],
-            [sentence for part in parts for sentence in part.english],
-        )
+    def read(stem: str) -> ParallelText:
+        german, english = (segments(members[f"{stem}.{language}.xml"]) for language in ("de", "en"))
+        return parallel_text(german, english, f"{archive}, {stem}")
 
     return Corpus(
         train=parallel_text(train("de"), train("en"), f"{archive}, {_WIT3_TRAIN}"),
-        validation=concatenated(_WIT3_VALIDATION),
-        test=concatenated(_WIT3_TEST),
+        validation=read(_WIT3_VALIDATION),
+        test=concatenate([read(stem) for stem in _WIT3_TEST]),
     )
 
 
@@ -206,10 +199,7 @@ def _read_wmt14(files: Mapping[str, Path]) -> Corpus:
 
     train = [read(archive, f"{stem}.de", f"{stem}.en") for archive, stem in _WMT14_TRAIN.items()]
     return Corpus(
-        train=ParallelText(
-            [sentence for part in train for sentence in part.german],
-            [sentence for part in train for sentence in part.english],
-        ),
+        train=concatenate(train),
         validation=read(
             _NEWSTEST2013, "test/newstest2013-src.de.sgm", "test/newstest2013-src.en.sgm", sgml=True
         ),
