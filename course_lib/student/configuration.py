@@ -54,7 +54,8 @@ def write_configuration(into: Path, exchange: Path, course_id: str = COURSE_ID) 
     for path in texts:
         if path.exists() and not path.read_text(encoding="utf-8").startswith(_HEADER):
             raise ValueError(
-                f"{path} exists and was not written by this command: move it away, or merge the settings by hand"
+                f"{path} exists and was not written by this command: move it away, or merge the settings "
+                "by hand"
             )
     into.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():

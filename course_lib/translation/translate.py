@@ -18,10 +18,9 @@ from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
 from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.schema import Direction
 from course_lib.translation.data.prepared import open_given, open_prepared
-from course_lib.translation.decoding import SearchSettings
 from course_lib.translation.decoding.attention_maps import SUFFIXES, AttentionMaps, save_attention_maps
 from course_lib.translation.decoding.line_stream import arriving_lines
-from course_lib.translation.decoding.search_settings import save_settings
+from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
 from course_lib.translation.decoding.translator import Translator, load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.evaluation import Evaluator
@@ -124,7 +123,8 @@ def _run(options: argparse.Namespace) -> None:
         _tune(translator, folder)
         if not options.ensemble_with:
             # The length penalty tuned for an ensemble isn't the best one for its first run alone.
-            _save(folder.search, lambda: save_settings(folder.search, translator.settings))
+            with _write_errors_reported(folder.search):
+                save_settings(folder.search, translator.settings)
         if options.file is None:
             return
     maps: list[AttentionMaps] = []
@@ -152,7 +152,8 @@ def _run(options: argparse.Namespace) -> None:
                     )
                 maps += [translator.attention(line) for line in lines]
         if options.attention is not None:
-            _save(options.attention, lambda: save_attention_maps(options.attention, maps))
+            with _write_errors_reported(options.attention):
+                save_attention_maps(options.attention, maps)
 
 
 def _settings(default: SearchSettings, options: argparse.Namespace) -> SearchSettings:
@@ -233,20 +234,18 @@ def _writer(output: Path | None) -> Iterator[Callable[[list[str]], None]]:
 
         yield show
         return
+    with _write_errors_reported(output), atomic_write(output) as file:
+
+        def collect(rows: list[str]) -> None:
+            file.write("".join(f"{row}\n" for row in rows).encode())
+
+        yield collect
+
+
+@contextlib.contextmanager
+def _write_errors_reported(path: Path) -> Iterator[None]:
     try:
-        with atomic_write(output) as file:
-
-            def collect(rows: list[str]) -> None:
-                file.write("".join(f"{row}\n" for row in rows).encode())
-
-            yield collect
-    except OSError as error:
-        raise BadInputError(f"{output}: this file cannot be written ({error.strerror}).") from None
-
-
-def _save(path: Path, write: Callable[[], None]) -> None:
-    try:
-        write()
+        yield
     except OSError as error:
         raise BadInputError(f"{path}: this file cannot be written ({error.strerror}).") from None
 

@@ -31,8 +31,9 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import Precision
 from course_lib.translation.data.prepared import open_prepared
-from course_lib.translation.decoding import BatchDecoder, SearchSettings, make_backend
-from course_lib.translation.decoding.backends import BFLOAT16_MIN_D_MODEL
+from course_lib.translation.decoding.backends import BFLOAT16_MIN_D_MODEL, make_backend
+from course_lib.translation.decoding.batch_decoder import BatchDecoder
+from course_lib.translation.decoding.search_settings import SearchSettings
 from course_lib.translation.decoding.translator import Translator, load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.precision import has_bfloat16

@@ -17,8 +17,9 @@ from course_lib.errors import BadInputError
 from course_lib.transformer import beam_search, greedy_decode, padding_mask
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.loader import load_config
-from course_lib.translation.decoding import Ensemble, SearchSettings, make_backend, search
-from course_lib.translation.decoding.search_settings import load_settings
+from course_lib.translation.decoding.backends import Ensemble, make_backend
+from course_lib.translation.decoding.beam_search import search
+from course_lib.translation.decoding.search_settings import SearchSettings, load_settings
 from course_lib.translation.decoding.translator import Translator, load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.experiment import train

@@ -21,7 +21,7 @@ from course_lib.translation.configs.schema import EvaluationConfig, RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair
-from course_lib.translation.decoding import SearchSettings
+from course_lib.translation.decoding.search_settings import SearchSettings
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.evaluation import Evaluator

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from course_lib.transformer import padding_mask
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.decoding import make_backend
-from course_lib.translation.decoding.backends import CachedBackend
+from course_lib.translation.decoding.backends import CachedBackend, make_backend
 from course_lib.translation.model.fused import use_fused_layers
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, build_model

@@ -15,19 +15,13 @@ from course_lib.transformer import beam_search, greedy_decode, length_penalty, p
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import TokenPairs
-from course_lib.translation.decoding import (
-    SearchSettings,
-    backends,
-    make_backend,
-    search,
-)
-from course_lib.translation.decoding import (
-    beam_search as batched_search,
-)
-from course_lib.translation.decoding.backends import supports_cache
+from course_lib.translation.decoding import backends
+from course_lib.translation.decoding import beam_search as batched_search
+from course_lib.translation.decoding.backends import make_backend, supports_cache
+from course_lib.translation.decoding.beam_search import search
 from course_lib.translation.decoding.cached_decoder import CachedDecoder
 from course_lib.translation.decoding.fused_model import FusedTransformer
-from course_lib.translation.decoding.search_settings import Hypothesis
+from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.precision import has_bfloat16
 from course_lib.translation.train.trainer import Trainer

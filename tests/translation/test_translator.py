@@ -12,8 +12,7 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model, save_model
 from course_lib.translation.data.subwords import END, START, TO_ENGLISH, TO_GERMAN, Subwords
 from course_lib.translation.data.vocabularies import BidirectionalSubwords
-from course_lib.translation.decoding import SearchSettings
-from course_lib.translation.decoding.search_settings import load_settings, save_settings
+from course_lib.translation.decoding.search_settings import SearchSettings, load_settings, save_settings
 from course_lib.translation.decoding.translator import Translator, load_translator, token_texts
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]

@@ -57,7 +57,7 @@ class BpeDropoutPairs(TokenPairs):
         sides: tuple[Subwords, Subwords],
         rate: float,
     ) -> None:
-        """`plain` holds the pairs split without dropout, `word_pairs` the same pairs as indices into `words`."""
+        """Store the pairs split without dropout, `plain`, and as indices into `words`, `word_pairs`."""
         super().__init__(*plain.arrays)
         self._word_ids, self._word_offsets = word_pairs.arrays
         self._words = words

@@ -9,7 +9,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from course_lib.transformer import Transformer, greedy_decode, padding_mask
-from course_lib.translation.decoding import BatchDecoder, SearchSettings, make_backend
+from course_lib.translation.decoding.backends import make_backend
+from course_lib.translation.decoding.batch_decoder import BatchDecoder
+from course_lib.translation.decoding.search_settings import SearchSettings
 from course_lib.translation.gpu_check.textbook import TextbookTraining, fixed_batches
 from course_lib.translation.gpu_check.workload import (
     Scale,

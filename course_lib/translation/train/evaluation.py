@@ -14,7 +14,9 @@ from course_lib.transformer.batching import collate, token_batches
 from course_lib.translation.configs.schema import Precision, RunConfig, SelectionConfig
 from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.data.vocabularies import Vocabularies
-from course_lib.translation.decoding import BatchDecoder, Ensemble, Hypothesis, SearchSettings, make_backend
+from course_lib.translation.decoding.backends import Ensemble, make_backend
+from course_lib.translation.decoding.batch_decoder import BatchDecoder
+from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 from course_lib.translation.distributed import DistributedInfo, all_gather
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, Components, TransformerModel

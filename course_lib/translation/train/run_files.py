@@ -18,8 +18,7 @@ from course_lib.translation.checkpoints.checkpoint import Checkpoints
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import Snapshots, TrainedModel, load_model, save_model
 from course_lib.translation.configs.schema import ModelKind, RunConfig
-from course_lib.translation.decoding import SearchSettings
-from course_lib.translation.decoding.search_settings import save_settings
+from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
 from course_lib.translation.train.metrics import MetricsLog
 
 

@@ -14,7 +14,7 @@ from course_lib.transformer import causal_mask, evaluating
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig
 from course_lib.translation.data.vocabularies import Vocabularies
-from course_lib.translation.decoding import Hypothesis, SearchSettings
+from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 from course_lib.translation.model.precision import autocast
 from course_lib.translation.model.seq2seq import TransformerModel, build_model
 
