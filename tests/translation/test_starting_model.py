@@ -15,7 +15,7 @@ from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model, load_trained_run, save_model
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.vocabularies import BidirectionalSubwords
+from course_lib.translation.data.subwords import BidirectionalSubwords
 from course_lib.translation.decoding.translator import load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.train.experiment import train

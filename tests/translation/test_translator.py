@@ -10,8 +10,14 @@ import torch
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model, save_model
-from course_lib.translation.data.subwords import END, START, TO_ENGLISH, TO_GERMAN, Subwords
-from course_lib.translation.data.vocabularies import BidirectionalSubwords
+from course_lib.translation.data.subwords import (
+    END,
+    START,
+    TO_ENGLISH,
+    TO_GERMAN,
+    BidirectionalSubwords,
+    Subwords,
+)
 from course_lib.translation.decoding.search_settings import SearchSettings, load_settings, save_settings
 from course_lib.translation.decoding.translator import Translator, load_translator, token_texts
 

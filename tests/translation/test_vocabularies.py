@@ -9,9 +9,8 @@ from course_lib.errors import BadInputError
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import DataConfig
 from course_lib.translation.data.corpora.parallel_text import ParallelText
-from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.subwords import BidirectionalSubwords, Subwords
 from course_lib.translation.data.vocabularies import (
-    BidirectionalSubwords,
     SeparateVocabularies,
     Vocabularies,
     Vocabulary,

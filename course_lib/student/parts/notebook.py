@@ -4,6 +4,7 @@ A notebook is JSON, so Jupyter isn't needed. nbgrader's metadata says which cell
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,24 +49,39 @@ class PartSource:
 def read_sources(folder: Path, lessons: Mapping[str, Iterable[str]]) -> Iterator[PartSource]:
     """Read the solution cells of these exercises, by lesson, from the notebooks `LESSON/LESSON.ipynb`."""
     for lesson, exercises in lessons.items():
+        location = f"{lesson}/{lesson}.ipynb"
         try:
-            notebook = _Notebook.read(folder, lesson)
+            cells = _read_cells(folder, location)
         except PartsError as error:
             missing = isinstance(error, MissingNotebookError)
             for exercise in exercises:
                 yield PartSource(lesson, exercise, problem=str(error), notebook_missing=missing)
             continue
+        setup = ""
+        solutions: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for cell in cells:
+            nbgrader = _nbgrader_metadata(cell)
+            name = nbgrader.get("grade_id")
+            if name == SETUP:
+                setup = _cell_source(cell)
+            elif isinstance(name, str) and nbgrader.get("solution") is True:
+                solutions[name].append(cell)
         for exercise in exercises:
-            location = f"{notebook.location}, cell {exercise}"
-            code, problem = notebook.solutions.get(exercise), ""
-            if exercise in notebook.unusable:
-                code, problem = None, f"{location}: {notebook.unusable[exercise]}"
-            elif code is None:
-                problem = (
-                    f"{notebook.location}: the solution cell {exercise} is missing; download the notebook "
-                    "again and copy your code into that cell"
-                )
-            yield PartSource(lesson, exercise, location, notebook.setup, code, problem)
+            where = f"{location}, cell {exercise}"
+            match solutions[exercise]:
+                case []:
+                    problem = (
+                        f"{location}: the solution cell {exercise} is missing; download the notebook again "
+                        "and copy your code into that cell"
+                    )
+                case [{"cell_type": "code"} as cell]:
+                    yield PartSource(lesson, exercise, where, setup, _cell_source(cell))
+                    continue
+                case [_]:
+                    problem = f"{where}: this is a text cell now; make it a code cell again (press Y)"
+                case _:
+                    problem = f"{where}: two cells have this name; delete the one that you don't want"
+            yield PartSource(lesson, exercise, where, setup, problem=problem)
 
 
 def keep_sources(sources: Iterable[PartSource], path: Path) -> None:
@@ -93,40 +109,6 @@ def kept_sources(path: Path, lessons: Mapping[str, Iterable[str]]) -> list[PartS
         for lesson, exercises in lessons.items()
         for exercise in exercises
     ]
-
-
-@dataclass(frozen=True)
-class _Notebook:
-    """The cells of a notebook that matter for the parts."""
-
-    location: str
-    """The file, as messages name it."""
-    setup: str
-    """The code of the read-only setup cell; empty if it is missing."""
-    solutions: dict[str, str]
-    """The code of each solution cell, by exercise."""
-    unusable: dict[str, str]
-    """The reason why a solution cell can't be used, by exercise: not a code cell, or duplicated."""
-
-    @classmethod
-    def read(cls, folder: Path, lesson: str) -> "_Notebook":
-        location = f"{lesson}/{lesson}.ipynb"
-        setup, solutions, unusable = "", {}, {}
-        for cell in _read_cells(folder, location):
-            nbgrader = _nbgrader_metadata(cell)
-            name = nbgrader.get("grade_id")
-            if not isinstance(name, str):
-                continue
-            if name == SETUP:
-                setup = _cell_source(cell)
-            elif nbgrader.get("solution") is True:
-                if name in solutions or name in unusable:
-                    unusable[name] = "two cells have this name; delete the one that you don't want"
-                elif cell.get("cell_type") != "code":
-                    unusable[name] = "this is a text cell now; make it a code cell again (press Y)"
-                else:
-                    solutions[name] = _cell_source(cell)
-        return cls(location, setup, solutions, unusable)
 
 
 def _read_cells(folder: Path, location: str) -> list[dict[str, Any]]:

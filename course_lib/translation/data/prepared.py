@@ -18,10 +18,9 @@ from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, yaml_value
 from course_lib.translation.data.bpe_dropout import BpeDropoutPairs
 from course_lib.translation.data.corpora import ParallelText, corpus_fingerprint, load_corpus
-from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.subwords import BidirectionalSubwords, Subwords
 from course_lib.translation.data.token_pairs import WORD_IDS, IdPair, TokenPairs, id_type, write_pairs
 from course_lib.translation.data.vocabularies import (
-    BidirectionalSubwords,
     Vocabularies,
     Vocabulary,
     learn_vocabularies,

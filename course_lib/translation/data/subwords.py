@@ -8,6 +8,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from course_lib.atomic_files import atomic_write_text
+from course_lib.translation.configs.schema import Direction
 
 PAD, START, END, UNKNOWN = "<pad>", "<start>", "<end>", "<unknown>"
 #: Target-language tags, for a model trained in both directions.
@@ -119,8 +120,9 @@ class TaggedSubwords(Subwords):
 
     def __init__(self, subwords: Subwords, tag: str) -> None:
         super().__init__(subwords._tokenizer)
-        self.tag = tag
-        self.tag_id = subwords.ids()[tag]
+        number = subwords.id_of(tag)
+        assert number is not None, "the subwords were learned with the tags"
+        self.tag, self.tag_id = tag, number
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Convert each sentence to ids, with the tag, without start and end. Empty sentences get no tag."""
@@ -129,3 +131,21 @@ class TaggedSubwords(Subwords):
     def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
         """Split each sentence into words, after the tag."""
         return [[self.tag, *words] for words in super().split_words(sentences)]
+
+
+class BidirectionalSubwords(Subwords):
+    """A shared vocabulary for a model that is trained in both directions, and evaluated in `direction`."""
+
+    def __init__(self, subwords: Subwords, direction: Direction = "de-en") -> None:
+        super().__init__(subwords._tokenizer)
+        self.direction = direction
+
+    @property
+    def source(self) -> TaggedSubwords:
+        """The vocabulary of source sentences, with the tag of the target language."""
+        return TaggedSubwords(self, TO_ENGLISH if self.direction == "de-en" else TO_GERMAN)
+
+    @property
+    def reversed(self) -> "BidirectionalSubwords":
+        """The same vocabulary for the other direction."""
+        return BidirectionalSubwords(self, "en-de" if self.direction == "de-en" else "de-en")

@@ -2,66 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TypeAlias
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, Direction
 from course_lib.translation.data.corpora import ParallelText
-from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords, TaggedSubwords
+from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, BidirectionalSubwords, Subwords
 from course_lib.translation.data.words import Words
 
-
-@runtime_checkable
-class Vocabulary(Protocol):
-    """The tokens of one language, and the conversion from text to ids and back."""
-
-    pad_id: int
-    start_id: int
-    end_id: int
-    unknown_id: int
-
-    def __len__(self) -> int: ...
-
-    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Convert each sentence to ids, without start and end."""
-
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Convert each list of ids to text, without start, end and padding."""
-
-    def to_json(self) -> str:
-        """Serialize the vocabulary."""
-
-
-@runtime_checkable
-class Vocabularies(Protocol):
-    """The vocabularies of source and target. Padding, start, end and unknown have the same ids in both.
-
-    `Subwords` and `BidirectionalSubwords` are one vocabulary for both sides; `SeparateVocabularies` has two.
-    """
-
-    pad_id: int
-    start_id: int
-    end_id: int
-    unknown_id: int
-
-    @property
-    def source(self) -> Vocabulary:
-        """The vocabulary of the source language."""
-
-    @property
-    def target(self) -> Vocabulary:
-        """The vocabulary of the target language."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the contents."""
-
-    def save(self, path: Path) -> None:
-        """Write the vocabularies to one JSON file, atomically."""
+#: The tokens of one language, and the conversion from text to ids and back.
+Vocabulary: TypeAlias = Subwords | Words
 
 
 @dataclass(frozen=True)
@@ -90,41 +43,9 @@ class SeparateVocabularies:
 #: The class of separate vocabularies for each "kind" in a vocabulary file.
 _KINDS: dict[str, type[Subwords] | type[Words]] = {"separate-bpe": Subwords, "words": Words}
 
-
-@dataclass(frozen=True)
-class BidirectionalSubwords:
-    """A shared vocabulary for a model that is trained in both directions.
-
-    The model is evaluated in one of them, `direction`. `reversed` encodes the training pairs of the other.
-    """
-
-    subwords: Subwords
-    direction: Direction = "de-en"
-    pad_id, start_id, end_id, unknown_id = range(4)
-
-    @property
-    def source(self) -> TaggedSubwords:
-        """The vocabulary of source sentences, with the tag of the target language."""
-        return TaggedSubwords(self.subwords, TO_ENGLISH if self.direction == "de-en" else TO_GERMAN)
-
-    @property
-    def reversed(self) -> "BidirectionalSubwords":
-        """The same vocabulary for the other direction."""
-        return BidirectionalSubwords(self.subwords, "en-de" if self.direction == "de-en" else "de-en")
-
-    @property
-    def target(self) -> Subwords:
-        """The vocabulary of translations in either language."""
-        return self.subwords
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the contents."""
-        return self.subwords.fingerprint
-
-    def save(self, path: Path) -> None:
-        """Write the vocabulary to a JSON file, atomically."""
-        self.subwords.save(path)
+#: The vocabularies of source and target. `Subwords` are one vocabulary for both sides. Padding, start, end
+#: and unknown have the same ids on both sides.
+Vocabularies: TypeAlias = Subwords | SeparateVocabularies
 
 
 def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:

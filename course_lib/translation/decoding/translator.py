@@ -11,8 +11,15 @@ from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
 from course_lib.translation.configs.schema import Direction, RunConfig
-from course_lib.translation.data.subwords import END, PAD, START, UNKNOWN, TaggedSubwords
-from course_lib.translation.data.vocabularies import BidirectionalSubwords, Vocabularies, Vocabulary
+from course_lib.translation.data.subwords import (
+    END,
+    PAD,
+    START,
+    UNKNOWN,
+    BidirectionalSubwords,
+    TaggedSubwords,
+)
+from course_lib.translation.data.vocabularies import Vocabularies, Vocabulary
 from course_lib.translation.decoding.attention_maps import AttentionMaps, record_attention
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder

@@ -16,7 +16,8 @@ from course_lib.translation.checkpoints.trained_model import TrainedRun, load_tr
 from course_lib.translation.configs.loader import documented_yaml, keys, value_text
 from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
 from course_lib.translation.data.prepared import PreparedData, open_given, open_prepared, prepare
-from course_lib.translation.data.vocabularies import BidirectionalSubwords, load_vocabularies
+from course_lib.translation.data.subwords import BidirectionalSubwords
+from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.distributed import (
     DistributedInfo,
     broadcast_from_rank_zero,
@@ -337,5 +338,5 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
             "no tokens for the languages. Choose a run with data.both_directions, or turn it off."
         )
     if isinstance(run.vocabularies, BidirectionalSubwords):
-        return replace(run, vocabularies=replace(run.vocabularies, direction=config.data.direction))
+        return replace(run, vocabularies=BidirectionalSubwords(run.vocabularies, config.data.direction))
     return run
