@@ -92,7 +92,7 @@ def _problems(curriculum: Curriculum) -> Iterator[str]:
         yield f"lessons: expected the lessons in the order of their numbers, got {', '.join(names)}"
     yield from (f"lesson {name}: its name is used {n} times" for name, n in Counter(names).items() if n > 1)
     for lesson in curriculum.lessons:
-        entries: list[Prediction | Exercise | Explanation | HandIn] = [
+        entries: list[Entry] = [
             *lesson.predictions,
             *lesson.exercises,
             *lesson.explanations,

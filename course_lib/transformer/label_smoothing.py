@@ -15,8 +15,8 @@ def smooth_targets(
     """
     padding = labels == pad_id
     targets = torch.full((*labels.shape, vocab_size), smoothing / vocab_size, device=labels.device)
-    sure = targets.new_full((*labels.shape, 1), 1.0 - smoothing)
-    targets.scatter_add_(-1, labels.masked_fill(padding, 0).long().unsqueeze(-1), sure)
+    confidence = targets.new_full((*labels.shape, 1), 1.0 - smoothing)
+    targets.scatter_add_(-1, labels.masked_fill(padding, 0).long().unsqueeze(-1), confidence)
     return targets.masked_fill(padding.unsqueeze(-1), 0.0)
 
 

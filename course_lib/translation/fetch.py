@@ -24,9 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("corpus", metavar="CORPUS", choices=PUBLISHED, help=", ".join(PUBLISHED))
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the mirror folder, for COURSE_DATA")
     parser.add_argument("--url", help="the address to download from (default: each file's publisher)")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        paths = PUBLISHED[given.corpus].fetch(given.folder, given.url)
+        paths = PUBLISHED[options.corpus].fetch(options.folder, options.url)
     except BadInputError as error:
         print(f"fetch: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_KEYBOARD
     for path in paths.values():
         print(path)
-    print(f"Complete. On machines without internet access, set COURSE_DATA={given.folder.resolve()}.")
+    print(f"Complete. On machines without internet access, set COURSE_DATA={options.folder.resolve()}.")
     return 0
 
 

@@ -52,13 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", os.path.abspath("nccl-trace-rank-"))
     # Otherwise restarted processes use torchrun's own store, with the addresses of the dead ones.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-    given = run.parse_args(sys.argv[1:] if arguments is None else list(arguments))
-    if given.rdzv_backend == "c10d" and not given.standalone and _is_other_program(given.rdzv_endpoint):
+    options = run.parse_args(sys.argv[1:] if arguments is None else list(arguments))
+    if options.rdzv_backend == "c10d" and not options.standalone and _is_other_program(options.rdzv_endpoint):
         return _failed_rendezvous(
-            f"port {given.rdzv_endpoint.rpartition(':')[2]} is in use. Choose another one."
+            f"port {options.rdzv_endpoint.rpartition(':')[2]} is in use. Choose another one."
         )
     try:
-        run.run(given)
+        run.run(options)
     except SignalException as stopped:
         return EXIT_KEYBOARD if stopped.sigval == signal.SIGINT else EXIT_RESTART
     except ChildFailedError as failed:
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         codes = {failure.exitcode for failure in failed.failures.values()}
         return codes.pop() if len(codes) == 1 and min(codes) > 0 else EXIT_FAILED
     except (dist.DistError, RendezvousError) as error:
-        port = given.master_port
-        if not given.rdzv_endpoint and is_port_in_use(port):
+        port = options.master_port
+        if not options.rdzv_endpoint and is_port_in_use(port):
             return _failed_rendezvous(
                 f"port {port} is in use. Choose another one, or start with --standalone."
             )

@@ -31,15 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "overrides", metavar="section.key=value", nargs="*", help="values that replace those of the config"
     )
-    given = parser.parse_intermixed_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     try:
-        config = load_config(given.config, given.overrides)
+        config = load_config(options.config, options.overrides)
         start = load_starting_run(config)
-        if (settings := prepared_settings(given.folder)) is not None:
-            require_same_settings(config.data, settings, str(given.folder))
-        vocabulary = given.folder / VOCABULARY
+        if (settings := prepared_settings(options.folder)) is not None:
+            require_same_settings(config.data, settings, str(options.folder))
+        vocabulary = options.folder / VOCABULARY
         vocabularies = start.vocabularies if start else None
-        data = prepare(config.data, given.folder, vocabulary, learn=True, given=vocabularies)
+        data = prepare(config.data, options.folder, vocabulary, learn=True, given=vocabularies)
     except BadInputError as error:
         print(f"prepare: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_KEYBOARD
     for note in data.notes:
         print(f"Data: {note}.")
-    print(f"Prepared {len(data.train):,} training pairs. Train with data.prepared={given.folder}.")
+    print(f"Prepared {len(data.train):,} training pairs. Train with data.prepared={options.folder}.")
     return 0
 
 

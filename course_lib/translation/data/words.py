@@ -31,7 +31,7 @@ class Words:
     def __init__(self, language: str, words: Sequence[str], joined: Sequence[Sequence[str]]) -> None:
         self._language = language
         self._words = list(words)
-        self._joined_before, self._joined_after = (frozenset(some) for some in joined)
+        self._joined_before, self._joined_after = map(frozenset, joined)
         # Text that looks like a special token is encoded as unknown.
         ordinary = list(enumerate(self._words))[len(SPECIALS) :]
         self._number = {word: number for number, word in ordinary}
@@ -67,8 +67,8 @@ class Words:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Convert each list of ids to text, without start, end and padding."""
-        silent = {self.pad_id, self.start_id, self.end_id}
-        return [self._join([self._words[number] for number in row if number not in silent]) for row in ids]
+        special = {self.pad_id, self.start_id, self.end_id}
+        return [self._join([self._words[number] for number in row if number not in special]) for row in ids]
 
     def _join(self, words: list[str]) -> str:
         text = "".join(words[:1])
@@ -81,14 +81,14 @@ class Words:
 def _usually_joined(split: Sequence[Sequence[tuple[str, bool]]]) -> tuple[set[str], set[str]]:
     """Return the words that usually have no space before them, and those that usually have none after."""
     before: Counter[str] = Counter()
-    touched: defaultdict[str, set[str]] = defaultdict(set)
+    predecessors: defaultdict[str, set[str]] = defaultdict(set)
     for words in split:
         for (left, space), (right, _) in pairwise(words):
             before[right] += -1 if space else 1
             if not space:
-                touched[right].add(left)
+                predecessors[right].add(left)
     # If a word is joined to only one preceding word, that word may be the reason, as the bracket in "(not".
-    joined_before = {word for word, balance in before.items() if balance > 0 and len(touched[word]) > 1}
+    joined_before = {word for word, balance in before.items() if balance > 0 and len(predecessors[word]) > 1}
     after: Counter[str] = Counter()
     for words in split:
         for (left, space), (right, _) in pairwise(words):

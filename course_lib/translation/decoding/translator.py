@@ -188,7 +188,7 @@ def load_translator(
     run = load_trained_run(folder, checkpoint)
     if direction is not None:
         run = _in_direction(folder, run, direction)
-    config, target_device = run.model.config, _device(device)
+    config, target_device = run.model.config, device_named(device)
     first = _build(folder, run, target_device)
     model: TransformerModel | Ensemble = first
     if ensemble_with:
@@ -244,7 +244,8 @@ def _build(folder: RunFolder, run: TrainedRun, device: torch.device) -> Transfor
     return model
 
 
-def _device(name: str | torch.device) -> torch.device:
+def device_named(name: str | torch.device) -> torch.device:
+    """Return the device cpu or cuda; auto is a GPU if there is one. Raises BadInputError if there is none."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

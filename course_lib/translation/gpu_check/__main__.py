@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib.errors import EXIT_BAD_INPUT, BadInputError
+from course_lib.translation.decoding.translator import device_named
 from course_lib.translation.gpu_check import correctness, speed
 from course_lib.translation.gpu_check.workload import GPU, REHEARSAL, Scale
 from course_lib.translation.train.setup import choose_kernels
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"unknown part {', '.join(unknown)}; choose from {', '.join(PARTS)}")
     try:
-        device = _device(options.device)
+        device = device_named(options.device)
         options.output.parent.mkdir(parents=True, exist_ok=True)
     except (BadInputError, OSError) as error:
         print(f"gpu-check: {error}", file=sys.stderr)
@@ -96,13 +97,6 @@ def describe_machine(device: torch.device) -> dict[str, str]:
     else:
         facts |= {"processor": platform.machine(), "threads": str(torch.get_num_threads())}
     return facts
-
-
-def _device(name: str) -> torch.device:
-    available = torch.cuda.is_available()
-    if name == "cuda" and not available:
-        raise BadInputError("--device cuda: PyTorch finds no GPU on this machine.")
-    return torch.device("cuda", 0) if available and name != "cpu" else torch.device("cpu")
 
 
 def _run(part: str, device: torch.device, scale: Scale, folder: Path) -> list[speed.Row]:

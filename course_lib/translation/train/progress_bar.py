@@ -73,11 +73,11 @@ def reading_bar(descriptor: int, quiet: bool = False) -> Iterator[Callable[[], N
     Nothing is shown if `quiet`, if standard error is not a terminal, or if the descriptor is not a regular
     file.
     """
-    about = os.fstat(descriptor)
-    shown = not quiet and stat.S_ISREG(about.st_mode) and sys.stderr.isatty()
+    status = os.fstat(descriptor)
+    shown = not quiet and stat.S_ISREG(status.st_mode) and sys.stderr.isatty()
     columns = (BarColumn(), DownloadColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
-        task = bar.add_task("", total=about.st_size)
+        task = bar.add_task("", total=status.st_size)
 
         def advance() -> None:
             if shown:
