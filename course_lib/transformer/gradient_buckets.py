@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class GradientBuckets:
-    """Sum gradients over all ranks in buckets, each as soon as the backward pass has filled it.
+    """Buckets of gradients, each summed over all ranks as soon as the backward pass has filled it.
 
     The backward pass computes the gradients of the last layers first, so buckets are filled in the reverse
     order of `model.parameters()`. A bucket has gradients of one dtype and at most `bucket_bytes` bytes; a

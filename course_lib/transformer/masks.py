@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def padding_mask(tokens: Int[Tensor, "B L"], pad_id: int) -> Bool[Tensor, "B 1 L"]:
-    """Allow every query to attend to the real tokens, and none to padding.
+    """Return a mask that lets every query attend to the real tokens, and none to padding.
 
     Only key columns are hidden. The axis of length one covers all queries, including padding, whose outputs
     are never used. The mask is on the device of the tokens.
@@ -15,7 +15,7 @@ def padding_mask(tokens: Int[Tensor, "B L"], pad_id: int) -> Bool[Tensor, "B 1 L
 
 
 def causal_mask(length: int) -> Bool[Tensor, "1 {length} {length}"]:
-    """Allow position i to attend to positions 0 to i, and never to the future (section 3.2.3).
+    """Return a mask that lets position i attend to positions 0 to i, and not to later ones (section 3.2.3).
 
     The mask is on the default device. The caller moves it to another one if needed.
     """
@@ -23,7 +23,7 @@ def causal_mask(length: int) -> Bool[Tensor, "1 {length} {length}"]:
 
 
 def decoder_mask(tokens: Int[Tensor, "B L"], pad_id: int) -> Bool[Tensor, "B L L"]:
-    """Allow what both the padding mask and the causal mask allow (section 3.2.3, decoder self-attention).
+    """Return a mask that allows what the padding mask and the causal mask both allow (section 3.2.3).
 
     The mask is on the device of the tokens.
     """

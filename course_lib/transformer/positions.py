@@ -41,7 +41,7 @@ class TokenEmbedding(nn.Module):
 
 
 class PositionalEncoding(nn.Module):
-    """Add the sinusoids of each position, then apply dropout: sections 3.5 and 5.4.
+    """The sinusoids of each position, added to the input, and then dropout: sections 3.5 and 5.4.
 
     The result has the dtype of the input. The table moves with the module between devices but is not part of
     its state dict, because it can always be computed again.

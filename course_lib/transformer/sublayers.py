@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class LayerNorm(nn.Module):
-    """Normalise the features of each position to mean 0 and variance 1, then scale and shift them.
+    """Layer normalisation: mean 0 and variance 1 over the features of each position, then scale and shift.
 
     Ba, Kiros and Hinton 2016 (arXiv 1607.06450), equation 4, as cited in section 3.1: the variance is the
     biased one (divided by D). eps, which they leave out, is added inside the root. Holds `scale` and

@@ -17,7 +17,7 @@ from course_lib.atomic_files import atomic_write
 from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
 from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.schema import Direction
-from course_lib.translation.data.prepared import open_given, open_prepared
+from course_lib.translation.data.prepared import open_existing
 from course_lib.translation.decoding.attention_maps import SUFFIXES, AttentionMaps, save_attention_maps
 from course_lib.translation.decoding.line_stream import arriving_lines
 from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
@@ -177,10 +177,7 @@ def _tune(translator: Translator, folder: RunFolder) -> None:
             f"--tune: the validation split of this run is prepared for {translator.config.data.direction}. "
             "Leave out --to."
         )
-    data = translator.config.data
-    given = Path(data.prepared) if data.prepared else None
-    prepared = open_given(data, given) if given else open_prepared(folder.data, folder.vocabulary)
-    validation = prepared.validation
+    validation = open_existing(translator.config.data, folder.data, folder.vocabulary).validation
     evaluator = Evaluator(translator.config, translator.vocabularies, SINGLE_PROCESS, translator.device)
     tuned = evaluator.tune(
         translator.model,

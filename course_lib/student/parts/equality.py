@@ -38,7 +38,7 @@ _OPTIONAL_WEIGHT = "generator.bias"
 
 
 def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str, str]:
-    """Return which of the student's parts break equality with the reference, and how.
+    """Find the student's parts that make the model differ from the reference, and describe each difference.
 
     Parts can be correct on their own but not together: then the result names the first part, in the order of
     the lessons, with which a model of the parts up to it differs. Both models run on `device`.

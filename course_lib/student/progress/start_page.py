@@ -64,7 +64,7 @@ def summary(lessons: Iterable[Lesson]) -> str:
 
 
 def terminal_table(lessons: Sequence[Lesson]) -> Table:
-    """Return the table that rich prints."""
+    """Return the state of the lessons as a table for rich to print."""
     table = Table(box=box.SIMPLE)
     table.add_column("lesson")
     table.add_column("minutes", justify="right", no_wrap=True)

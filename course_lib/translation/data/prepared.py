@@ -124,6 +124,11 @@ def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
     return _open(folder, vocabulary, contents)
 
 
+def open_existing(config: DataConfig, folder: Path, vocabulary: Path) -> PreparedData:
+    """Open the data of a run: in its own `folder`, or in the one that `data.prepared` names."""
+    return open_given(config, Path(config.prepared)) if config.prepared else open_prepared(folder, vocabulary)
+
+
 def open_given(config: DataConfig, folder: Path) -> PreparedData:
     """Open data that `course prepare` wrote into `folder`, for a run with this config.
 

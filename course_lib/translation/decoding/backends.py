@@ -41,7 +41,7 @@ class IncrementalDecoder(Protocol):
         """Reorder the beams of each sentence: beam k becomes a continuation of the previous `parent[k]`."""
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Remove all sentences from the batch except the given ones."""
+        """Keep only these sentences in the batch."""
 
 
 @runtime_checkable
@@ -192,7 +192,7 @@ class UncachedDecoder:
         self._prefix = self._prefix.gather(1, parent.unsqueeze(-1).expand(-1, -1, self._prefix.shape[2]))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Remove all sentences from the batch except the given ones."""
+        """Keep only these sentences in the batch."""
         self._memory, self._source_mask = self._memory[sentences], self._source_mask[sentences]
         self._prefix = self._prefix[sentences]
 
@@ -238,6 +238,6 @@ class EnsembleDecoder:
             member.reorder_beams(parent)
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Remove all sentences from the batch except the given ones."""
+        """Keep only these sentences in the batch."""
         for member in self._members:
             member.keep_sentences(sentences)

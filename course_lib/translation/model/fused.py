@@ -141,7 +141,7 @@ def fused_smoothed_loss(
 
 
 class _SmoothedLoss(torch.autograd.Function):
-    """The loss sum. The forward pass also computes the gradients, while the logits are in memory."""
+    """The loss sum, whose forward pass also computes the gradients, while the logits are in memory."""
 
     @staticmethod
     def forward(

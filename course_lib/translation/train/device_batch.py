@@ -43,7 +43,7 @@ def move_to_device(
     """Count the tokens of a collated batch and start its copy to the device, without waiting for it.
 
     With `shape`, a number of sentences and a length, the batch is padded so that the inputs of the encoder
-    and the decoder have this shape. Additional sentences repeat the first one, without its labels.
+    and the decoder have this shape. Additional rows repeat the first sentence, and their labels don't count.
     """
     source_lengths, target_lengths = (source != pad_id).sum(1), (target != pad_id).sum(1)
     rows = len(target)

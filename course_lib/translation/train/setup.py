@@ -15,7 +15,7 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
 from course_lib.translation.configs.loader import documented_yaml, keys, value_text
 from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
-from course_lib.translation.data.prepared import PreparedData, open_given, open_prepared, prepare
+from course_lib.translation.data.prepared import PreparedData, open_existing, open_given, prepare
 from course_lib.translation.data.subwords import BidirectionalSubwords
 from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.distributed import (
@@ -249,16 +249,14 @@ def _load(
                 f"{folder.vocabulary}: {checkpoint} was made with another vocabulary. Restore the run's own "
                 "file."
             )
-    prepared = Path(config.data.prepared) if config.data.prepared else None
     if not distributed.is_rank_zero:
-        if prepared:
-            return config, open_given(config.data, prepared), state
-        return config, open_prepared(folder.data, folder.vocabulary), state
+        return config, open_existing(config.data, folder.data, folder.vocabulary), state
     folder.remove_temporary_files()
     # The vocabulary must not change after the first checkpoint.
     known = start.vocabularies if start else None
+    prepared = config.data.prepared
     if prepared:
-        data = open_given(config.data, prepared)
+        data = open_given(config.data, Path(prepared))
         if known is not None and known.fingerprint != data.vocabularies.fingerprint:
             raise BadInputError(
                 f"data.prepared: {prepared} was prepared with another vocabulary than that of "

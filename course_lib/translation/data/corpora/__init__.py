@@ -69,4 +69,4 @@ def _plain_or_gzipped(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
-    raise BadInputError(f"{folder / name}: no such file, plain or with .gz at its end")
+    raise BadInputError(f"{folder / name}: no such file, with or without .gz at the end of its name")

@@ -67,7 +67,7 @@ DecodeFunction = Callable[[TransformerModel, Sequence[Sequence[int]], SearchSett
 
 
 def search_exercises(beam: int) -> tuple[str, ...]:
-    """Return the names of the exercises that a search with this beam uses."""
+    """Return the names of the exercises that a search with this beam size uses."""
     return ("greedy_decode",) if beam == 1 else ("length_penalty", "beam_search")
 
 
