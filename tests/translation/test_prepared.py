@@ -98,7 +98,7 @@ def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
         write_split(bench.corpus, split, pairs)
     data = bench.prepare(too_long="drop")
     for split in (data.validation, data.test):
-        assert len(split) == len(split.sources) == len(split.references) == 5
+        assert len(split.pairs) == len(split.sources) == len(split.references) == 5
         assert split.pairs.lengths.tolist()[:3] == [[38, 38], [0, 0], [split.pairs.lengths[2, 0], 0]]
         assert data.vocabularies.source.decode([split.pairs[4][0]]) == ["日本 ☃"]
     assert data.notes[1:] == [

@@ -106,7 +106,7 @@ def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
     compiled = device.type == "cuda"
     lab = new_trainer(run_config(model, scale, compile=compiled), scale, device)
     textbook = TextbookTraining(model, scale.vocabulary, device)
-    batches = fixed_batches(sentence_pairs(scale), seed=1)
+    batches = fixed_batches(sentence_pairs(scale))
     textbook.update(*next(batches))
     ours: list[float] = []
     tokens, spent = 0, 0.0
@@ -115,11 +115,7 @@ def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
         synchronize(device)
         started = time.perf_counter()
         while time.perf_counter() < started + scale.seconds / 2:
-            batch = next(batches, None)
-            if batch is None:
-                batches = fixed_batches(sentence_pairs(scale), seed=1)
-                continue
-            tokens += textbook.update(*batch)
+            tokens += textbook.update(*next(batches))
         synchronize(device)
         spent += time.perf_counter() - started
     mean, theirs = sum(ours) / len(ours), tokens / spent
@@ -216,8 +212,8 @@ def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
     return top_operations(profiler, device)
 
 
-def top_operations(profiler: profile, device: torch.device, count: int = 15) -> list[Row]:
-    """Return the operations that take the most time on the device, with their shares of the total."""
+def top_operations(profiler: profile, device: torch.device) -> list[Row]:
+    """Return the 15 operations that take the most time on the device, with their shares of the total."""
     on_device = device.type == "cuda"
     averages = profiler.key_averages()
     times = {
@@ -225,7 +221,7 @@ def top_operations(profiler: profile, device: torch.device, count: int = 15) -> 
         for each in averages
     }
     total = sum(spent for spent, _ in times.values()) or 1
-    longest = sorted(times.items(), key=lambda item: -item[1][0])[:count]
+    longest = sorted(times.items(), key=lambda item: -item[1][0])[:15]
     return [
         {
             "operation": key[:60],

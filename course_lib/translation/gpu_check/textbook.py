@@ -58,12 +58,11 @@ class TextbookTraining:
         return targets
 
 
-def fixed_batches(pairs: Sequence[IdPair], seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield shuffled batches, each side padded to the fixed length; longer sentences are truncated."""
-    order = list(range(len(pairs)))
-    random.Random(seed).shuffle(order)
-    for first in range(0, len(order) - SENTENCES + 1, SENTENCES):
-        chosen = [pairs[index] for index in order[first : first + SENTENCES]]
+def fixed_batches(pairs: Sequence[IdPair]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield endless random batches, each side padded to the fixed length; longer sentences are truncated."""
+    rng = random.Random(1)
+    while True:
+        chosen = rng.sample(pairs, SENTENCES)
         yield _matrix([source for source, _ in chosen]), _matrix([target for _, target in chosen])
 
 

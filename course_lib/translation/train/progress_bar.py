@@ -64,7 +64,7 @@ class RunDisplay:
 
 
 @contextmanager
-def reading_bar(descriptor: int, quiet: bool = False) -> Iterator[Callable[[], None]]:
+def reading_bar(descriptor: int, quiet: bool) -> Iterator[Callable[[], None]]:
     """Show how much of a file has been read; yield a function to call after each part.
 
     Nothing is shown if `quiet`, if standard error is not a terminal, or if the descriptor is not a regular
