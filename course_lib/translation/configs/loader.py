@@ -101,8 +101,8 @@ def value_text(config: RunConfig, path: str) -> str:
     return yaml_value(_value_at(config, path))
 
 
-def _value_at(config: RunConfig, path: str) -> Any:
-    value: Any = config
+def _value_at(config: RunConfig, path: str) -> object:
+    value: object = config
     for key in path.split("."):
         value = getattr(value, key)
     return value

@@ -245,7 +245,10 @@ def _build(folder: RunFolder, run: TrainedRun, device: torch.device) -> Transfor
 
 
 def device_named(name: str | torch.device) -> torch.device:
-    """Return the device cpu or cuda; auto is a GPU if there is one. Raises BadInputError if there is none."""
+    """Return the device with this name; `auto` is a GPU if there is one, and the CPU otherwise.
+
+    Raises BadInputError if there is no such device.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

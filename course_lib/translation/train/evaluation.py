@@ -20,6 +20,7 @@ from course_lib.translation.decoding.search_settings import Hypothesis, SearchSe
 from course_lib.translation.distributed import DistributedInfo, all_gather
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, Components, TransformerModel
+from course_lib.translation.train.metrics import MetricsRow
 from course_lib.translation.train.scoring import Candidate, TunedAlpha, tune_alpha
 from course_lib.translation.train.student_code.adapters import DecodeFunction
 
@@ -149,14 +150,14 @@ class BestWeights:
         self.step = 0
         """The update after which the best result was measured; 0 before the first."""
 
-    def is_better(self, row: dict[str, Any], step: int) -> bool:
+    def is_better(self, row: MetricsRow, step: int) -> bool:
         """Record a row of metrics, and return whether it is the best so far.
 
         A row without the selection metric is ignored. Neither an equal result nor NaN counts as better.
         """
         if self._key not in row:
             return False
-        value = self._sign * row[self._key]
+        value = self._sign * float(row[self._key])
         if value > self._best:
             self._best, self._since, self.step = value, 0, step
             return True

@@ -15,7 +15,7 @@ from course_lib.translation.distributed import DistributedInfo, global_max, rank
 from course_lib.translation.model.seq2seq import REFERENCE, TransformerModel
 from course_lib.translation.train.evaluation import BestWeights, Evaluator
 from course_lib.translation.train.interruption import Interrupted, Interruption
-from course_lib.translation.train.metrics import MetricsLog
+from course_lib.translation.train.metrics import MetricsLog, MetricsRow
 from course_lib.translation.train.profiling import UpdateProfiler
 from course_lib.translation.train.progress_bar import RunDisplay
 from course_lib.translation.train.run_files import RunFiles
@@ -214,7 +214,7 @@ class Experiment:
         # Several ranks must stop together: if one left here, the others would wait for it.
         alone = self.distributed.world_size == 1
         with self.interruption.immediate() if alone else contextlib.nullcontext():
-            row: dict[str, Any] = {"validation_loss": self.evaluator.loss(self._model, validation.pairs)}
+            row: MetricsRow = {"validation_loss": self.evaluator.loss(self._model, validation.pairs)}
             bleu_every = self.config.evaluation.bleu_every
             if bleu_every and (epochs % bleu_every == 0 or self.trainer.updates_done):
                 sources = [source for source, _ in validation.pairs]
@@ -260,9 +260,9 @@ class Experiment:
         self.files.save_results(translations, settings)
         return result, tokenized, translations
 
-    def _record(self, values: dict[str, Any], permanent: bool = False) -> None:
+    def _record(self, values: MetricsRow, permanent: bool = False) -> None:
         epoch = self.trainer.epochs_done + (self.trainer.updates_done > 0)
-        row = {"step": self.trainer.step, "epoch": epoch, **values}
+        row: MetricsRow = {"step": self.trainer.step, "epoch": epoch, **values}
         self.files.write_metrics(row)
         self.display.show_metrics(row, permanent)
 

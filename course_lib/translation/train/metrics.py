@@ -6,13 +6,16 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from course_lib.translation.distributed import DistributedInfo, global_max, global_sum
 from course_lib.translation.train.device_batch import DeviceBatch
+
+#: A row of `metrics.jsonl`.
+MetricsRow: TypeAlias = dict[str, int | float | str]
 
 
 class MetricsLog:
@@ -28,7 +31,7 @@ class MetricsLog:
         if self._file.tell() > keep_bytes:
             self._file.truncate(keep_bytes)
 
-    def write(self, row: dict[str, Any]) -> None:
+    def write(self, row: MetricsRow) -> None:
         """Append a row, which readers can see at once.
 
         If the disk is full, keep the row in memory and try again with the next row.

@@ -6,16 +6,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.train.metrics import MetricsRow
 
 #: The file with the output of a background run.
 _OUTPUT = "output.txt"
 
 
-def rows_so_far(run_folder: str | Path) -> list[dict[str, Any]]:
+def rows_so_far(run_folder: str | Path) -> list[MetricsRow]:
     """Return the rows of a run's `metrics.jsonl`, or an empty list if the file doesn't exist yet.
 
     The run may be writing at the same time, so a last line without a line feed is ignored.
@@ -58,7 +58,7 @@ class BackgroundRun:
         """Whether the process is still running."""
         return self._process.poll() is None
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[MetricsRow]:
         """Return the run's metrics so far."""
         return rows_so_far(self.folder)
 

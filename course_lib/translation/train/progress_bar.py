@@ -5,7 +5,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -17,6 +16,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from course_lib.translation.train.metrics import MetricsRow
 
 
 class RunDisplay:
@@ -47,7 +48,7 @@ class RunDisplay:
         """Count one update."""
         self._bar.advance(self._task)
 
-    def show_metrics(self, row: dict[str, Any], permanent: bool) -> None:
+    def show_metrics(self, row: MetricsRow, permanent: bool) -> None:
         """Show a row of metrics: permanently, as a line of its own, or next to the progress bar.
 
         Without a progress bar, every row is a line of its own.
@@ -83,7 +84,7 @@ def reading_bar(descriptor: int, quiet: bool) -> Iterator[Callable[[], None]]:
         yield advance
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -19,7 +19,7 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import Snapshots, TrainedModel, load_model, save_model
 from course_lib.translation.configs.schema import ModelKind, RunConfig
 from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
-from course_lib.translation.train.metrics import MetricsLog
+from course_lib.translation.train.metrics import MetricsLog, MetricsRow
 
 
 class RunFiles:
@@ -54,7 +54,7 @@ class RunFiles:
                 f"({error.strerror}). Choose another run_folder."
             ) from None
 
-    def write_metrics(self, row: dict[str, Any]) -> None:
+    def write_metrics(self, row: MetricsRow) -> None:
         """Append a row to the metrics."""
         if self._log is not None:
             self._log.write(row)

@@ -26,7 +26,7 @@ class StudentSchedule(LRScheduler):
     determined by the number of steps, so only this number is saved, and loading repeats the steps.
     """
 
-    def __init__(self, optimizer: Optimizer, make: Callable[[], Any]) -> None:
+    def __init__(self, optimizer: Optimizer, make: Callable[[], LRScheduler]) -> None:
         # The base class's __init__ is not called, because the student's scheduler sets the learning rate, and
         # all methods that the lab uses are overridden below.
         self._optimizer = optimizer

@@ -5,12 +5,13 @@ the run starts, rather than discovered through a low BLEU score at the end.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -214,7 +215,7 @@ def _unequal(
     return found
 
 
-def _compare_shard(function: Any, distributed: DistributedInfo) -> str:
+def _compare_shard(function: Callable[..., Sequence[list[int]]], distributed: DistributedInfo) -> str:
     for world_size in range(1, 5):
         for count in range(8):
             batches = [[number] for number in range(count)]
@@ -227,7 +228,7 @@ def _compare_shard(function: Any, distributed: DistributedInfo) -> str:
     return ""
 
 
-def _compare_mean(function: Any, distributed: DistributedInfo) -> str:
+def _compare_mean(function: Callable[[Tensor, Tensor], Tensor], distributed: DistributedInfo) -> str:
     total, count = 7.0 * distributed.rank + 2.0, 3 * distributed.rank + 1
     for dtype in (torch.float32, torch.float64):
         loss_sum, token_count = torch.tensor(total, dtype=dtype), torch.tensor(count)
