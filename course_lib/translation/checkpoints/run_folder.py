@@ -1,5 +1,6 @@
 """The folder of a run and the files in it."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -8,11 +9,14 @@ from course_lib.translation.configs.schema import ModelKind
 MODEL_KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
 
 
+@dataclass
 class RunFolder:
     """The paths of a run's files."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
+
+    def __post_init__(self) -> None:
+        path = self.path
         self.config = path / "config.yaml"
         """The config file with every key, including overrides."""
         self.vocabulary = path / "vocabulary.json"
