@@ -60,7 +60,7 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 #
 # $$m_t = \beta_1 m_{t-1} + (1 - \beta_1)\, g_t \qquad v_t = \beta_2 v_{t-1} + (1 - \beta_2)\, g_t^2$$
 #
-# Both start at 0 and are therefore too small at first. These divisions correct that exactly:
+# Both start at 0 and are therefore too small at first. These divisions correct that:
 #
 # $$\hat m_t = \frac{m_t}{1 - \beta_1^t} \qquad \hat v_t = \frac{v_t}{1 - \beta_2^t}$$
 #
@@ -85,8 +85,8 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 
 # %% [markdown]
 # So only the gradient's **sign** determines Adam's first move. Every weight moves by the full learning rate, whether
-# its gradient is trustworthy or an accident of the first batch. (Only if the gradient is exactly zero the weight
-# stays where it is, as for the embedding of a word that isn't in the batch.)
+# its gradient is trustworthy or an accident of the first batch. (If the gradient is exactly zero, the weight stays
+# where it is, as for the embedding of a word that isn't in the batch.)
 #
 # ### Build it: Adam
 #
@@ -106,11 +106,11 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # | $\hat m_1 / (\sqrt{\hat v_1} + \epsilon)$ | 1 | -1 |
 # | new weight | 0.9 | -1.9 |
 #
-# The gradients differ by a factor of 15, but the moves are equal. The next update needs the new weights and the
-# **plain** $m_1$ and $v_1$; the corrected ones are used once and dropped.
+# One gradient is 15 times the size of the other, but both weights move by 0.1. The next update needs the new weights
+# and the **plain** $m_1$ and $v_1$; the corrected ones are used once and dropped.
 
 # %% tags=["see"]
-# A scratch cell: follow update 2 by hand, then compare. The gradients of update 2 are 0.1 and 0.04.
+# A scratch cell for update 2, whose gradients are 0.1 and 0.04: finish it by hand from these numbers.
 gradient = torch.tensor([0.1, 0.04])
 mean, variance = torch.tensor([0.03, -0.002]), torch.tensor([0.0018, 0.000008])
 print("0.9 of the old mean:      ", 0.9 * mean)
@@ -287,7 +287,7 @@ for update in [4, 8, 9, 10, 16]:
 # Your function, and the two terms of the minimum, for a warm-up of 100. ($d_\mathrm{model}$ is 1, so that nothing is
 # in front.)
 #
-# **Change something:** replace `100 ** -1.5` by `100 ** -1` or by `100 ** -2`. Where do the terms meet then?
+# **Change something:** replace `100**-1.5` by `100**-1` or by `100**-2`. Where do the terms meet then?
 
 # %% tags=["see"]
 rows = []
@@ -344,9 +344,8 @@ schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 # ## 3. Into the optimiser
 #
 # A PyTorch optimiser holds its weights in one or several **groups**, each with its own rate,
-# `optimizer.param_groups[0]["lr"]` for the first. A **scheduler** writes there. So a training loop ends with two
-# calls: `optimizer.step()` moves the weights at the current rate, and `scheduler.step()` sets the rate of the *next*
-# update.
+# `optimizer.param_groups[0]["lr"]` for the first. A **scheduler** writes there. So each update ends with two calls:
+# `optimizer.step()` moves the weights at the current rate, and `scheduler.step()` sets the rate of the *next* update.
 #
 # PyTorch's `LambdaLR(optimizer, function)` is the scheduler for a formula of your own. It sets each rate to
 #
@@ -416,7 +415,7 @@ for update in range(1, 6):
 # %% [markdown]
 # ## 4. What is a step?
 #
-# The paper's batches hold about 25,000 tokens on each side. If so many don't fit into memory, you split a batch into
+# The paper's batches hold about 25,000 tokens on each side. If that many don't fit into memory, you split a batch into
 # **micro-batches**, add up their gradients, and make **one** update with the sum (lesson 09).
 #
 # The paper's step is an update of the weights. But the loop runs over micro-batches, and it is easy to put

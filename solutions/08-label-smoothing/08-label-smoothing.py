@@ -10,7 +10,7 @@
 # By the end of this lesson you will be able to
 #
 # - compute smoothed targets, and say exactly which probability each word gets (three versions are in circulation),
-# - write the loss that goes with them: correct with padding, and stable for very large and very small numbers,
+# - write the loss that goes with them: correct for padded batches, and stable for very large and very small numbers,
 # - work out the lowest value that a loss can reach, and judge a training curve by it,
 # - read a calibration plot: is a model that says 80% right in 80% of the cases?
 #
@@ -143,9 +143,9 @@ print(row, sum(row))
 # %% [markdown]
 # ### See it: the targets of a sentence
 #
-# A sentence of five words, padded by two, with a vocabulary of ten words.
+# A sentence of five tokens, followed by two of padding, with a vocabulary of ten.
 #
-# **Change something:** a smoothing of 0, of 0.5, of 1. Which word can the model still learn if it is 1?
+# **Change something:** a smoothing of 0, of 0.5, of 1. What can the model still learn if it is 1?
 
 # %% tags=["see"]
 vocabulary = ["<pad>", "<end>", "a", "the", "dog", "cat", "runs", "sleeps", "fast", "."]
@@ -407,8 +407,7 @@ calibration_curves(pd.concat(tables))
 # well. Too much moves them **above** it: the model is right more often than it says.
 #
 # So smoothing is a remedy for overconfidence, and the dose matters. A model with far more sentences than it can
-# memorise needs less. And where the labels are certain, smoothing makes a model say 91% when it could rightly say
-# 100%.
+# memorise needs less.
 #
 # ### Explain it
 #

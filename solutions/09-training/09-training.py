@@ -197,7 +197,7 @@ for one in [first, second]:
 print("\nif each piece gets a half, a mean of means:", w.grad.item())
 
 # %% [markdown]
-# Play: change the sizes of the pieces. When is the mean of means right? What happens if the weights 3/4 and 1/4 are
+# Play: change the sizes of the pieces. When is the mean of means right? What happens if the shares 3/4 and 1/4 are
 # applied *after* the backward pass?
 
 # %% tags=["see"]
@@ -208,8 +208,8 @@ late = late * 3 / 4
 print(w.grad)
 
 # %% [markdown]
-# So the weight has to be applied *before* the backward pass. And $N$ has to be known before the first backward pass,
-# so count the real tokens of all pieces first.
+# So the share has to be applied *before* the backward pass. And $N$ has to be known before the first backward pass, so
+# count the real tokens of all pieces first.
 #
 # A real token here is one that has to be predicted: a **label** that isn't padding. The start symbol is in the
 # target, but it isn't a label.
@@ -358,7 +358,7 @@ token_counts(
 # After 140 updates a copy of the weights is stored: we will need a half-trained model later.
 #
 # **Change something:** `dropout=0.0`: how low does the curve get? A `factor` of 3. Then put a mistake into your
-# `train_step` (remove the clearing, or the causal mask), and watch a faulty model train *without raising an error*.
+# `train_step` (remove the clearing, or the causal mask), and watch the faulty model train: *no error is raised*.
 
 # %% tags=["see"]
 SIZES = TransformerConfig(layers=2, d_model=32, heads=2, d_ff=64, dropout=0.05)
@@ -437,8 +437,8 @@ for sequence, copy in wrong_ones_first[:5]:
 # with the letter that the model should *write* there. Each column is a position in the source. `<` is the start, and
 # `.` the end.
 #
-# **Change something:** a sequence of your own, also one that repeats a letter: `"aaaaaaaa"`. The untrained model (leave out
-# `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
+# **Change something:** a sequence of your own, or one that repeats a letter: `"aaaaaaaa"`. The untrained model (leave
+# out `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
 
 # %% tags=["see"]
 seen = []
@@ -620,7 +620,7 @@ print(
 # ## 6. On real hardware
 #
 # Lesson 06 lists the hardware of the paper: eight GPUs, 0.4 seconds for each of 100,000 updates, batches of about
-# 25,000 target tokens. From these follows the **throughput**, in real target tokens without padding:
+# 25,000 target tokens. These give the **throughput**, in real target tokens without padding:
 
 # %% tags=["see"]
 print(f"{25_000 / 0.4:,.0f} target tokens per second")
@@ -629,8 +629,8 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 # Throughput is the number to watch on your own hardware. A **profiler** such as `torch.profiler` shows where the time
 # goes.
 #
-# Two techniques have become standard since then. **Mixed precision** (Micikevicius et al. 2018) computes the matrix
-# products in 16 bits and keeps the weights in 32. **Activation checkpointing** (Chen et al. 2016) stores fewer
+# Two techniques have become standard since the paper. **Mixed precision** (Micikevicius et al. 2018) computes the
+# matrix products in 16 bits and keeps the weights in 32. **Activation checkpointing** (Chen et al. 2016) stores fewer
 # activations, and computes the others again during the backward pass: less memory, more time.
 #
 # ## Common questions

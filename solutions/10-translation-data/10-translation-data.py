@@ -243,8 +243,8 @@ characters = sum(len(word) for words in german_words for word in words)
 print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} characters for each German word")
 
 # %% [markdown]
-# Sentences become several times as long, the cost of attention grows with the square of that (lesson 01), and the
-# model must first learn that *M-a-n-t-e-l* means something.
+# Sentences become several times as long, the cost of attention grows with the square of their length (lesson 01), and
+# the model must first learn that *M-a-n-t-e-l* means something.
 #
 # **Subwords** are between the two: frequent words stay whole, and rare ones are split into frequent pieces.
 # *Fahrradhelm* may become *Fahrrad* + *helm*, whose meanings help to guess the whole.
@@ -303,8 +303,8 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # ### Build it
 #
 # `words` maps each word to its count. Return the list of merges, pairs (left, right), in the order in which they were
-# found. If a word contains the pair twice, it counts twice, and both are merged, from left to right: merging *a* +
-# *a* turns `a a a` into `aa a`.
+# found. If a word contains the pair twice, it counts twice. Occurrences are merged from left to right, and can't
+# overlap: merging *a* + *a* turns `a a a` into `aa a`.
 #
 # Counting all pairs again for each merge is fast enough here. (Real implementations recount only the words that a
 # merge has changed.)
@@ -366,7 +366,7 @@ merge_steps(list(counts), steps, merges, start=6)
 # %% check="predict_size"
 
 # %% [markdown]
-# So **you choose the size of the vocabulary**, and nothing is unknown as long as its characters are known. The paper
+# So **you choose the size of the vocabulary**, and a new word is never unknown if its characters are known. The paper
 # used about 37,000 symbols for both languages *together*: a **shared** vocabulary. Names, numbers and words like
 # *Park* are then the same symbol on both sides, and encoder and decoder can share their tables (`tie_embeddings`,
 # lesson 06).
@@ -565,8 +565,8 @@ padded_share(
 )
 
 # %% [markdown]
-# The model learns the same from each plan. But with padding to 72, about three quarters of the computation is wasted,
-# and with plain batches about a third.
+# The model learns nothing from padding, but computes with it all the same: with padding to 72, about three quarters of
+# the computation is wasted, and with plain batches about a third.
 #
 # If batches came in order from short to long, many updates in a row would all see one kind of sentence. So the
 # *batches* are shuffled before each epoch, and sentences of equal length are reshuffled among themselves. In the lab,
@@ -599,8 +599,8 @@ padded_share(
 #
 # - **The target gets a start and an end.** The decoder reads the target shifted (lesson 04): it reads `<start> A
 #   girl` and should write `A girl <end>`. Without these it couldn't learn to write the first word, or to stop.
-# - **The source gets them too.** The encoder doesn't need them in the same way. But then one function serves both
-#   sides, and the encoder has a position that says "the sentence ends here".
+# - **The source gets them too.** The encoder doesn't need them in the same way. But if it gets them, one function
+#   serves both sides, and the encoder has a position that says "the sentence ends here".
 # - **Truncate first, then append the end.** `max_length` bounds what a batch can cost, and includes start and end. If
 #   you append the end first and truncate afterwards, long sentences lose it, and a model trained on those never
 #   learns to stop. (A widely copied program does so: it pads by a *negative* number of positions, which cuts the end

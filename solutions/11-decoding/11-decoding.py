@@ -145,11 +145,12 @@ for (read, right), row in zip(some, found, strict=True):
 # ### See it: what a trained model considers
 #
 # One caption, slowly: *In einem kleinen Restaurant hängt eine hungrige Frau ein Bild auf*, "a hungry woman is hanging
-# up a picture in a small restaurant". German puts the place first, and splits the verb in two: *hängt … auf*.
+# up a picture in a small restaurant". The German sentence puts the place first, and splits the verb in two: *hängt …
+# auf*.
 #
 # Each row below is a step of the decoder: the four likeliest next words with their probabilities, a frame around the
-# word that was written, and on the right the source word to which cross-attention gave most weight (the mean over the
-# four heads).
+# word that was written, and on the right the source word to which cross-attention gave the most weight (the mean over
+# the four heads).
 #
 # Ask at each row:
 #
@@ -203,7 +204,8 @@ word_by_word(
 # %% [markdown]
 # Content words look at their counterparts, wherever these are, some with nearly all their weight. Words such as *is*,
 # or the full stop, have no counterpart. But attention weights must sum to 1, so theirs are spread out, or go to the
-# start or the end symbol. And even a sure word stays near 0.9, the target that smoothing gave it.
+# start or the end symbol. And even a word of which the model is sure stays near 0.9, the target that smoothing gave
+# it.
 #
 # ### See it: all heads of the cross-attention
 #
@@ -283,7 +285,7 @@ layers_and_heads(
 # |---|---|---|
 # | $n$ | `length` | the number of words after the start symbol, including the end symbol |
 # | $\alpha$ | `alpha` | how strongly length is compensated: 0 not at all; 0.6 in the paper |
-# | $\mathrm{lp}$ | `length_penalty` | the divisor; 1 for a sentence of a single word, whatever $\alpha$ is |
+# | $\mathrm{lp}$ | `length_penalty` | the divisor; 1 if $n$ is 1, whatever $\alpha$ is |
 #
 # Log-probabilities are **negative**, so dividing by a larger number brings them closer to zero: the "penalty" *helps*
 # long sentences. And the **best score is the largest**, the one closest to zero.
@@ -580,12 +582,12 @@ table
 
 # %% [markdown]
 # The wider the beam, the more probable the sentences, as they should be. But they also get **shorter**, and from some
-# width on BLEU falls. With the model that has trained longer, plain greedy decoding even has the highest BLEU of its
+# width on BLEU falls. With the model that was trained longer, plain greedy decoding even has the highest BLEU of its
 # four rows. So with an alpha of 0, the longest function of the course loses to lesson 06.
 #
 # This isn't a fault of the search. The most probable sentence tends to be a short one. Two things make that worse
-# here. These captions can often end early and stay correct, as in "a farmer is pointing at a tree ~~that is on the
-# hill~~". And a model trained with smoothing never gives a word a probability of 1, so every word costs something:
+# here. These captions could often end early and still be correct, as in "a farmer is pointing at a tree ~~that is on
+# the hill~~". And a model trained with smoothing never gives a word a probability of 1, so every word costs something:
 
 # %% tags=["see"]
 surest = 1 - 0.1 + 0.1 / len(english)
@@ -629,10 +631,10 @@ named_lines(
 # stopping early saves more. A larger alpha brings the length back, and with it most of the BLEU that the beam had
 # lost.
 #
-# Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with
-# the right alpha is about as good, and no better: these captions come from a small grammar, so it is rarely in doubt,
-# and there is little for a search to repair. The half-trained model is in doubt at every step, and the beam helps. So
-# it does with real text, where many words could come next.
+# Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with the
+# right alpha is about as good, and no better: these captions come from a small grammar, so it is rarely in doubt, and
+# there is little for a search to repair. The half-trained model is in doubt at every step, and the beam helps. The
+# same is true of real text, where many words could come next.
 #
 # The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same:
 # choose on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't
@@ -663,8 +665,8 @@ named_lines(
 # ## 5. One model out of several
 #
 # During training the loss goes down, but it also jitters: each update follows one batch, and the next batch pulls
-# somewhere else. So the weights after each update are a little off, in a different direction. The remedy: average
-# each weight over several checkpoints.
+# somewhere else. So the weights after each update are a little off, each time in a different direction. The remedy:
+# average each weight over several checkpoints.
 #
 # $$\bar\theta = \frac{1}{m} \sum_{i=1}^{m} \theta_i$$
 #
@@ -703,9 +705,9 @@ print("first['weight'] is now", first["weight"], "although nobody meant to chang
 # %% [markdown]
 # So watch out for four things:
 #
-# - **Not all entries are floats.** Some modules keep counters or booleans. The mean of two counters may be a
-#   fraction, and has another dtype than `load_state_dict` expects. Keep such entries **whole**: take them from the
-#   first checkpoint or the last, or round the mean.
+# - **Not all entries are floats.** Some modules keep counters or booleans. The mean of two counters may be a fraction,
+#   and has a different dtype from the entry. Keep such entries **whole**: take them from the last checkpoint. (The
+#   check also accepts the first one's, or the rounded mean.)
 # - **Buffers count as well.** A running mean isn't a parameter, but belongs to the model.
 # - **Small dtypes overflow.** The largest number in float16 is 65,504. Add in a wide dtype, then convert to the
 #   entry's own.
@@ -799,8 +801,7 @@ pd.DataFrame(
 # attention (the rows of the query, key and value projections, and the columns of the output projection). Each feature
 # does what it did before, under another number.
 #
-# Write down your guess first: what is the loss of the renumbered model, and what is the loss of the average of the
-# two?
+# Write down your guess first: what is the loss of the average of the two models?
 #
 # **Change something:** renumber the feed-forward networks only: remove the projections from the two tuples.
 

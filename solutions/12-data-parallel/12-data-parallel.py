@@ -4,17 +4,17 @@
 # The paper's base model was trained on eight GPUs for twelve hours. One GPU would have needed four days, a long time
 # to find out that a learning rate was wrong. Nearly every large model is trained in the way that you build here.
 #
-# The idea: **every processor has the whole model and works on other sentences; then all of them add up their
-# gradients and make the same update.** The difficulty is that a mistake rarely raises an error: the run hangs, or
-# trains a slightly different model. So the checks run your code on several ranks, and compare everything with one
-# process.
+# The idea: **every processor has the whole model and works on its own share of the sentences; then all of them add up
+# their gradients and make the same update.** The difficulty is that a mistake rarely raises an error: the run hangs,
+# or trains a slightly different model. So the checks run your code on several ranks, and compare everything with the
+# results of a single process.
 #
 # By the end of this lesson you will be able to
 #
 # - share an update among any number of processors and get the same model,
 # - say what a collective is, why a program with collectives hangs, and how to find out where,
 # - overlap communication with the backward pass, and judge whether it pays,
-# - share the optimiser's state among the ranks, and say how much memory that saves.
+# - split the optimiser's state among the ranks, and say how much memory that saves.
 #
 # **Time:** about four hours. **In the paper:** sections 5.1 and 5.2 of Vaswani et al. 2017, [Attention Is All You
 # Need](https://arxiv.org/abs/1706.03762). The methods are from Li et al. 2020, [PyTorch
@@ -100,9 +100,9 @@ for rank in range(ranks):
 # %% [markdown]
 # ### Build it
 #
-# Some ranks may get one batch more than others, and some none at all: no batch is repeated to fill up. (PyTorch's own
-# `DistributedSampler` repeats by default, which makes the score of an evaluation slightly wrong.) Return a sequence
-# with a length, in the order of the plan, and leave the given list as it is.
+# Some ranks may get one batch more than others, and some none at all: no batch is repeated to make their numbers
+# equal. (PyTorch's own `DistributedSampler` repeats by default, which makes the score of an evaluation slightly
+# wrong.) Return a sequence with a length, in the order of the plan, and leave the given list as it is.
 
 # %% build="shard"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:shard
@@ -192,8 +192,8 @@ global_token_mean(torch.tensor(60.0), 30)
 # ### See it: the same gradient for every split
 #
 # A linear layer and 24 tokens, split in four ways: each rank holds a slice, and the slices differ in size, as batches
-# of sentences do. For each split: how far the sum of the gradients is from the gradient of the whole, and how far it
-# is if each rank takes the mean of its own tokens.
+# of sentences do. The table shows for each split how far the sum of the gradients is from the gradient of the whole,
+# and how far off it is if each rank takes the mean of its own tokens.
 #
 # **Change something:** slices of equal size. Then both are right, which is why the mistake is so rarely found.
 
@@ -365,7 +365,7 @@ print("buckets, in the order in which they are sent:", example)
 
 # %% predict="predict_buckets"
 # Six parameters have, in the order of model.parameters(), gradients of 6, 2, 5, 4, 3 and 2 MB, all of one dtype.
-# Buckets hold at most 10 MB. How many MB does the first bucket that is sent have?
+# Buckets hold at most 10 MB. How large is the first bucket that is sent, in MB?
 
 # %% check="predict_buckets"
 
@@ -396,7 +396,8 @@ two_layers(torch.ones(1, 2)).sum().backward()
 # ### Build it
 #
 # The methods whose names begin with an underscore are a suggestion. Only the constructor, `finish()` and `no_sync()`
-# have to do what the docstring says.
+# have to do what the docstring says. But keep the buckets in `self.buckets`, a list of lists of parameters: a picture
+# below reads it.
 
 # %% build="GradientBuckets"
 ### BEGIN SOLUTION course_lib.transformer.gradient_buckets:GradientBuckets
@@ -478,7 +479,7 @@ communication_timeline(pd.DataFrame(plans))
 # ### END MARK SCHEME
 
 # %% [markdown]
-# ## 6. Share the optimiser's state
+# ## 6. Split the optimiser's state
 #
 # Every rank makes the same update, so every rank keeps the same optimiser state: for Adam, a mean of the gradients
 # and a mean of their squares. That is twice the memory of the model, and eight ranks keep eight equal copies of it.
@@ -593,10 +594,10 @@ architecture_map(built=finished_exercises())
 # %% [markdown]
 # Before you hand the lesson in, press **Validate** in the toolbar.
 #
-# Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you
-# like. Of this lesson, its training program can use your `shard` and your `global_token_mean`. It can't use the other
-# four: PyTorch's DDP sends the first weights and reduces the gradients there, with buckets like yours, and every rank
-# keeps the whole state of the optimiser.
+# Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you like.
+# Of your work in this lesson, its training program can use your `shard` and your `global_token_mean`. It can't use the
+# other four: PyTorch's DDP sends the first weights and reduces the gradients there, with buckets like yours, and every
+# rank keeps the whole state of the optimiser.
 #
 # **Read on**
 #

@@ -35,7 +35,7 @@ from course_lib.checks import check
 # %% [markdown]
 # ## 1. Your run
 #
-# Everything that you have built is also a program, `course_lib.translation`. One YAML file configures it:
+# All the parts come together in one program, `course_lib.translation`. One YAML file configures it:
 
 # %% tags=["see"]
 print(Path("my_run.yaml").read_text())
@@ -57,8 +57,8 @@ print(Path("my_run.yaml").read_text())
 #
 # (The times with a GPU are estimates; those runs haven't been made for this course yet.)
 #
-# **Small data needs a small model.** On Multi30k, models with a few million parameters are reported to do better than
-# the paper's base model, which overfits 29,000 captions. So `multi30k-tiny` isn't a toy.
+# **Small data needs a small model.** A model as large as the paper's base model easily overfits 29,000 captions, so
+# `multi30k-tiny` has only a few million parameters. It isn't a toy: it reaches more than 41 BLEU.
 #
 # Compute nodes often have no internet access. On the login node, `course fetch multi30k /path/to/corpora` downloads
 # the corpus; then `export COURSE_DATA=/path/to/corpora` tells the job where it is.
@@ -120,8 +120,8 @@ for lesson, parts in public_curriculum().parts.items():
     print(f"{lesson}: {', '.join(parts)}")
 
 # %% [markdown]
-# Everything else is the program's own. In particular it can't use your `train_step`, your functions of lesson 10, or
-# four of the six exercises of lesson 12: `broadcast_parameters`, `all_reduce_gradients`, `GradientBuckets` and
+# Everything else is the program's own. In particular it can't use your `train_step`, your functions from lesson 10, or
+# four of your six from lesson 12: `broadcast_parameters`, `all_reduce_gradients`, `GradientBuckets` and
 # `ShardedOptimizer`. Its training loop must resume exactly after an interruption, its data pipeline must handle
 # corpora that don't fit into memory, and PyTorch's `DistributedDataParallel` connects the processes.
 #
@@ -279,11 +279,11 @@ layers_and_heads(
 # %% [markdown]
 # ## 3. How good is it?
 #
-# **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes which share
-# of their words, pairs, triples and groups of four also occur in the reference. None counts more often than the
-# reference has it, so "the the the" scores badly. BLEU is the geometric mean of the four shares, multiplied by a
-# penalty if the translations are too short overall. For a single sentence it says little. 100 would be the reference,
-# word for word, which no human translator reaches.
+# **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes what share
+# of their words, pairs, triples and groups of four also occur in the reference. Each counts at most as often as it
+# occurs in the reference, so "the the the" scores badly. BLEU is the geometric mean of the four shares, multiplied by
+# a penalty if the translations are too short overall. For a single sentence it says little. 100 would be the
+# reference, word for word, which no human translator reaches.
 #
 # BLEU varies by several points with how the text is split into words and whether case matters, so a score without
 # this information is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes
@@ -493,8 +493,8 @@ spread.encode(
 # | 80 | 32 | 6 |
 # | 86 | 36 | 8 |
 #
-# The provided configurations `captions` and `multi30k-tiny` reach the last row, and will usually still do so after a
-# small change, for better or worse. A better score earns no more points.
+# The provided configurations `captions` and `multi30k-tiny` reach the last row, and will usually still reach it after
+# a small change, even if the change makes them a little worse. A better score earns no more points.
 
 # %% tags=["see"]
 for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
@@ -553,7 +553,7 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 #
 # <details><summary>My run resumes, but I wanted it to start from scratch.</summary>
 #
-# A run folder that contains checkpoints is resumed. Use another `run_folder`, or delete the old one. If you changed a
+# A run whose folder contains checkpoints is resumed. Use another `run_folder`, or delete the old one. If you changed a
 # key on which the weights depend, the program refuses to mix the two and says which key it is.
 #
 # </details>
