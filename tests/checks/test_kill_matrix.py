@@ -20,12 +20,6 @@ def test_the_summary_in_the_repository_is_current(exercise: Exercise) -> None:
     found, expected = summary(exercise), kept()[exercise.name]
     unnamed = found.get("not_named", [])
     assert not [name for name in unnamed if " + " not in name]
-    # The search for pairs stops at a fixed effort. How many it names has differed between this test and the
-    # command that writes the file. The cause is not known yet, so these two counts are not compared.
-    assert len(unnamed) <= 0.25 * found["pairs"]
-    for counted in (found, expected):
-        counted.pop("not_named", None)
-        counted.pop("pairs_named_otherwise", None)
     assert found == expected, "run `make kill-matrix` and review its diff"
     assert "not_rejected" not in found
 
@@ -58,11 +52,10 @@ def test_each_mistake_is_named(exercise: Exercise) -> None:
 
 
 @by_name
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_is_accused_falsely(exercise: Exercise, seed: str) -> None:
+def test_nobody_is_accused_falsely(exercise: Exercise) -> None:
     assert len(UNRELATED[exercise.name]) >= 6
     for found in UNRELATED[exercise.name]:
-        verdict = examine(exercise, LocalBackend(found), seed)
+        verdict = examine(exercise, LocalBackend(found), SEEDS[0])
         assert not verdict.passed
         # A result of None, for instance, is named in every exercise, and rightly so.
         assert set(verdict.named) <= set(common_misconceptions()), verdict.difference

@@ -146,6 +146,15 @@ def test_what_stays_behind_is_told(bring, behind) -> None:
     assert told(student.make(left_behind()).call(student.build(), torch.zeros(2, 3))) is behind
 
 
+def test_another_object_for_a_buffer_goes_along() -> None:
+    class Old(Buffered):
+        def forward(self, x):
+            return x + torch.autograd.Variable(self.numbers[1:])
+
+    student = candidate(Old)
+    assert told(student.make(left_behind()).call(student.build(), torch.zeros(2, 2))) is False
+
+
 def test_buffers_and_parameters_go_along() -> None:
     student = candidate(Buffered)
     assert told(student.make(left_behind()).call(student.build(), torch.zeros(2, 3))) is False

@@ -81,6 +81,7 @@ def test_truth_values(found: Tensor, says: str) -> None:
         ({"a": 1.5, "b": 2.5, "c": 4.5}, {"a": 3.0, "b": 5.0, "c": 9.0}, "times 2"),
         ("a b c d", "a c b d", "These are the expected words in another order."),
         ("a b c d", "a b e", "missing: c, d; not expected: e."),
+        ("a b c d e f", "a g h i", ""),
         ("a", "b", ""),
     ],
 )

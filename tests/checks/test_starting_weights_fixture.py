@@ -40,6 +40,16 @@ def test_a_normal_distribution_and_equal_layers_are_seen() -> None:
     assert _described(change)[:3] == ["the same", "Xavier's", "outside the bounds of Xavier uniform"]
 
 
+def test_copied_layers_with_matrices_of_their_own_are_different() -> None:
+    def change(model):
+        model.encoder_layers[1].load_state_dict(model.encoder_layers[0].state_dict())
+        for module in model.encoder_layers[1].modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+
+    assert _described(change)[0] == "different"
+
+
 def test_entries_are_counted_by_prefix() -> None:
     student = Candidate(LocalBackend(lambda: nn.ModuleDict({"norm": nn.LayerNorm(2)})))
     counted = value_of(student.make(count_of("norm", "other")).call(student.build()))

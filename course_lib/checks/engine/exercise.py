@@ -47,6 +47,11 @@ class Exercise:
     misconceptions_file: Path | None = None
     probes: list[Probe] = field(default_factory=list)
     """Probes in the order in which failures should be reported: the simplest first."""
+    uncounted: int = 0
+    """The effort of a probe that counting calls of torch functions misses, as in threads.
+
+    It is negative if the calls take less time than usual.
+    """
     compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, repr=False, compare=False)
     """The versions with misconceptions that were built so far."""
     outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(

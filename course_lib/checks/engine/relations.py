@@ -90,7 +90,8 @@ def _of_words(expected: str, found: str) -> str:
     facts = [f"missing: {', '.join(missing[:5])}"] if missing else []
     facts += [f"not expected: {', '.join(added[:5])}"] if added else []
     common = len(set(left) & set(right))
-    return f"Compared with the expected words, {'; '.join(facts)}." if facts and common else ""
+    is_similar = 2 * common >= len(set(left))
+    return f"Compared with the expected words, {'; '.join(facts)}." if facts and is_similar else ""
 
 
 def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:

@@ -15,12 +15,13 @@ from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike
 #: The maximum number of misconceptions that are combined to explain an answer.
 _MOST_COMBINED = 4
 
-#: The budget of the search, in calls of torch functions, so that unknown mistakes are answered in time. A
-#: time limit would give the same answer different verdicts on different machines.
-_EFFORT = 220_000
+#: The budget of the search, in units of effort (see `Versions.effort`) of about 10 microseconds, so that
+#: unknown mistakes are answered within two seconds. A time limit would give different verdicts on
+#: different machines.
+_EFFORT = 140_000
 
 #: The budget including the search for resemblances, if nothing explains all results.
-_ALL_EFFORT = 260_000
+_ALL_EFFORT = 155_000
 
 #: The budget for deciding which misconceptions to combine first.
 _ORDERING_EFFORT = 50_000
@@ -127,7 +128,11 @@ class Search:
                 return Explanation(group)
         if best[1] and self._is_telling(self._found[start].observed):
             return Explanation(similar=Resemblance(best[1], start))
-        return Explanation(similar=self._resemblance())
+        similar = self._resemblance()
+        if similar is None and best[1] and not _is_free(self._found[start].observed):
+            # The result may be a coincidence, but these explain all results up to this one.
+            similar = Resemblance(best[1], start)
+        return Explanation(similar=similar)
 
     @property
     def _is_exhausted(self) -> bool:
@@ -177,8 +182,10 @@ class Search:
         visible: list[Misconception] = []
         explained = False
         for mistake in self._plausible:
+            if self._is_exhausted:
+                break
             more = self._combined(mistakes, mistake)
-            if more is None or self._is_exhausted:
+            if more is None:
                 continue
             if self._alike(more, at):
                 explained = True
@@ -200,29 +207,35 @@ class Search:
             return -sum(promise[mistake] for mistake in group)
 
         for group in sorted(combinations(visible, size), key=unlikeliness):
+            if self._is_exhausted:
+                break
             more = self._combined(mistakes, *group)
-            if more is not None and not self._is_exhausted and self._alike(more, at):
+            if more is not None and self._alike(more, at):
                 yield more
 
     def _promises(
         self, mistakes: Mistakes, visible: Sequence[Misconception], at: int
     ) -> Mapping[Misconception, int]:
-        """Count the wrong results, or parts of the one in probe `at`, that each misconception explains."""
+        """Count the aspects of the result in probe `at`, and the other wrong results, that each explains."""
         promises: dict[Misconception, int] = {}
+        larger: dict[Misconception, Mistakes] = {}
         limit = self._versions.effort + _ORDERING_EFFORT
-        found = parts_of(self._found[at].observed)
+        found = _aspects(self._found[at])
         compare = Comparison(self._exercise.probes[at].tolerance, messages=True).difference
         for mistake in visible:
             more = self._combined(mistakes, mistake)
             assert more is not None
-            parts = parts_of(self._versions.outcome(more, at).observed)
-            promise = sum(
-                name in parts and compare(parts[name], value) is None for name, value in found.items()
+            larger[mistake] = more
+            aspects = _aspects(self._versions.outcome(more, at))
+            promises[mistake] = sum(
+                name in aspects and compare(aspects[name], value) is None for name, value in found.items()
             )
-            for number in self._failing:
-                if self._versions.effort < limit:
-                    promise += self._alike(more, number)
-            promises[mistake] = promise
+        # Each probe is run for all or for none, so that the order in the file favours nobody.
+        for number in sorted(self._failing, key=self._versions.cost):
+            if self._versions.effort + len(visible) * self._versions.cost(number) > limit:
+                break
+            for mistake, more in larger.items():
+                promises[mistake] += 2 * (number != at and self._alike(more, number))
         return promises
 
     def _combined(self, mistakes: Mistakes, *more: Misconception) -> Mistakes | None:
@@ -257,6 +270,20 @@ class Search:
     def _is_telling(self, value: Value) -> bool:
         """Return whether equality with this result is more than a coincidence."""
         return _weight(value) >= 3
+
+
+def _is_free(observed: Value) -> bool:
+    """Return whether a result can have many causes: None, or an exception that the student's code raises."""
+    return observed is None or (isinstance(observed, Raised) and observed.note == RAISED_BY_NAME)
+
+
+def _aspects(outcome: Outcome) -> dict[str, Value]:
+    """Return the parts of a probe's result, and the side effects of each request, by name."""
+    aspects = parts_of(outcome.observed)
+    for number, reply in enumerate(outcome.replies):
+        if isinstance(reply, Returned):
+            aspects |= {f"changed by {number}": reply.changed, f"called by {number}": reply.called}
+    return aspects
 
 
 def _weight(observed: Value) -> int:

@@ -14,6 +14,12 @@ from course_lib.checks.engine.reply import Handle, Raised, Reply, Returned, Valu
 
 Mistakes = tuple[Misconception, ...]
 
+#: The effort of a run and of each of its requests, in addition to the torch functions that are called.
+_RUN, _REQUEST = 20, 25
+
+#: The effort of compiling a version: a constant, and one for so many characters of source.
+_COMPILING, _CHARACTERS = 20, 40
+
 
 class CourseError(RuntimeError):
     """The check itself failed because its reference doesn't run, whatever the student's answer is."""
@@ -40,8 +46,9 @@ class Versions:
     def __init__(self, exercise: Exercise, seed: str) -> None:
         self._exercise, self._seed = exercise, seed
         self.effort = 0
-        """The cost of all runs so far: the number of torch functions that the reference calls in them."""
+        """The cost of all versions and runs so far, in calls of torch functions, by the reference's calls."""
         self._asked: set[tuple[Mistakes, int]] = set()
+        self._built: set[Mistakes] = set()
 
     def reference(self, number: int) -> Outcome:
         """Return what a probe observes of the reference. Raises CourseError if the reference fails."""
@@ -70,17 +77,22 @@ class Versions:
         # checks.
         if mistakes and (mistakes, number) not in self._asked:
             self._asked.add((mistakes, number))
-            self.effort += self._cost(number)
+            self.effort += self.cost(number)
+        if mistakes and mistakes not in self._built:
+            self._built.add(mistakes)
+            self.effort += _COMPILING + len(self._exercise.source) // _CHARACTERS
         if number not in version.outcomes:
             before = version.backend.calls
             version.outcomes[number] = outcome_of(self._exercise.probes[number], version.backend, self._seed)
             version.costs[number] = version.backend.calls - before
         return version.outcomes[number]
 
-    def _cost(self, number: int) -> int:
+    def cost(self, number: int) -> int:
+        """Return the effort of running a probe on a version."""
         self.reference(number)
         reference: _Version = self._exercise.outcomes[self._seed, ()]
-        return 20 + reference.costs[number]
+        outcome = reference.outcomes[number]
+        return _RUN + _REQUEST * len(outcome.requests) + reference.costs[number] + self._exercise.uncounted
 
 
 @dataclass

@@ -173,6 +173,21 @@ class PositionsWithFloat64Inside(nn.Module):
         return self.dropout((x + torch.where(odd, angle.cos(), angle.sin())).to(x.dtype))
 
 
+class PositionsAsVariable(nn.Module):
+    """With `Variable`, as in code from before PyTorch 0.4: another object for the same tensor."""
+
+    def __init__(self, d_model, dropout=0.1, max_length=5000):
+        super().__init__()
+        self.dropout, self.max_length = nn.Dropout(dropout), max_length
+        self.register_buffer("pe", waves_by_exponentials(max_length, d_model)[None], persistent=False)
+
+    def forward(self, x):
+        if x.size(1) > self.max_length:
+            raise ValueError(f"{x.size(1)} tokens are more than max_length = {self.max_length}")
+        rows = torch.autograd.Variable(self.pe[:, : x.size(1)], requires_grad=False)
+        return self.dropout(x + rows.to(x.dtype))
+
+
 VARIANTS = {
     "sinusoids": (
         waves_by_exponentials,
@@ -194,5 +209,6 @@ VARIANTS = {
         PositionsWithBatchAxis,
         PositionsThatGrow,
         PositionsWithFloat64Inside,
+        PositionsAsVariable,
     ),
 }

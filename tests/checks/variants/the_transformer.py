@@ -334,6 +334,19 @@ class TransformerWithoutBias(Transformer):
             layer.register_buffer("steps", torch.linspace(0.0, 1.0, 7))
 
 
+class TransformerOfCopies(Transformer):
+    """The layers are copies of the first one, whose matrices are drawn again. Their biases are equal."""
+
+    def __init__(self, source_vocab, target_vocab, config):
+        super().__init__(source_vocab, target_vocab, config)
+        for stack in (self.encoder_layers, self.decoder_layers):
+            for number in range(1, len(stack)):
+                stack[number] = copy.deepcopy(stack[0])
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+
+
 class VocabularyError(ValueError):
     """A ValueError of one's own."""
 
@@ -480,6 +493,7 @@ VARIANTS = {
         TransformerWithInner,
         TransformerOfZeroBiases,
         TransformerWithoutBias,
+        TransformerOfCopies,
     ),
     "tie_embeddings": (
         tie_to_generator,

@@ -70,7 +70,7 @@ def _nothing(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- global_token_mean --------------------------------------------------------------------------------------
 
-GLOBAL_TOKEN_MEAN = Exercise(global_token_mean, MISCONCEPTIONS)
+GLOBAL_TOKEN_MEAN = Exercise(global_token_mean, MISCONCEPTIONS, uncounted=100)
 probe = GLOBAL_TOKEN_MEAN.probe
 
 
@@ -138,7 +138,7 @@ def _plain_numbers(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- broadcast_parameters -----------------------------------------------------------------------------------
 
-BROADCAST_PARAMETERS = Exercise(broadcast_parameters, MISCONCEPTIONS)
+BROADCAST_PARAMETERS = Exercise(broadcast_parameters, MISCONCEPTIONS, uncounted=130)
 probe = BROADCAST_PARAMETERS.probe
 
 
@@ -179,7 +179,7 @@ def _broadcast_alone(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- all_reduce_gradients -----------------------------------------------------------------------------------
 
-ALL_REDUCE_GRADIENTS = Exercise(all_reduce_gradients, MISCONCEPTIONS)
+ALL_REDUCE_GRADIENTS = Exercise(all_reduce_gradients, MISCONCEPTIONS, uncounted=170)
 probe = ALL_REDUCE_GRADIENTS.probe
 
 
@@ -222,7 +222,7 @@ def _reduce_alone(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- GradientBuckets ----------------------------------------------------------------------------------------
 
-GRADIENT_BUCKETS = Exercise(GradientBuckets, MISCONCEPTIONS)
+GRADIENT_BUCKETS = Exercise(GradientBuckets, MISCONCEPTIONS, uncounted=370)
 probe = GRADIENT_BUCKETS.probe
 
 #: Four layers of 3 x 3 float32 numbers, 36 bytes each.
@@ -307,7 +307,7 @@ def _buckets_alone(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- ShardedOptimizer ---------------------------------------------------------------------------------------
 
-SHARDED_OPTIMIZER = Exercise(ShardedOptimizer, MISCONCEPTIONS)
+SHARDED_OPTIMIZER = Exercise(ShardedOptimizer, MISCONCEPTIONS, uncounted=250)
 probe = SHARDED_OPTIMIZER.probe
 
 #: Decreasing sizes, so that most ways to balance the shares agree on the owners.

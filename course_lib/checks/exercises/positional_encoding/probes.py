@@ -175,11 +175,15 @@ def _dropped(layer: Candidate, probability: float) -> Any:
     share = reply.value.double() / (x + sinusoids(30, 6))
     kept = (share - 1 / (1 - probability)).abs() < 1e-5
     near = abs(float(kept.double().mean()) - (1 - probability)) < 0.1
+    # Independent draws give many patterns. If whole vectors are dropped, there are two.
+    patterns = len(kept.flatten(0, 1).unique(dim=0))
     return {
         f"«each number of the sum becomes 0, or is divided by {1 - probability:g}»": bool(
             (kept | (share.abs() < 1e-5)).all()
         ),
         f"«about {probability:.0%} of the numbers become 0»": near,
+        "«each number is dropped independently of the others in its vector»": patterns > 4,
+        "«each sentence has its own dropout»": not bool((kept == kept[0]).all()),
     }
 
 
@@ -250,7 +254,7 @@ def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Any:
         f"the response to {words} words with a max_length of {most}": tried.call(
             _built(candidate, 6, 0.0, most), most, sinusoids(words, 6).double()
         )
-        for words, most in ((6, 4), (3, 1))
+        for words, most in ((6, 4), (3, 1), (300, 5))
     }
 
 

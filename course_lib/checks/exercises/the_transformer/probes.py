@@ -19,6 +19,7 @@ from course_lib.checks.exercises.fixtures.known_models import scripted_model
 from course_lib.checks.exercises.fixtures.models import config
 from course_lib.checks.exercises.fixtures.reader import reader
 from course_lib.checks.exercises.fixtures.refusals import refusal
+from course_lib.checks.exercises.fixtures.results import keeps_gradients_on
 from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
 from course_lib.transformer import (
     DecoderLayer,
@@ -612,7 +613,9 @@ def _greedy_modes(candidate: Candidate, draw: Draw) -> Any:
     model = candidate.make(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
     meanwhile = value_of(model.call(method="notes"))
-    return after(reply, lambda: {"meanwhile": meanwhile, **_mode(model)})
+    again = candidate.make(keeps_gradients_on()).call(candidate, model, *_phrases(3, 4), 8, _START, _END)
+    facts = {"meanwhile": meanwhile, "«gradients are on afterwards»": again}
+    return after(reply, lambda: {**facts, **_mode(model)})
 
 
 def _mode(model: Candidate) -> dict[str, str]:

@@ -20,7 +20,7 @@ MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 # --- train_step ---------------------------------------------------------------------------------------------
 
-TRAIN_STEP = Exercise(train_step, MISCONCEPTIONS)
+TRAIN_STEP = Exercise(train_step, MISCONCEPTIONS, uncounted=-300)
 probe = TRAIN_STEP.probe
 
 _VOCAB, _START, _END = 9, 1, 2

@@ -1,0 +1,78 @@
+"""The search for misconceptions: names, their order, and its effort."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.diagnosis import examine, examine_version
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.misconceptions import common_misconceptions
+from course_lib.checks.engine.probe import Draw
+from course_lib.checks.engine.reply import Reply
+from course_lib.checks.engine.versions import Versions
+from course_lib.transformer import attention_scores
+
+#: An exercise's own misconception with the name of one that every exercise has, and another result.
+FILE = """
+[[attention_scores]]
+name = "cut_gradient"
+statement = "the scores are not divided"
+hint = "Divide them."
+source = "nowhere"
+patch = [{ find = " / math.sqrt(query.shape[-1])", replace = "" }]
+"""
+
+
+def _scores(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.normal(2, 4), draw.normal(3, 4))
+
+
+def _exercise(folder: Path) -> Exercise:
+    file = folder / "misconceptions.toml"
+    file.write_text(FILE, encoding="utf-8")
+    exercise = Exercise(attention_scores, file)
+    exercise.probe("the scores are correct")(_scores)
+    return exercise
+
+
+def _not_divided(query: Tensor, key: Tensor) -> Tensor:
+    return query @ key.transpose(-2, -1)
+
+
+def _as_numpy(query: Tensor, key: Tensor) -> object:
+    return attention_scores(query, key).numpy()
+
+
+def test_misconceptions_of_the_same_name_do_not_share_versions(tmp_path: Path) -> None:
+    exercise = _exercise(tmp_path)
+    (own,) = exercise.misconceptions
+    (common,) = (one for one in common_misconceptions() if one.name == own.name)
+    versions = Versions(exercise, "seed")
+    results = [versions.outcome((one,), 0).observed.value for one in (common, own)]
+    assert not torch.allclose(*results)
+
+
+def test_a_verdict_does_not_depend_on_earlier_verdicts(tmp_path: Path) -> None:
+    for answers in ((_not_divided, _as_numpy, _not_divided), (_as_numpy, _not_divided)):
+        exercise = _exercise(tmp_path)
+        for answer in answers:
+            verdict = examine(exercise, LocalBackend(answer), "seed")
+            expected = "cut_gradient" if answer is _not_divided else "numpy_array"
+            assert [one.name for one in verdict.named] == [expected]
+
+
+def test_the_effort_is_the_same_with_and_without_known_outcomes(tmp_path: Path) -> None:
+    exercise = _exercise(tmp_path)
+
+    def effort() -> int:
+        versions = Versions(exercise, "seed")
+        for mistake in exercise.misconceptions:
+            versions.outcome((mistake,), 0)
+        return versions.effort
+
+    first = effort()
+    examine_version(exercise, exercise.misconceptions, "seed")
+    assert effort() == first > 0
