@@ -11,7 +11,10 @@ from autograder.judge.job import NotComputedError
 from autograder.judge.locked_cells import imports_of, judge, modules_of
 from course_lib.checks import check
 from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.exercises.final_lab import translation_score
+from course_lib.checks.exercises.final_lab.hand_in import handed_in
 from course_lib.checks.exercises.registry import catalogue
+from course_lib.translation.configs.loader import documented_yaml, load_config
 
 TRUSTED = {"check": check}
 COSTS = '{"points": 4, "seed": 1, "costs": {"not_scaled": 1.5}}'
@@ -59,6 +62,19 @@ def test_a_check_whose_reference_fails_costs_no_points(monkeypatch: pytest.Monke
     source = f'check("attention_scores", globals(), grading={COSTS})'
     with pytest.raises(NotComputedError, match="its reference raised ImportError"):
         judged(source, attention_scores=RIGHT)
+
+
+def test_translations_that_this_machine_cannot_score_cost_no_points(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    missing = "the references of multi30k are missing: no such folder"
+    monkeypatch.setattr(translation_score, "references", lambda corpus: missing)
+    levels = '{"multi30k": [[30, 2], [40, 8]]}'
+    source = f'check("hand_in_translations", globals(), levels={levels}, grading={{"points": 8, "seed": 1}})'
+    config = documented_yaml(load_config("captions", ["training.warmup_steps=300"]))
+    files = {"config.yaml": config.encode(), "translations.txt": b"a translation\n" * 1000}
+    with handed_in(files), pytest.raises(NotComputedError, match="set COURSE_DATA and grade again"):
+        judged(source)
 
 
 def test_a_student_cannot_replace_the_check() -> None:
