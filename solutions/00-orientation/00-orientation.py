@@ -52,14 +52,14 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # | | what you do | what happens |
 # |---|---|---|
 # | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct. You remember an answer better if you guessed first, even wrongly |
-# | **Build** | replace the line `raise NotImplementedError(...)` by your code | a check tests it in many ways |
+# | **Build** | replace the line `raise NotImplementedError(...)` with your code | a check tests it in many ways |
 # | **See** | run a cell and look at a picture | *change something* in that cell, and run it again. You can't break anything |
 # | **Explain** | answer a question in your own words | a person reads it |
 #
 # There is help:
 #
 # - **Worked examples** show a calculation with small numbers, and **scratch cells** let you try your own.
-# - **Checks** name your mistake if they recognise it. Run them as often as you like; nobody counts.
+# - **Checks** name your mistake if they recognise it. Run them as often as you like; nobody is counting.
 # - **Hints**: each exercise has three above its check, from gentle to explicit. Try for ten minutes before you open
 #   one.
 # - **Common questions** are at the end of each lesson.
@@ -198,8 +198,8 @@ print("mean squared error:", (difference**2).mean().item())
 broadcast_tables(predicted, target, difference, names=("predicted", "− target", "= difference"))
 
 # %% [markdown]
-# Each prediction was compared with *every* target; only the diagonal is what we wanted. A network trained with this
-# would raise no error either. It would learn to predict the mean of all targets, everywhere.
+# Each prediction was compared with *every* target; only the diagonal is what we wanted. Training a network with this
+# loss would raise no error either. The network would learn to predict the mean of all targets, everywhere.
 #
 # Three habits protect you:
 #
@@ -225,12 +225,12 @@ for left in three:
 
 # %% [markdown]
 # The signature of the function below states the shapes. `"... L"` means: **any number of leading axes**, then one of
-# length L. Each row gets its own table: (B, L) becomes (B, L, L).
+# length L. Each row gets its own table: a batch of B rows, (B, L), becomes (B, L, L).
 #
 # ### First, make a mistake
 #
 # You should know how to read a check's message before you need it. So first write something **wrong**. In the next code
-# cell, replace the line with `raise` by this one:
+# cell, delete the line that starts with `raise`, and write this one instead:
 #
 # ```python
 #     return x.unsqueeze(-1) - x
@@ -329,7 +329,7 @@ broadcast_tables(
 # 3. **Wait for feedback.** The grader's checks draw *other numbers* than yours, so code that was fitted to the numbers
 #    that you saw fails. Some mistakes cost only part of the points. A person reads your explanations.
 #
-# If you learn by yourself, Validate is all that you need.
+# If you are learning on your own, Validate is all that you need.
 #
 # ## Common questions
 #

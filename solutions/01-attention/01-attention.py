@@ -64,7 +64,7 @@ from course_lib.checks import check
 # recurrent network.
 #
 # **Convolutions** solved the second one. Networks such as ByteNet and ConvS2S compute all positions at once, but a
-# layer connects only neighbours, so distant words meet after many layers.
+# layer connects only neighbours, so distant words meet only after many layers.
 #
 # The paper asks: what if attention is *all* there is? Then any two words are one step apart, and all positions are
 # computed in parallel. Its table 1 compares the three kinds of layer for a sentence of $n$ words with $d$ features
@@ -97,7 +97,7 @@ for n in (25, 512, 5_000):
 # attention, query and keys are vectors, and each key matches to some degree. The result is a **mean of all values,
 # weighted by how well their keys match the query**.
 #
-# Why soft? Because then a small change of the query makes a small change of the result. So there is a gradient, and the
+# Why soft? Because then a small change in the query makes a small change in the result. So there is a gradient, and the
 # network can *learn* what to ask for.
 #
 # | symbol | in code | what it is |
@@ -148,7 +148,7 @@ for word, (animal, red) in features.items():
     )
 
 # %% [markdown]
-# These three numbers are the first row of the table of scores. The other two rows belong to the fox and the rose.
+# The three quotients are the first row of the table of scores. The other two rows belong to the fox and the rose.
 #
 # ### Build it
 #
@@ -193,13 +193,13 @@ score_spread(samples)
 #
 # ### See it: what large scores do to the softmax
 #
-# Why is a large spread a problem? Because next, the **softmax** turns a row of scores $s_1, \dots, s_n$ into weights
-# that are positive and sum to one:
+# Why is a large spread a problem? The reason is in the next step, the **softmax**. It turns a row of scores
+# $s_1, \dots, s_n$ into weights that are positive and sum to one:
 #
 # $$w_j = \frac{e^{s_j}}{\sum_{l=1}^{n} e^{s_l}}$$
 #
 # Here are six scores. The slider multiplies all of them by one factor. The bar on the right is the size of the
-# softmax's gradient: how much a small change of the scores still changes the weights.
+# softmax's gradient: how much a small change in the scores still changes the weights.
 
 # %% tags=["see"]
 softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "sees", "a", "cat"])
@@ -297,7 +297,7 @@ print("allowed: nothing\n  the sum is 0, so there is nothing to divide by")
 # sentence. Operations that broadcast do this without extra code.
 #
 # Mind the second rule. The softmax of a row in which every score is minus infinity is 0 / 0, which is NaN, and one NaN
-# spreads through the gradient to every weight of the network.
+# spreads through the gradient to every parameter of the network.
 
 # %% build="attention_weights"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_weights
@@ -381,8 +381,8 @@ attention_steps(x, x, x, words, words)
 # ### Build it
 #
 # One thing is new. During training, **dropout** sets some of the weights to zero at random and increases the others to
-# compensate, so that the network doesn't rely on a single connection. (This use isn't in the paper's section 5.4, but
-# in nearly all code.) Your function gets it as an argument: a function to call on the weights, or None.
+# compensate, so that the network doesn't rely on a single connection. (The paper's section 5.4 doesn't mention this
+# use, but nearly all code has it.) Your function gets it as an argument: a function to call on the weights, or None.
 #
 # The **output** uses the weights after dropout. The **returned weights** are those before dropout, because we want to
 # see what the model attends to.
@@ -391,7 +391,7 @@ attention_steps(x, x, x, words, words)
 ### BEGIN SOLUTION course_lib.transformer.attention:scaled_dot_product_attention
 
 # %% [markdown]
-# A scratch cell: compare with the last line of the picture. Then try a `mask`, or a dropout that doubles everything,
+# A scratch cell: compare with the last row of the picture. Then try a `mask`, or a dropout that doubles everything,
 # `dropout=lambda weights: 2 * weights`: which of the two results changes?
 
 # %% tags=["see"]

@@ -115,7 +115,7 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# **The diagonal is gone** in the second and third panel.
+# **The diagonal is gone** in the second and third panels.
 #
 # **Attention need not be mutual.** In the second panel "dog" attends to "small", but "small" doesn't attend to "dog".
 # If queries and keys were equal, the *scores* in the two directions would be the same.
@@ -180,7 +180,7 @@ print(
 # product, independently of each other.
 #
 # If the features can't be divided equally, say 10 features among 4 heads, raise a `ValueError` that contains both
-# numbers.
+# numbers. (In the signature, `{heads}` stands for the value of the argument, and `d` for D/H.)
 
 # %% build="split_heads"
 ### BEGIN SOLUTION course_lib.transformer.multi_head:split_heads
@@ -312,7 +312,8 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 #
 # **Sizes.** Take the sizes of each tensor from that tensor. It is tempting to read the batch size from the query and
 # use -1 for the rest of a reshape. If the query has two sentences, four sentences of three keys then silently become
-# two sentences of six. A key batch that doesn't match the query batch must cause an error.
+# two sentences of six. And even without such a reshape, torch broadcasts a batch of one. So compare the batch sizes of
+# query, key and value first, and raise a `ValueError` if they differ.
 #
 # ### Build it
 #
@@ -412,7 +413,8 @@ attention_heatmap(
 # These numbers are counted in your module while it runs. (PyTorch counts a multiplication and an addition as two
 # operations, hence the half in the code.)
 #
-# **Change something:** the length of the sentence. At 1,000 words, how do the multiplications compare?
+# **Change something:** the length of the sentence. At 1,000 words, by what factor has each of the
+# three numbers grown?
 
 # %% tags=["see"]
 import pandas as pd
@@ -634,8 +636,8 @@ attention_heatmap(
 #
 # ## Further reading
 #
-# **Since 2017**, mainly the number of keys and values has changed, because a model that writes has to keep those of all
-# earlier words in memory, for each head.
+# **Since 2017**, the main change has been that heads share keys and values, because a model that writes has to keep
+# those of all earlier words in memory.
 #
 # - Shazeer 2019, [Fast Transformer Decoding](https://arxiv.org/abs/1911.02150): *multi-query attention*, in which all
 #   heads share one set of keys and values.

@@ -66,7 +66,7 @@ from course_lib.transformer import MultiHeadAttention
 # | $\mu$, $\sigma^2$ | | mean and variance over the features of **this one word** |
 # | $\epsilon$ | `eps` | a tiny number, to avoid a division by zero |
 # | $g$ | `scale` | a learned factor for each feature; initially 1 |
-# | $b$ | `shift` | a learned summand for each feature; initially 0 |
+# | $b$ | `shift` | a learned offset for each feature; initially 0 |
 #
 # First, work one out by hand.
 
@@ -78,7 +78,7 @@ from course_lib.transformer import MultiHeadAttention
 
 # %% [markdown]
 # With 400 instead of 4, the answer would be the same. The volume is gone. What remains is which features stand out, and
-# how far compared with the others.
+# how far they are from the others.
 #
 # ### Worked example: two words, three features
 #
@@ -105,7 +105,7 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 # mistake survives in published code.)
 #
 # **Where epsilon is.** Under the root, added to the variance. Then the derivative of the root stays finite even if all
-# features of a vector are equal. Outside the root, the forward pass is safe, but the gradient is not.
+# features of a vector are equal. With epsilon outside the root, the forward pass is safe, but the gradient is not.
 #
 # ### Build it
 #
@@ -135,7 +135,7 @@ print(LayerNorm(3)(torch.tensor([[1.0, 2.0, 3.0], [15.0, 25.0, 35.0]])))
 # %% [markdown]
 # ### See it: before and after
 #
-# Five words with 24 features each: one is loud, one is quiet, two have shifted. Beside each row are the mean and the
+# Five words with 24 features each: one is loud, one is quiet, two are shifted. Beside each row are the mean and the
 # standard deviation of its features.
 #
 # **Change something:** multiply `x` by 100. Create the layer with `eps=10.0`: which words change most, and why? Insert
@@ -195,8 +195,8 @@ normalisation_effect(x, norm(x), words)
 # | $W_2$, $b_2$ | `outer` | a linear layer back, from `d_ff` to `d_model` |
 #
 # One way to read it: each of the `d_ff` hidden features asks a question about the word ("is this an animal, in the
-# plural?"). The ReLU passes on only the questions that were answered with yes, and each of these adds its own answer to
-# the word's vector.
+# plural?"). The ReLU passes on only the questions whose answer is yes, and each of these adds a vector of its own to
+# the output.
 #
 # Attention has four matrices, the network only two. Which has more parameters?
 
@@ -233,8 +233,8 @@ for word in ([-3.0, 1.0], [2.0, 1.0]):
 # ### Build it
 #
 # You need two `nn.Linear` layers, called `inner` and `outer`, and between them a ReLU and then **dropout**, which sets
-# some hidden features to 0 during training. (Like the dropout in lesson 01, it isn't in the paper's section 5.4, but in
-# nearly all code.) Create an `nn.Dropout(p)` in `__init__`, so that it follows the training mode.
+# some hidden features to 0 during training. (As with the dropout in lesson 01, the paper's section 5.4 doesn't mention
+# it, but nearly all code has it.) Create an `nn.Dropout(p)` in `__init__`, so that it follows the training mode.
 
 # %% build="FeedForward"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:FeedForward
@@ -342,8 +342,8 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 #
 # ## 3. The residual connection: add, don't replace
 #
-# The paper's encoder has 12 sublayers, its decoder 18. If each *replaced* the vector of a word by its output, the word
-# would have to survive 12 retellings, and the gradient would have to pass back through all 12. With the **residual
+# The paper's encoder has 12 sublayers, its decoder 18. If each *replaced* the vector of a word with its output, the
+# word would have to survive 12 retellings, and the gradient would have to pass back through all 12. With the **residual
 # connection**, the output of a sublayer is **added to its input**:
 #
 # $$x + \mathrm{Sublayer}(x)$$
@@ -444,8 +444,8 @@ for norm_first in (False, True):
 # Back to your prediction, with random rotations as sublayers: a rotation doesn't change the size of a vector, so only
 # the connection makes a difference.
 #
-# **Change something:** only the first 3 of the 24 steps. Sublayers that return half as much:
-# `nn.init.orthogonal_(rotation.weight, gain=0.5)`.
+# **Change something:** let the sublayers return half as much: `nn.init.orthogonal_(rotation.weight, gain=0.5)`. Which
+# of the three lines change?
 
 # %% tags=["see"]
 d_model, depth = 128, 24
@@ -632,7 +632,7 @@ named_lines(
 # %% [markdown]
 # ## Common questions
 #
-# <details><summary>Doesn't the learned scale undo the normalisation?</summary>
+# <details><summary>Don't the learned scale and shift undo the normalisation?</summary>
 #
 # Only in part: they are the same for all words, so they can't give a single word its own volume back. They exist
 # because a variance of 1 need not be the best for what comes next.
@@ -644,10 +644,10 @@ named_lines(
 # In what they average over: batch normalisation over the examples, for each feature; layer normalisation over the
 # features, for each position. Both then have a learned scale and shift for each feature. Batch normalisation usually
 # comes before the non-linearity and behaves differently after training; layer normalisation comes before or after a
-# sublayer and always computes the same. Batch normalisation was proposed against *internal covariate shift*, the change
-# of a layer's inputs while the layers below it learn ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)).
-# Later experiments suggest that it helps because it makes the loss smoother ([Santurkar et al.
-# 2018](https://arxiv.org/abs/1805.11604)).
+# sublayer and always computes the same function. Batch normalisation was proposed against *internal covariate shift*,
+# the change of a layer's inputs while the layers below it learn ([Ioffe and Szegedy
+# 2015](https://arxiv.org/abs/1502.03167)). Later experiments suggest that it helps because it makes the loss smoother
+# ([Santurkar et al. 2018](https://arxiv.org/abs/1805.11604)).
 #
 # </details>
 #

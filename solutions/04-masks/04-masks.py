@@ -54,8 +54,8 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. The padding mask: filler means nothing
 #
-# **Tokens** are integers that represent words; a vocabulary says which number stands for which word. Three don't stand
-# for words:
+# **Tokens** are integers that represent words; a vocabulary says which number stands for which word. Three of them
+# don't stand for words:
 #
 # | symbol | here | what it is |
 # |---|---|---|
@@ -480,7 +480,7 @@ leak_probe(moved, spoken, changed)
 # new noise with their own masks. The third line is the leaking model again, but tested **as it will be used**: when it
 # writes, there is no future to attend to.
 #
-# **Change something:** only ten steps of training. Or replace the leak by `tril(-1)`, which hides too much: what can
+# **Change something:** only ten steps of training. Or replace the leak with `tril(-1)`, which hides too much: what can
 # such a model still learn, and how would you notice *that* mistake?
 
 # %% tags=["see"]
@@ -529,9 +529,10 @@ named_lines(
 # The leaking model "predicts" noise by reading the answer. When it writes, it is back to guessing. A test set doesn't
 # reveal a leak, because the test leaks as well. Two things do:
 #
-# - the **leak probe**, in a moment and before any training. It finds leaks of the mask, but not labels that aren't
+# - the **leak probe**, within a second and before any training. It finds leaks of the mask, but not labels that aren't
 #   shifted, because then the answer is in the input itself;
-# - results that are **too good to be true**. Train on noise: a model that learns it must see the answer.
+# - results that are **too good to be true**. Train on noise: if a model learns to predict it, the model can see the
+#   answer.
 #
 # ### Explain it
 #

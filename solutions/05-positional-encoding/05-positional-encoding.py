@@ -110,7 +110,8 @@ print("different outputs:", how_many_differ(outputs))
 #
 # - **Each position has its own vector**, or two positions could not be told apart.
 # - **No number gets large**, however long the sentence, or positions would drown the words.
-# - **One step means the same everywhere.** From position 3 to 4 should be the same change as from 103 to 104.
+# - **One step means the same everywhere.** The step from position 3 to 4 should be the same change as the step from 103
+#   to 104.
 # - **It works for any length**, without knowing how long the sentence is.
 #
 # **A clock** does all four. A single hand returns soon, so it can't tell noon from midnight. But with several hands,
@@ -264,8 +265,8 @@ print("largest error, over all 97 pairs of positions:", (predicted - table[offse
 # %% check="predict_length"
 
 # %% [markdown]
-# All positions are equally long. And what do their dot products say? For one hand with frequency $\omega$, and two
-# positions $p$ and $q$:
+# The vectors of all positions are equally long. And what do their dot products say? For one hand with frequency
+# $\omega$, and two positions $p$ and $q$:
 #
 # $$\sin(p\omega)\sin(q\omega) + \cos(p\omega)\cos(q\omega) = \cos\bigl((p - q)\,\omega\bigr)$$
 #
@@ -321,8 +322,8 @@ named_lines(
 # ### Explain it
 #
 # Two students find this too complicated. One says: "Give each word one more feature with its position: 0, 1, 2, and so
-# on." The other: "Better position divided by length, which stays between 0 and 1." In three or four sentences, say what
-# goes wrong with each, and what the sinusoids do better.
+# on." The other: "Use the position divided by the length instead: it stays between 0 and 1." In three or four
+# sentences, say what goes wrong with each, and what the sinusoids do better.
 
 # %% [markdown] explain="explain_waves"
 # The plain number grows without limit: at position 300 it is hundreds of times as large as the features of a word, and a
@@ -350,11 +351,12 @@ named_lines(
 #
 # The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4). Why? Because the vector of a position
 # will be added. The two should be **about equally long**, or one drowns the other. The length of a word vector depends
-# on how the table is initialised, which the paper doesn't say. In this course its numbers are normal with standard
-# deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that $\sqrt{d_\mathrm{model}}$.
+# on how the table is initialised, which the paper doesn't say. In this course its numbers are drawn from a normal
+# distribution with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that
+# $\sqrt{d_\mathrm{model}}$.
 #
 # Wouldn't larger initial numbers without a factor be simpler? Lesson 06 uses the **same table** again to score words,
-# by the dot product of their rows with the model's output. With rows of length $\sqrt{512} \approx 22$, the softmax
+# by the dot product of their rows with the model's output. With rows of length $\sqrt{512} \approx 22.6$, the softmax
 # would be almost certain of one word before the model has learned anything.
 #
 # ### Worked example: a table of three words
@@ -375,7 +377,7 @@ for token in [1, 2, 1]:  # dog bites dog
 # - PyTorch initialises it with standard deviation 1, so initialise it again: `nn.init.normal_(tensor, std=...)` fills a
 #   tensor with normal numbers, in place.
 # - The usual initialisation of matrices (Xavier, also called Glorot) is wrong here: the larger the vocabulary, the
-#   smaller the numbers that it draws, although a word reads only one row.
+#   smaller the numbers that it draws, although each lookup reads only one row.
 # - Multiply the vectors that were looked up. A call must not change the table itself.
 
 # %% build="TokenEmbedding"
@@ -671,8 +673,8 @@ named_lines(
 # - Shaw et al. 2018, [Relative Position Representations](https://arxiv.org/abs/1803.02155): a learned vector for each
 #   *distance*, used in the scores.
 # - Su et al. 2021, [RoPE](https://arxiv.org/abs/2104.09864): each layer *turns* its queries and keys by the angles of
-#   their positions. By the formula of section 3, the dot product then depends on the distance only. Most current
-#   language models use it.
+#   their positions. By the formula of section 3, their dot product then depends on the two positions only through the
+#   distance. Most current language models use it.
 # - Press et al. 2022, [ALiBi](https://arxiv.org/abs/2108.12409): subtract a multiple of the distance from each score.
 #
 # ## Where you are

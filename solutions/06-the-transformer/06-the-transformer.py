@@ -120,7 +120,7 @@ with torch.no_grad():
 # | `sublayers` | an `nn.ModuleList` of two `SublayerConnection`s, the first for the attention; each gets d_model, dropout and norm_first |
 #
 # `attention`, the last argument, is the function that each head runs. Pass it on: we use it below to see the weights,
-# and the final lab to insert a faster one.
+# and the final lab uses it to insert a faster function.
 #
 # `forward` is the chain that you saw in the example. In `connection(x, sublayer)`, `sublayer` is a *function of one
 # argument*, which the connection calls. The feed-forward network is such a function already. Self-attention takes four
@@ -386,7 +386,7 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 # %% [markdown]
 # ### See it: the shapes on their way
 #
-# The next cell measures shapes while your model runs, by *hooks*: functions that PyTorch calls with the output of a
+# The next cell measures shapes while your model runs, with *hooks*: functions that PyTorch calls with the output of a
 # part.
 #
 # Three questions: where do tokens become vectors? Where do vectors get longer, and where do they get their old length
@@ -397,7 +397,7 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 
 # %% tags=["see"]
 def traced(model, names, run):
-    """Run something, and record the shape of the output of each of these parts of the model."""
+    """Call `run`, and return the shape of the output of each part of the model that `names` lists."""
     shapes = {}
     hooks = [
         model.get_submodule(path).register_forward_hook(
@@ -540,7 +540,9 @@ print(
 # ### Build it
 #
 # Change an existing model in place. The matrices are `model.source_embedding.table.weight`,
-# `model.target_embedding.table.weight` and `model.generator.weight`. It doesn't matter which of the three you keep.
+# `model.target_embedding.table.weight` and `model.generator.weight`. The check accepts whichever of the three you keep.
+# But keep one of the tables: with a large vocabulary, the generator's initial numbers are much smaller, and positions
+# would drown the words.
 
 # %% build="tie_embeddings"
 ### BEGIN SOLUTION course_lib.transformer.model:tie_embeddings
@@ -571,8 +573,8 @@ tied = parameters_of("base, tied", tie_embeddings(deepcopy(base)))
 parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 
 # %% [markdown]
-# This is your prediction: 63.1 million. The paper's table 3 says 65 million. It doesn't say how they were counted, and
-# gives the vocabulary only as "about 37000".
+# This answers your prediction: 63.1 million. The paper's table 3 says 65 million. It doesn't say how the
+# parameters were counted, and gives the vocabulary only as "about 37000".
 #
 # One difference between the uses remains: the embeddings multiply by $\sqrt{d_{\text{model}}}$, the generator doesn't.
 #
@@ -620,7 +622,7 @@ while not all("<end>" in row for row in rows):
 # - At each step, pass the **whole** prefix and the causal mask for its length to the decoder, and use the logits of the
 #   **last** position only. The prefix has no padding before its end, so no other mask is needed.
 # - Decode with **no dropout and no gradients**, and leave the model in its previous mode afterwards, because it may be
-#   in the middle of training. The given `evaluating` does both: `with evaluating(model):`.
+#   in the middle of training. The given `evaluating` does all of this: `with evaluating(model):`.
 
 # %% build="greedy_decode"
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
@@ -695,8 +697,8 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # %% [markdown]
 # ## 6. Your own Transformer
 #
-# So far, this model used the reference's parts from earlier lessons. Now build it from **your own** code. **Save this
-# notebook first**, because the code is read from the saved notebooks.
+# So far, this model has used the reference's parts from earlier lessons. Now build it from **your own** code. **Save
+# this notebook first**, because the code is read from the saved notebooks.
 #
 # The next cell lists the parts that are missing, unfinished or broken; the reference's parts are used in their place.
 # Nothing in this section and the next one is graded.
