@@ -82,6 +82,7 @@ def test_truth_values(found: Tensor, says: str) -> None:
         ("a b c d", "a c b d", "These are the expected words in another order."),
         ("a b c d", "a b e", "missing: c, d; not expected: e."),
         ("a b c d e f", "a g h i", ""),
+        (torch.tensor([[1.5, 2.5], [3.5, 5.5]]), (1.5, 2.5, 3.5, 5.5), ""),
         ("a", "b", ""),
     ],
 )

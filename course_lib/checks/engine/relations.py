@@ -35,6 +35,8 @@ def relation(expected: Value, found: Value, inputs: Sequence[Value] = ()) -> str
         return ""
     if isinstance(expected, Tensor) != isinstance(found, Tensor) and _equal(one, other):
         return "Apart from the type, every number is right."
+    if isinstance(expected, Tensor) and not isinstance(found, Tensor) and one.shape != other.shape:
+        return ""  # A sentence about the shape alone would pass over the type.
     tensors = [item for item in map(_tensor, inputs) if item is not None]
     facts = _of_tensors(one, other, tensors)
     return next((fact for fact in facts if fact), "")
