@@ -581,9 +581,9 @@ print(f"the reference translations have {reference_length:.2f} words on average"
 table
 
 # %% [markdown]
-# The wider the beam, the more probable the sentences, as they should be. But they also get **shorter**, and from some
-# width on BLEU falls. With the model that was trained longer, plain greedy decoding even has the highest BLEU of its
-# four rows. So with an alpha of 0, the longest function of the course loses to lesson 06.
+# The wider the beam, the more probable the sentences, as they should be. But from some width on they also get
+# **shorter**, and BLEU falls. With the model that was trained longer, plain greedy decoding even has the highest BLEU
+# of its four rows. So with an alpha of 0, the longest function of the course loses to lesson 06.
 #
 # This isn't a fault of the search. The most probable sentence tends to be a short one. Two things make that worse
 # here. These captions could often end early and still be correct, as in "a farmer is pointing at a tree ~~that is on
@@ -628,13 +628,12 @@ named_lines(
 
 # %% [markdown]
 # With an alpha of 0 both models write too little, the less trained one even less: it is less sure of every word, so
-# stopping early saves more. A larger alpha brings the length back, and with it most of the BLEU that the beam had
-# lost.
+# stopping early saves more. A larger alpha brings the length back, and with it the BLEU that the beam had lost.
 #
 # Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with the
-# right alpha is about as good, and no better: these captions come from a small grammar, so it is rarely in doubt, and
-# there is little for a search to repair. The half-trained model is in doubt at every step, and the beam helps. The
-# same is true of real text, where many words could come next.
+# right alpha is about as good: on sixty captions, a point of BLEU says little. These captions come from a small
+# grammar, so this model is rarely in doubt, and there is little for a search to repair. The half-trained model is in
+# doubt at every step, and the beam helps. The same is true of real text, where many words could come next.
 #
 # The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same:
 # choose on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't
