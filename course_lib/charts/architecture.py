@@ -58,7 +58,7 @@ def architecture_map(
     ]
     count = sum(state == BUILT for state in states.values())
     progress = f"{count} of {len(states)} parts are built. Hover over a part to read what it does."
-    told = [
+    details = [
         f"{words}: {', '.join(name for name, other in states.items() if other == state) or 'nothing'}."
         for state, words in WORDS.items()
     ]
@@ -67,7 +67,7 @@ def architecture_map(
         width=WIDTH,
         height=height,
         title=alt.Title(title, subtitle=progress),
-        description=f"{title}. {progress} {' '.join(told)}",
+        description=f"{title}. {progress} {' '.join(details)}",
     )
 
 

@@ -81,13 +81,13 @@ def attention_heatmap(
         for number, matrix_cells in enumerate(cells)
     ]
     notes = notes_on(cell for matrix_cells in cells for cell in matrix_cells)
-    told = [
+    details = [
         (f"Panel {name}: " if count > 1 else "") + ", ".join(strongest(matrix, rows, columns))
         for matrix, name in zip(matrices, names, strict=True)
     ]
     return alt.concat(*grids, columns=across, spacing=gap).properties(
         title=alt.Title(title, subtitle=[_about_rows(matrices), *notes]),
-        description=f"{title} Each query's largest weight: {'; '.join(told)}.",
+        description=f"{title} Each query's largest weight: {'; '.join(details)}.",
     )
 
 
@@ -163,12 +163,12 @@ def mask_effect(
             f"Scores: brown is below zero, blue above, up to {short(shades.high)}. Weights: darker is more."
         )
     lines += notes_on(one for one in (*score_cells, *weight_cells) if one.kind != "masked")
-    told = [
+    details = [
         f"{row} may attend to {int(keys.sum())} of {len(keys)} keys, its weights sum to {total:.4g}"
         for row, keys, total in zip(rows, allowed, weight_matrix.sum(axis=-1).tolist(), strict=True)
     ]
     return alt.hconcat(*panels, spacing=16).properties(
-        title=alt.Title(title, subtitle=lines), description=f"{title}. {'; '.join(told)}."
+        title=alt.Title(title, subtitle=lines), description=f"{title}. {'; '.join(details)}."
     )
 
 
@@ -246,7 +246,7 @@ def _looks(matrix: Floats, rows: list[str], columns: list[str], choice: alt.Para
             "key word": column,
             "weight": (weight := float(matrix[q, k])),
             "shown": hundredths(weight),
-            "told": exact(weight),
+            "details": exact(weight),
             "fill": (fill := WEIGHT_SHADES.colour(weight)),
             "ink": ink_on(fill),
             "from": (q + 0.5) / len(rows),
@@ -257,7 +257,7 @@ def _looks(matrix: Floats, rows: list[str], columns: list[str], choice: alt.Para
         for q, row in enumerate(rows)
         for k, column in enumerate(columns)
     )
-    fields = ("query word:N", "query"), ("key word:N", "key"), ("told:N", "weight")
+    fields = ("query word:N", "query"), ("key word:N", "key"), ("details:N", "weight")
     return alt.Chart(table).transform_filter(choice).encode(tooltip=tips(*fields))
 
 

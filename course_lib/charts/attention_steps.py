@@ -77,7 +77,7 @@ def attention_steps(
     texts = base.mark_text(fontSize=12, aria=False).encode(
         text="text:N", color=alt.Color("ink:N", scale=None)
     )
-    told = [
+    details = [
         f"{row}: {', '.join(f'{word} {text}' for word, text in _column_texts(table, number, 4))}, "
         f"output {_column_texts(table, number, 6)[-1][1]}"
         for number, row in enumerate(rows)
@@ -87,7 +87,7 @@ def attention_steps(
         width=cell * (len(columns) + 1),
         height=ROW * len(STEPS),
         title=alt.Title(title, subtitle="Choose a query and the number of steps with the controls below."),
-        description=f"{title}. Weights of each query: {'; '.join(told)}.",
+        description=f"{title}. Weights of each query: {'; '.join(details)}.",
     ).add_params(chosen, steps)
 
 

@@ -74,10 +74,10 @@ def found_beside_expected(
     ]
     picture = alt.vconcat(*panels, spacing=10) if stacked else alt.hconcat(*panels, spacing=16)
     lines = notes if title is None else [f"{finding}.", *notes]
-    told = "" if title is None else f"{title}. "
+    details = "" if title is None else f"{title}. "
     return picture.properties(
         title=alt.Title(title or finding, subtitle=lines or alt.Undefined),
-        description=f"{told}{finding}.{_first_differences(matrices, wrong, axes)}",
+        description=f"{details}{finding}.{_first_differences(matrices, wrong, axes)}",
     )
 
 
@@ -110,13 +110,13 @@ def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: boo
     """Return the cells of the third panel: the difference, or a pale equals sign."""
     cells = []
     for f, e, differs in zip(found.flat, expected.flat, wrong.flat, strict=True):
-        told = f"got {exact(f)}, expected {exact(e)}"
+        details = f"got {exact(f)}, expected {exact(e)}"
         if not differs:
-            cells.append(Cell(EQUAL_FILL, "=", told, ink=QUIET_INK))
+            cells.append(Cell(EQUAL_FILL, "=", details, ink=QUIET_INK))
         elif has_room and np.isfinite(f) and np.isfinite(e):
-            cells.append(Cell(ALARM_FILL, ("+" if f > e else "") + short(f - e), told, ink=ALARM_INK))
+            cells.append(Cell(ALARM_FILL, ("+" if f > e else "") + short(f - e), details, ink=ALARM_INK))
         else:
-            cells.append(Cell(ALARM_FILL, "≠", told, ink=ALARM_INK))
+            cells.append(Cell(ALARM_FILL, "≠", details, ink=ALARM_INK))
     return cells
 
 
@@ -141,8 +141,8 @@ def _first_differences(matrices: Sequence[Floats], wrong: Booleans | None, axes:
         return ""
     found, expected = matrices
     row, column = axes
-    told = [
+    details = [
         f"{row} {r}, {column} {c}: got {exact(found[r, c])}, expected {exact(expected[r, c])}"
         for r, c in np.argwhere(wrong)[:3].tolist()
     ]
-    return f" First: {'; '.join(told)}."
+    return f" First: {'; '.join(details)}."

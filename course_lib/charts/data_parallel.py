@@ -60,8 +60,8 @@ def communication_timeline(
         color=alt.Color("ink:N", scale=None),
     )
     ends = table.groupby("plan", sort=False)["end"].max()
-    told = "; ".join(f"{plan} {end:.1f} ms" for plan, end in ends.items())
-    subtitle = f"Time until all gradients are summed: {told}."
+    details = "; ".join(f"{plan} {end:.1f} ms" for plan, end in ends.items())
+    subtitle = f"Time until all gradients are summed: {details}."
     chart = alt.layer(bars, names).properties(width=520, height=26 * len(rows))
     faceted: alt.FacetChart = chart.facet(
         row=alt.Row(
@@ -134,11 +134,11 @@ def memory_per_rank(
         .mark_text(align="left", dx=5, fontWeight="bold", color=INK, aria=False)
         .encode(x=alt.X("end:Q", scale=scale), y=y, text="shown:N")
     )
-    told = "; ".join(f"{plan}: {size}" for plan, size in totals[["plan", "shown"]].itertuples(index=False))
+    details = "; ".join(f"{plan}: {size}" for plan, size in totals[["plan", "shown"]].itertuples(index=False))
     return alt.LayerChart(
         layer=[bars, inside, sums],
         width=480,
         height=34 * len(plans),
         title=alt.Title(title),
-        description=f"{title} {told}.",
+        description=f"{title} {details}.",
     )

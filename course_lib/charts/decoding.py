@@ -76,13 +76,13 @@ def word_by_word(
         cells += [Cell("#ffffff")] * (count - len(ranked))
     looks = [f"{word} ({weight:.2f})" for word, weight in attended]
     beside = beside_rows(looks, 26, title="attends most to", width=130)
-    told = [
+    details = [
         f"step {step}: {word} at {ranked.get(word, 0.0):.2f}, attending most to {look}"
         for step, (word, ranked, look) in enumerate(zip(words, candidates, looks, strict=True), start=1)
     ]
     subtitle = "A row is a step. Darker: more probable. A frame marks the word that is written."
     return alt.hconcat(grid.draw(cells), beside, spacing=14).properties(
-        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(told)}."
+        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(details)}."
     )
 
 
@@ -119,11 +119,11 @@ def beam_tree(
         "Orange: the returned sentence. ×: dropped. ■: ended, at no further cost while it stays in the beam.",
     ]
     shared = int(nodes["greedy"].sum())
-    told = ""
+    details = ""
     if greedy:
         whole = "to the end" if shared == len(greedy) else f"for {shared} of its {len(greedy)} words"
         lines.append(f"Dashed blue frame: the sentence of greedy decoding, which the beam kept {whole}.")
-        told = f" The beam kept the sentence of greedy decoding {whole}."
+        details = f" The beam kept the sentence of greedy decoding {whole}."
     dropped = int((nodes["fate"] == "dropped").sum())
     return alt.LayerChart(
         layer=_layers(nodes, places, steps),
@@ -131,7 +131,7 @@ def beam_tree(
         height=ROW * steps + ROW // 2,
         title=alt.Title(title, subtitle=lines),
         description=f"{title} Returned: {' '.join(best)}, with a log-probability of {totals[best]:.2f}. "
-        f"{len(nodes)} prefixes in {steps} steps, of which {dropped} were dropped.{told}",
+        f"{len(nodes)} prefixes in {steps} steps, of which {dropped} were dropped.{details}",
     )
 
 
@@ -179,7 +179,7 @@ def _nodes(
                 "total": totals[words],
                 "prefix": " ".join(words),
                 "fate": fate,
-                "told": FATES[fate],
+                "details": FATES[fate],
                 "greedy": greedy[:step] == words,
             }
         )
@@ -233,7 +233,7 @@ def _layers(nodes: pd.DataFrame, places: int, steps: int) -> list[alt.Chart]:
             fill=alt.condition(is_winner, alt.value(ALARM_FILL), alt.value(EQUAL_FILL)),
             stroke=alt.condition(is_winner, alt.value(ALARM_INK), alt.value(LINE)),
             strokeWidth=alt.condition(is_winner, alt.value(2), alt.value(1)),
-            tooltip=tips(("prefix:N", "prefix"), ("total:Q", "log-probability", ".3f"), ("told:N", "it")),
+            tooltip=tips(("prefix:N", "prefix"), ("total:Q", "log-probability", ".3f"), ("details:N", "it")),
         ),
         # A little outside the box, so that it does not cover the frame of the winner.
         frames.transform_calculate(

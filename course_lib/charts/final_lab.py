@@ -60,7 +60,7 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
         _metric(table[table["panel"] == name], max(last, 10), head, number, ticks)
         for name, head, number, ticks, _ in PANELS
     ]
-    told = [
+    details = [
         f"{panel} ({line}): {group['value'].iloc[0]:.3g} to {group['value'].iloc[-1]:.3g}"
         for (panel, line), group in table.groupby(["panel", "line"], sort=False)
     ]
@@ -70,7 +70,7 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
         .resolve_scale(y="independent", color="shared")
         .properties(
             title=alt.Title(title, subtitle=f"{count} Blue line: training. Vermilion dots: validation."),
-            description=f"{title}. {count} {'; '.join(told)}{'.' if told else ''}",
+            description=f"{title}. {count} {'; '.join(details)}{'.' if details else ''}",
         )
     )
 

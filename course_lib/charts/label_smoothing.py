@@ -43,12 +43,12 @@ def target_distributions(
     sums = [f"{total:.4g}" for total in matrix.sum(axis=-1).tolist()]
     panels = grid.draw(cells, ramp=WEIGHT_SHADES), beside_rows(sums, cell, title="sum", width=50)
     lines = ["Each row is a position, named by its label; each column is a word.", *notes_on(cells)]
-    told = [f"{row}: sum {total}" for row, total in zip(rows, sums, strict=True)]
+    details = [f"{row}: sum {total}" for row, total in zip(rows, sums, strict=True)]
     ends = (
         f"The largest probability is {exact(float(matrix.max()))}, the smallest {exact(float(matrix.min()))}."
     )
     return alt.hconcat(*panels, spacing=14).properties(
-        title=alt.Title(title, subtitle=lines), description=f"{title} {'; '.join(told)}. {ends}"
+        title=alt.Title(title, subtitle=lines), description=f"{title} {'; '.join(details)}. {ends}"
     )
 
 
@@ -85,7 +85,7 @@ def loss_by_confidence(
         labelExpr="format(1 / (1 + exp(-datum.value)), '.3~%')",
         labelOverlap=False,
     )
-    told = [
+    details = [
         f"{line} at {confidence:.4%}, where it is {loss:.3g}"
         for line, confidence, loss in lowest[["line", "confidence", "loss"]].itertuples(index=False)
     ]
@@ -104,7 +104,7 @@ def loss_by_confidence(
         width=500,
         height=280,
         title=alt.Title(title, subtitle="A dot marks the lowest point of a line."),
-        description=f"{title} Lowest: {'; '.join(told)}.",
+        description=f"{title} Lowest: {'; '.join(details)}.",
     )
 
 
@@ -166,10 +166,10 @@ def calibration_curves(
             (0.97, 0.05, "overconfident"),
         )
     ]
-    told = []
+    details = []
     for name in names:
         own = table[table["model"] == name]
-        told.append(
+        details.append(
             f"{name}: mean confidence {own['confidence'].mean():.0%}, correct {own['right'].mean():.0%}"
         )
     subtitle = "Larger points hold more predictions. On the dashed line the confidence is justified."
@@ -178,7 +178,7 @@ def calibration_curves(
         width=360,
         height=340,
         title=alt.Title(title, subtitle=subtitle),
-        description=f"{title} {'; '.join(told)}.",
+        description=f"{title} {'; '.join(details)}.",
     )
 
 

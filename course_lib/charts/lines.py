@@ -80,17 +80,17 @@ def named_lines(
     layers = [lines, touch, written]
     if dots:
         layers.insert(1, base.mark_point(size=40, opacity=1, filled=True, aria=False))
-    told = []
+    details = []
     for name in names:
         heights = table[table["line"] == name].sort_values("x")["y"].tolist()
-        told.append(f"{name}: {heights[0]:.3g} to {heights[-1]:.3g}")
+        details.append(f"{name}: {heights[0]:.3g} to {heights[-1]:.3g}")
     asked = title if title.endswith("?") else f"{title}."
     return alt.LayerChart(
         layer=layers,
         width=WIDTH - NAME_ROOM,
         height=HEIGHT,
         title=alt.Title(title),
-        description=f"{asked} {up} against {across}, from left to right. {'; '.join(told)}.",
+        description=f"{asked} {up} against {across}, from left to right. {'; '.join(details)}.",
     )
 
 

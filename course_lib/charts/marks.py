@@ -103,7 +103,7 @@ class Cell:
 
     fill: str
     shown: str = ""
-    told: str = ""
+    details: str = ""
     kind: Literal["number", "masked", "leak", "no number", "other"] = "other"
     value: float | None = None
     ink: str | None = None
@@ -125,9 +125,9 @@ def number_cell(value: float, shades: Shades, write: Write | None = short, *, ma
     return Cell(shades.colour(value), write(value) if write else "", exact(value), "number", value)
 
 
-def leak_cell(shown: str, told: str) -> Cell:
+def leak_cell(shown: str, details: str) -> Cell:
     """Return a cell in the alarm colours."""
-    return Cell(ALARM_FILL, shown, told, "leak", ink=ALARM_INK)
+    return Cell(ALARM_FILL, shown, details, "leak", ink=ALARM_INK)
 
 
 NOTES = {
@@ -194,7 +194,7 @@ class Grid:
         base = alt.Chart(table).encode(
             x=index_x("column", count, column_name, column_axis),
             y=index_y("row", len(self.rows), row_name, row_axis),
-            tooltip=tips(("row name:N", row_name), ("column name:N", column_name), ("told:N", value_name)),
+            tooltip=tips(("row name:N", row_name), ("column name:N", column_name), ("details:N", value_name)),
         )
         # Without room for text there are hundreds of cells, which the chart's description covers better.
         boxes = base.mark_rect(stroke="white", strokeWidth=1 if self.cell > 12 else 0.5, aria=self.has_room)

@@ -89,14 +89,14 @@ def leak_probe(
         if leaking
         else f"Changing '{word}' moves no earlier output: no mask leaks"
     )
-    told = "; ".join(f"{name}: {count} earlier outputs moved" for name, count in leaks.items())
+    details = "; ".join(f"{name}: {count} earlier outputs moved" for name, count in leaks.items())
     lines = [
         "The token at ▼ was changed. A number is the distance that an output moved; 0: same to the last bit.",
         "Outputs from ▼ on may move. Orange with !: an earlier output moved, so it depends on a later token.",
     ]
     return alt.hconcat(grid.draw(cells)).properties(
         title=alt.Title(heading, subtitle=lines),
-        description=f"{heading}. The token {word} at position {changed} was changed. {told}.",
+        description=f"{heading}. The token {word} at position {changed} was changed. {details}.",
     )
 
 

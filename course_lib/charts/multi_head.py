@@ -50,7 +50,7 @@ def features_in_heads(
     """
     if not cuts:
         raise ValueError("cuts: expected at least one way to split a sentence, got none.")
-    lines, told = [], []
+    lines, details = [], []
     for name, numbers in cuts.items():
         heads = from_tensor(numbers, f"cuts[{name!r}]", (3,))
         rows = as_words(words, heads.shape[1], "words")
@@ -64,12 +64,12 @@ def features_in_heads(
         cells = [_traced(head, rows, len(heads)) for head in heads]
         lines.append(_heads(name, cells, rows, heads.shape[2]))
         moved = sum(cell.framed for head in cells for cell in head)
-        told.append(f"{name}, {len(heads)} heads: {moved} of {heads.size} in the row of another word")
+        details.append(f"{name}, {len(heads)} heads: {moved} of {heads.size} in the row of another word")
     subtitle = (
         "Each cell says which word and feature its number is from. Framed: it is in another word's row."
     )
     return alt.vconcat(*lines, spacing=20).properties(
-        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(told)}."
+        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(details)}."
     )
 
 
@@ -79,8 +79,8 @@ def _traced(head: Floats, words: list[str], heads: int) -> list[Cell]:
     cells = []
     for (row, _), number in np.ndenumerate(head.astype(int)):
         word, feature = divmod(int(number), width)
-        told = f"feature {feature} of word {word}, {words[word]}"
-        cells.append(Cell(TINTS[word], f"{words[word]} {feature}", told, framed=word != row))
+        details = f"feature {feature} of word {word}, {words[word]}"
+        cells.append(Cell(TINTS[word], f"{words[word]} {feature}", details, framed=word != row))
     return cells
 
 
@@ -119,13 +119,13 @@ def cost_of_heads(table: pd.DataFrame, *, title: str = "What do more heads cost?
         _count_bars(table, column, name, colour)
         for (column, name), colour in zip(COUNTS.items(), CATEGORIES, strict=False)
     ]
-    told = [
+    details = [
         f"With {row['heads']}: " + ", ".join(f"{row[column]:,} {name}" for column, name in COUNTS.items())
         for row in table.to_dict("records")
     ]
     subtitle = "k: thousands, M: millions. Each panel has a scale of its own, from zero."
     return alt.hconcat(*panels, spacing=24).properties(
-        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(told)}."
+        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(details)}."
     )
 
 
@@ -205,7 +205,7 @@ def heads_overview(
     beside = [
         (4.0, head_line + (layer + 0.5) * high - gap / 2, f"layer {layer + 1}") for layer in range(layers)
     ]
-    told = [
+    details = [
         f"layer {layer + 1}, head {head + 1}: {maps[layer, head].max(axis=-1).mean():.2f}"
         for layer in range(layers)
         for head in range(heads)
@@ -221,5 +221,5 @@ def heads_overview(
         title=alt.Title(
             title, subtitle="In each square, a row is a query and a column is a key. Hover to read a weight."
         ),
-        description=f"{title}. The mean of the largest weight of each query: {'; '.join(told)}.",
+        description=f"{title}. The mean of the largest weight of each query: {'; '.join(details)}.",
     )

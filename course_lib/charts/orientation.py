@@ -38,10 +38,10 @@ def aligned_shapes(
     ]
     if None in lengths:
         lines.append("Orange with !: the lengths differ and neither is 1, so torch raises an error.")
-    told = "; ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+    details = "; ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
     result = "they do not broadcast" if None in lengths else f"result {tuple(lengths)}"
     return alt.hconcat(grid.draw(cells)).properties(
-        title=alt.Title(title, subtitle=lines), description=f"{title}. {told}; {result}."
+        title=alt.Title(title, subtitle=lines), description=f"{title}. {details}; {result}."
     )
 
 
@@ -99,11 +99,11 @@ def broadcast_tables(
         f"{name}  {values.shape}": _with_copies(grid, values, (rows, columns), shade)
         for (name, values), shade in zip(named, shades, strict=True)
     }
-    told = [f"{name} {values.shape}" for name, values in named]
+    details = [f"{name} {values.shape}" for name, values in named]
     lines = "Numbers in brackets are copies. Broadcasting acts as if they existed, but stores nothing twice."
     return side_by_side(grid, panels, gap=gap).properties(
         title=alt.Title(title, subtitle=lines),
-        description=f"{title}. {told[0]} and {told[1]} give {told[2]}.",
+        description=f"{title}. {details[0]} and {details[1]} give {details[2]}.",
     )
 
 

@@ -36,12 +36,12 @@ def position_waves(
         _wave(waves, pair, turn, last=number == len(pairs) - 1)
         for number, (pair, turn) in enumerate(zip(pairs, turns, strict=True))
     ]
-    told = [
+    details = [
         f"columns {2 * pair} and {2 * pair + 1}: a full turn in {turn}"
         for pair, turn in zip(pairs, turns, strict=True)
     ]
     return alt.vconcat(*rows, spacing=8).properties(
-        title=alt.Title(title), description=f"{title}. {len(waves)} positions; {'; '.join(told)}."
+        title=alt.Title(title), description=f"{title}. {len(waves)} positions; {'; '.join(details)}."
     )
 
 
@@ -158,7 +158,7 @@ def clock_hands(
     gap = 14
     clocks = [_clock(points, pair, offset, (WIDTH - gap * (most - 1)) // most) for pair in pairs]
     turns = [_turns(points, pair, offset)[1] for pair in pairs]
-    told = [
+    details = [
         f"columns {2 * pair} and {2 * pair + 1} by {turn[start]:.0f} degrees"
         for pair, turn in zip(pairs, turns, strict=True)
     ]
@@ -168,7 +168,7 @@ def clock_hands(
         .add_params(alt.param(name=POSITION, value=start, bind=handle))
         .properties(
             title=alt.Title(title, subtitle=subtitle),
-            description=f"{title}. From position {start} to {start + offset}: {', '.join(told)}.",
+            description=f"{title}. From position {start} to {start + offset}: {', '.join(details)}.",
         )
     )
 
@@ -192,7 +192,7 @@ def _clock(points: Floats, pair: int, offset: int, side: int) -> alt.LayerChart:
             "later cosine": there[:, 2 * pair + 1].round(4),
             "begins": angle,
             "turn": np.radians(turn),
-            "told": [f"turned by {degrees:.0f}°" for degrees in turn],
+            "details": [f"turned by {degrees:.0f}°" for degrees in turn],
             "centre": 0.0,
         }
     )
@@ -218,10 +218,10 @@ def _clock(points: Floats, pair: int, offset: int, side: int) -> alt.LayerChart:
         .mark_line(color=QUIET_INK, strokeWidth=2)
         .encode(x=x("sine"), y=y("cosine"), order="steps:Q")
     )
-    told = shown.mark_text(color=QUIET_INK).encode(
-        x=alt.value(side / 2), y=alt.value(side - 4), text="told:N"
+    details = shown.mark_text(color=QUIET_INK).encode(
+        x=alt.value(side / 2), y=alt.value(side - 4), text="details:N"
     )
-    layers = [face.encode(x=x("sine"), y=y("cosine"), order="order:Q"), arc, told]
+    layers = [face.encode(x=x("sine"), y=y("cosine"), order="order:Q"), arc, details]
     for prefix, number, colour, ink, dash in (
         ("later ", "later", CATEGORIES[1], ALARM_INK, [5, 3]),
         ("", "position", CATEGORIES[0], CATEGORIES[0], [1, 0]),

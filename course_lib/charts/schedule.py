@@ -29,7 +29,7 @@ def schedule_curves(
     across = alt.Axis(title="step (update of the weights)", format=",d", tickCount=6)
     upward = alt.Axis(title="learning rate", format="~g", tickCount=6)
     highest = alt.Scale(domain=[0, 1.12 * (float(table["rate"].max()) or 1.0)], nice=False)
-    told = [
+    details = [
         f"{name}: {rate:.2g} at step {step:,}"
         for name, rate, step in peaks[["schedule", "rate", "step"]].itertuples(index=False)
     ]
@@ -50,5 +50,5 @@ def schedule_curves(
         width=600,
         height=300,
         title=alt.Title(title, subtitle="A dot marks the peak of each schedule, with its learning rate."),
-        description=f"{title} Peaks: {'; '.join(told)}.",
+        description=f"{title} Peaks: {'; '.join(details)}.",
     )

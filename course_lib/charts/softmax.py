@@ -59,7 +59,7 @@ def score_spread(
     ]
     outlines = alt.vconcat(*rows, spacing=gap).resolve_scale(y="independent")
     growth = _growth(summary).properties(height=max(3, len(summary)) * (row_height + gap) - gap)
-    told = [
+    details = [
         f"{spread:.2f} at d_k = {width}, whose root is {root:.2f}"
         for width, spread, root in summary[["d_k", "spread", "root"]].itertuples(index=False)
     ]
@@ -67,7 +67,7 @@ def score_spread(
         title=alt.Title(
             title, subtitle="Bars on the left reach one standard deviation to each side of the mean."
         ),
-        description=f"{title}. Standard deviation of the dot products: {'; '.join(told)}.",
+        description=f"{title}. Standard deviation of the dot products: {'; '.join(details)}.",
     )
 
 
@@ -171,7 +171,7 @@ def softmax_saturation(
         axis,
     )
     widest = summary[summary["d_k"] == summary["d_k"].max()]
-    told = [
+    details = [
         f"{name}: largest weight {weight:.2f}, gradient {gradient:.2g}"
         for name, weight, gradient in widest[["series", "largest_weight", "gradient"]].itertuples(index=False)
     ]
@@ -181,7 +181,7 @@ def softmax_saturation(
         .resolve_scale(y="independent")
         .properties(
             title=alt.Title(title, subtitle=subtitle),
-            description=f"{title}. Means at d_k = {summary['d_k'].max()}: {'; '.join(told)}.",
+            description=f"{title}. Means at d_k = {summary['d_k'].max()}: {'; '.join(details)}.",
         )
     )
 
@@ -279,13 +279,13 @@ def softmax_temperature(
     subtitle = (
         "Drag the slider below. At 0 all weights are equal; far to the right one key takes all the weight."
     )
-    told = ", ".join(f"{word} {score:.3g}" for word, score in zip(words, row.tolist(), strict=True))
+    details = ", ".join(f"{word} {score:.3g}" for word, score in zip(words, row.tolist(), strict=True))
     return (
         alt.hconcat(_weight_bars(weights, words), _gradient_bar(weights), spacing=24)
         .add_params(alt.param(name=FACTOR, value=factor, bind=handle))
         .properties(
             title=alt.Title(title, subtitle=subtitle),
-            description=f"{title} Scores: {told}. A slider multiplies them; bars show the softmax and "
+            description=f"{title} Scores: {details}. A slider multiplies them; bars show the softmax and "
             "the size of its gradient.",
         )
     )

@@ -46,14 +46,14 @@ def normalisation_effect(
     subtitle = (
         "Ticks: the features of a word's vector. Bars: one standard deviation to each side of the mean."
     )
-    told = [
+    details = [
         f"{word}: {_mean_and_spread(one.mean(), one.std())} before, "
         f"{_mean_and_spread(other.mean(), other.std())} after"
         for word, one, other in zip(rows, left, right, strict=True)
     ]
     return alt.hconcat(*panels, spacing=24).properties(
         title=alt.Title(title, subtitle=subtitle),
-        description=f"{title}. Mean and standard deviation. {'; '.join(told)}.",
+        description=f"{title}. Mean and standard deviation. {'; '.join(details)}.",
     )
 
 
@@ -80,16 +80,16 @@ def _features(values: Floats, words: list[str], reach: float, axis: alt.Axis | N
     )
     summary = pd.DataFrame({"row": range(count), "mean": values.mean(axis=-1), "spread": values.std(axis=-1)})
     summary["low"], summary["high"] = summary["mean"] - summary["spread"], summary["mean"] + summary["spread"]
-    summary["told"] = list(map(_mean_and_spread, summary["mean"], summary["spread"]))
+    summary["details"] = list(map(_mean_and_spread, summary["mean"], summary["spread"]))
     base = alt.Chart(summary).encode(y=row)
     bar = base.mark_rule(strokeWidth=3, color=CATEGORIES[1], yOffset=15).encode(x="low:Q", x2="high:Q")
     dot = base.mark_point(filled=True, size=50, opacity=1, color=CATEGORIES[1], yOffset=15).encode(x="mean:Q")
-    told = base.mark_text(align="right", color=ALARM_INK, yOffset=-16, fontSize=11).encode(
-        x=alt.value(width), text="told:N"
+    details = base.mark_text(align="right", color=ALARM_INK, yOffset=-16, fontSize=11).encode(
+        x=alt.value(width), text="details:N"
     )
     zero = alt.Chart(pd.DataFrame({"value": [0.0]})).mark_rule(color=QUIET_INK, strokeDash=[2, 3])
     return alt.LayerChart(
-        layer=[zero.encode(x="value:Q"), ticks, bar, dot, told], width=width, height=46 * count
+        layer=[zero.encode(x="value:Q"), ticks, bar, dot, details], width=width, height=46 * count
     )
 
 
@@ -137,7 +137,7 @@ def layer_costs(
         _parameter_bar(parameters, colour).properties(title=panel_title(f"{total:,} parameters")),
         _arithmetic(shares, colour).properties(title=panel_title("multiplications for each word")),
     ]
-    told = [f"{part} {count / total:.0%}" for part, count in parameters.items()]
+    details = [f"{part} {count / total:.0%}" for part, count in parameters.items()]
     ends = [
         f"at {length} words "
         + ", ".join(f"{row.part} {row.share:.0%}" for row in shares[shares["length"] == length].itertuples())
@@ -145,7 +145,7 @@ def layer_costs(
     ]
     return alt.hconcat(*panels, spacing=40).properties(
         title=alt.Title(title),
-        description=f"{title} Parameters: {', '.join(told)}. Multiplications: {'; '.join(ends)}.",
+        description=f"{title} Parameters: {', '.join(details)}. Multiplications: {'; '.join(ends)}.",
     )
 
 

@@ -66,13 +66,13 @@ def shape_flow(
         for number, (name, shape) in enumerate(stages)
     )
     height = rows * ROW + 6
-    told = [
+    details = [
         f"The {column}, from its input on: "
         + ", ".join(f"{name} {' × '.join(map(str, shape))}" for name, shape in stages)
         for column, stages in columns.items()
     ]
     if memory_to:
-        told.append(f"Keys and values come from the encoder in {', '.join(memory_to)}")
+        details.append(f"Keys and values come from the encoder in {', '.join(memory_to)}")
     lines = [
         "Read it upwards. The longer a bar, the more numbers each position has (log scale).",
         f"Grey: tokens. Blue: {usual} numbers, as in most stages. Orange: another number.",
@@ -85,7 +85,7 @@ def shape_flow(
         width=WIDTH,
         height=height,
         title=alt.Title(title, subtitle=lines),
-        description=f"{title}. {'. '.join(told)}.",
+        description=f"{title}. {'. '.join(details)}.",
     )
 
 
@@ -105,7 +105,7 @@ def _stage(
         "column": column,
         "name": name,
         "shape": " × ".join(map(str, shape)),
-        "told": ", ".join(f"{count} {axis}" for count, axis in axes),
+        "details": ", ".join(f"{count} {axis}" for count, axis in axes),
         "fill": FILLS[kind],
         "left": middle - size / 2,
         "right": middle + size / 2,
@@ -125,7 +125,7 @@ def _bars(table: pd.DataFrame, height: float) -> list[alt.Chart]:
         y=fixed_y("top", height, 0),
         y2="bottom:Q",
         fill=alt.Fill("fill:N", scale=None),
-        tooltip=tips(("column:N", "column"), ("name:N", "stage"), ("told:N", "output")),
+        tooltip=tips(("column:N", "column"), ("name:N", "stage"), ("details:N", "output")),
     )
     names = base.mark_text(align="right", aria=False).encode(x=fixed_x("names", 0, WIDTH), text="name:N")
     shapes = base.mark_text(fontWeight="bold", aria=False).encode(
@@ -180,15 +180,15 @@ def parameters_by_part(
         f"{_millions(count)} M, {'under 1%' if 0 < share < 0.005 else f'{share:.0%}'}"
         for count, share in zip(counted["parameters"], counted["share"], strict=True)
     ]
-    largest, panels, told = float(counted["parameters"].max()), [], []
+    largest, panels, details = float(counted["parameters"].max()), [], []
     for model, total in totals.items():
         rows = counted[counted["model"] == model]
         panels.append(_parameter_bars(rows, f"{model}: {_millions(total)} M", parts, largest))
         texts = ", ".join(f"{part} {text}" for part, text in zip(rows["part"], rows["written"], strict=True))
-        told.append(f"{model}, {_millions(total)} million: {texts}.")
+        details.append(f"{model}, {_millions(total)} million: {texts}.")
     return alt.vconcat(*panels, spacing=14).properties(
         title=alt.Title(title, subtitle="Shared matrices are counted once."),
-        description=f"{title}. {' '.join(told)}",
+        description=f"{title}. {' '.join(details)}",
     )
 
 
@@ -254,10 +254,10 @@ def decoding_steps(
         for (step, column), value in np.ndenumerate(table)
     ]
     sentence = " ".join(words[index] for index in taken)
-    told = [
+    details = [
         f"Step {step + 1}: {words[index]} at {table[step, index]:.2f}." for step, index in enumerate(taken)
     ]
     return grid.draw(cells).properties(
         title=alt.Title(title, subtitle=[f"Written: {sentence}", "A frame marks the word that is chosen."]),
-        description=f"{title}. Written: {sentence}. {' '.join(told)}",
+        description=f"{title}. Written: {sentence}. {' '.join(details)}",
     )

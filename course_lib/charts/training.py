@@ -50,14 +50,14 @@ def learning_curve(
         level = alt.Chart(levels_table).encode(y=y)
         names = level.mark_text(align="right", dy=12, color=QUIET_INK).encode(x=x, text="name:N")
         layers = [level.mark_rule(strokeDash=[6, 4], color=QUIET_INK), names, *layers]
-    told = [f"From {losses[0]:.2f} at update 1 to {losses[-1]:.2f} at update {len(losses):,}"]
-    told += [f"{name}: {height:.2f}" for name, height in named.items()]
+    details = [f"From {losses[0]:.2f} at update 1 to {losses[-1]:.2f} at update {len(losses):,}"]
+    details += [f"{name}: {height:.2f}" for name, height in named.items()]
     return alt.LayerChart(
         layer=layers,
         width=600,
         height=280,
         title=alt.Title(title, subtitle=f"The number is the loss of update {len(losses):,}."),
-        description=f"{title}. {'; '.join(told)}.",
+        description=f"{title}. {'; '.join(details)}.",
     )
 
 
@@ -97,16 +97,16 @@ def token_counts(
         for name, matrix in matrices.items()
     }
     lines = ["1: as much as the average token.", "×: padding, which does not count."]
-    told = []
+    details = []
     for name, matrix in matrices.items():
         means = [
             f"{row} {float(line[own].mean()):.2f}" if own.any() else f"{row} none"
             for row, line, own in zip(rows, matrix, kept, strict=True)
         ]
-        told.append(f"{name}: a token of {', '.join(means)}")
+        details.append(f"{name}: a token of {', '.join(means)}")
     return side_by_side(grid, panels, gap=gap, ramp=shades).properties(
         title=alt.Title(title, subtitle=lines[: 1 if kept.all() else 2]),
-        description=f"{title} {'; '.join(told)}.",
+        description=f"{title} {'; '.join(details)}.",
     )
 
 

@@ -76,7 +76,7 @@ def merge_steps(
         {
             "step": range(len(spellings)),
             "pair": ["no merge yet", *(f"merge {n}: {a} + {b}" for n, (a, b) in enumerate(merges, 1))],
-            "told": [f"{sum(map(len, spelling))} symbols in total" for spelling in spellings],
+            "details": [f"{sum(map(len, spelling))} symbols in total" for spelling in spellings],
         }
     )
     # Keep the lines short: the layout is computed for the initial value of the slider.
@@ -85,13 +85,13 @@ def merge_steps(
     pair = line.mark_text(align="left", fontWeight="bold", fontSize=13).encode(
         y=alt.value(height + 16), text="pair:N"
     )
-    told = line.mark_text(align="left", color=QUIET_INK).encode(y=alt.value(height + 34), text="told:N")
+    details = line.mark_text(align="left", color=QUIET_INK).encode(y=alt.value(height + 34), text="details:N")
     handle = alt.binding_range(min=0, max=len(merges), step=1, name="Number of merges: ")
     joined = ", ".join(newest[1:])  # type: ignore[arg-type]
     ends = "; ".join(f"{word}: {' '.join(row)}" for word, row in zip(words, spellings[-1], strict=True))
     subtitle = "Drag the slider below. Orange: made by the last merge. Blue: made by an earlier one."
     picture = alt.LayerChart(
-        layer=[*boxes, names, pair, told],
+        layer=[*boxes, names, pair, details],
         width=min(26, (WIDTH - 110) // letters) * letters,
         height=height,
         title=alt.Title(title, subtitle=subtitle),
@@ -183,20 +183,22 @@ def sentence_pieces(
         alt.Chart(table), len(cuts), longest, row_height - 10, min(13, max(6, int(letter * 1.6)))
     )
     names = pd.DataFrame({"row": range(len(cuts)), "name": list(cuts)})
-    names["told"] = [f"{sum(map(len, words))} tokens" for words in cuts.values()]
+    names["details"] = [f"{sum(map(len, words))} tokens" for words in cuts.values()]
     label = alt.Chart(names).encode(y="row:O", x=alt.value(0))
     name = label.mark_text(align="right", dx=-8, dy=-7, fontWeight="bold").encode(text="name:N")
-    count = label.mark_text(align="right", dx=-8, dy=8, fontSize=11, color=QUIET_INK).encode(text="told:N")
+    count = label.mark_text(align="right", dx=-8, dy=8, fontSize=11, color=QUIET_INK).encode(text="details:N")
     subtitle = "Boxes that touch belong to one word."
     if unknown and table["symbol"].isin(list(unknown)).any():
         subtitle += " Orange, with a question mark: not in the vocabulary."
-    told = "; ".join(f"{name}: {' '.join('+'.join(word) for word in words)}" for name, words in cuts.items())
+    details = "; ".join(
+        f"{name}: {' '.join('+'.join(word) for word in words)}" for name, words in cuts.items()
+    )
     return alt.LayerChart(
         layer=[*symbols, name, count],
         width=letter * longest,
         height=row_height * len(cuts),
         title=alt.Title(title, subtitle=subtitle),
-        description=f"{title}. {told}.",
+        description=f"{title}. {details}.",
     )
 
 
@@ -214,15 +216,15 @@ def length_histograms(
             found = f"{min(numbers)}" if len(numbers) else "none"
             raise ValueError(f"lengths[{name!r}]: expected lengths of 0 or more, got {found}.")
     longest = max(max(numbers) for numbers in lengths.values())
-    panels, told = [], []
+    panels, details = [], []
     for number, (name, numbers) in enumerate(lengths.items()):
         summary = f"mean {pd.Series(numbers).mean():.1f}, longest {max(numbers)}"
-        told.append(f"{name}: {summary}")
+        details.append(f"{name}: {summary}")
         last = number == len(lengths) - 1
         panels.append(_histogram(name, pd.Series(numbers), summary, longest, CATEGORIES[number], last))
     return alt.vconcat(*panels, spacing=12).properties(
         title=alt.Title(title, subtitle="A bar for each length. The dashed line is the mean."),
-        description=f"{title} {'; '.join(told)}.",
+        description=f"{title} {'; '.join(details)}.",
     )
 
 
@@ -265,7 +267,7 @@ def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is p
         check_column(table, column, "counts of 0 or more", 0)
     frame = table.assign(total=table["real"] + table["padding"])
     frame["share"] = frame["padding"] / frame["total"]
-    frame["told"] = [
+    frame["details"] = [
         f"{share:.1%} padding, {count:,} batches"
         for share, count in zip(frame["share"], frame["batches"], strict=True)
     ]
@@ -285,13 +287,15 @@ def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is p
     )
     whole = base.mark_bar(height=22, color=MASKED_FILL, stroke=QUIET_INK, strokeDash=[3, 2])
     real = base.mark_bar(height=22, color=CATEGORIES[0])
-    told = base.mark_text(align="left", dy=-20, fontWeight="bold", color=ALARM_INK)
-    described = "; ".join(f"{plan}: {text}" for plan, text in zip(frame["plan"], frame["told"], strict=True))
+    details = base.mark_text(align="left", dy=-20, fontWeight="bold", color=ALARM_INK)
+    described = "; ".join(
+        f"{plan}: {text}" for plan, text in zip(frame["plan"], frame["details"], strict=True)
+    )
     return alt.LayerChart(
         layer=[
             whole.encode(x=fixed_x("total", 0, reach, across)),
             real.encode(x=fixed_x("real", 0, reach, across)),
-            told.encode(x=alt.value(2), text="told:N"),
+            details.encode(x=alt.value(2), text="details:N"),
         ],
         width=WIDTH - room,
         height=row_height * len(frame),
@@ -323,10 +327,10 @@ def batch_tables(
     most = max(len(rows[0]) for rows in tables.values())
     size = max(4, min(78, WIDTH // most))
     written = size >= 34
-    panels, told = [], []
+    panels, details = [], []
     for name, rows in tables.items():
         tokens = [token for row in rows for token in row]
-        told.append(
+        details.append(
             f"{name}: {len(rows)} rows of {len(rows[0])} tokens, "
             f"{tokens.count(padding) / len(tokens):.0%} of them padding"
         )
@@ -343,10 +347,10 @@ def batch_tables(
             else Cell("#ffd8a8" if token in marks else "#c6dbef", _cut(token, size) if written else "", token)
             for token in tokens
         ]
-        panels.append(grid.draw(cells, title=told[-1], row_labels=False, column_labels=False))
+        panels.append(grid.draw(cells, title=details[-1], row_labels=False, column_labels=False))
     return alt.vconcat(*panels, spacing=26).properties(
         title=alt.Title(title, subtitle="Blue: words. Orange: start and end. Grey: padding."),
-        description=f"{title}. {'; '.join(told)}.",
+        description=f"{title}. {'; '.join(details)}.",
     )
 
 

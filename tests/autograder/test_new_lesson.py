@@ -22,15 +22,13 @@ def double(x):
 
 PROBES = '''"""Probes of lesson 13."""
 
-from pathlib import Path
-
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.transformer.doubling import double
 
-DOUBLE = Exercise(double, Path(__file__).with_name("misconceptions.toml"))
+DOUBLE = Exercise(double)
 
 
 @DOUBLE.probe("numbers are doubled")

@@ -15,7 +15,7 @@ from course_lib.checks.engine.misconceptions import (
     names_in,
     wrong_numbers_of,
 )
-from course_lib.checks.exercises.registry import catalogue, probes_of
+from course_lib.checks.exercises.registry import catalogue, misconceptions_file
 from course_lib.curriculum import public_curriculum
 from course_lib.curriculum.course_file import load_curriculum
 from course_lib.transformer import attention_scores
@@ -43,7 +43,7 @@ def problems(folder: Path, text: str) -> list[str]:
 
 @pytest.mark.parametrize("lesson", public_curriculum().lessons, ids=lambda lesson: lesson.name)
 def test_every_file_is_valid_and_about_exercises_of_its_lesson(lesson) -> None:
-    file = probes_of(lesson).MISCONCEPTIONS
+    file = misconceptions_file(lesson)
     entries = [catalogue()[name] for name in lesson.written]
     assert all(entry.misconceptions for entry in entries)
     assert sorted(names_in(file)) == sorted(entry.name for entry in entries)

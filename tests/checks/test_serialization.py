@@ -162,9 +162,7 @@ def test_requests_arrive_with_all_that_probes_hand_over() -> None:
 
 
 def test_what_is_no_plain_value_is_refused() -> None:
-    with pytest.raises(
-        SerializationError, match="plain values and tensors can be sent to the other process, not a set"
-    ):
+    with pytest.raises(SerializationError, match="cannot send a value of type set"):
         pack({"a": {1, 2}})
 
 
@@ -190,10 +188,10 @@ def deep(levels: int) -> Any:
     [
         (deep(50), "40 deep"),
         (tuple(range(100_001)), "100000 values"),
-        ("x" * 100_001, "100000 letters"),
+        ("x" * 100_001, "100001 characters, more than 100000"),
         (10**301, "300 digits"),
         (torch.empty(2**26 + 1, dtype=torch.bool), "tensors have more than 67108864 bytes"),
-        (torch.empty([1] * 33), "32 axes"),
+        (torch.empty([1] * 33), "33 axes, more than 32"),
         (("é" * 90_000,) * 5, "the header has \\d+ bytes, more than"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 50 else "",

@@ -7,7 +7,7 @@ can't tell the difference.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -28,7 +28,7 @@ class Fixture:
     """
 
     name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Request:
 
     action: Action
     of: Handle
-    arguments: tuple[Any, ...] = ()
+    arguments: tuple[object, ...] = ()
     """Tensors, numbers, strings, None, tuples and dicts of these, fixtures, handles."""
-    keywords: Mapping[str, Any] = field(default_factory=dict)
+    keywords: Mapping[str, object] = field(default_factory=dict)
     method: str = "__call__"
     toward: Tensor | None = None
 
@@ -64,14 +64,16 @@ class Candidate:
         self._holder = holder
         self.handle = handle
 
-    def call(self, *arguments: Any, method: str = "__call__", **keywords: Any) -> Reply:
+    def call(self, *arguments: object, method: str = "__call__", **keywords: object) -> Reply:
         """Call the object, or one of its methods.
 
         If the call returns an object that the probe has created, the value is that object's `Handle`.
         """
         return self._ask("call", arguments, keywords, method)
 
-    def gradients(self, *arguments: Any, toward: Tensor, method: str = "__call__", **keywords: Any) -> Reply:
+    def gradients(
+        self, *arguments: object, toward: Tensor, method: str = "__call__", **keywords: object
+    ) -> Reply:
         """Call the object, and backpropagate `toward` from its result, or from the first of several.
 
         The value is a dict: "inputs" holds the gradient of each floating-point argument, and "weights" the
@@ -79,7 +81,7 @@ class Candidate:
         """
         return self._ask("gradients", arguments, keywords, method, toward)
 
-    def build(self, *arguments: Any, **keywords: Any) -> "Candidate":
+    def build(self, *arguments: object, **keywords: object) -> "Candidate":
         """Create an instance of a class."""
         return self._another(self._ask("build", arguments, keywords))
 
@@ -117,8 +119,8 @@ class Candidate:
     def _ask(
         self,
         action: Action,
-        arguments: tuple[Any, ...] = (),
-        keywords: Mapping[str, Any] | None = None,
+        arguments: tuple[object, ...] = (),
+        keywords: Mapping[str, object] | None = None,
         method: str = "__call__",
         toward: Tensor | None = None,
     ) -> Reply:
@@ -132,7 +134,7 @@ class Candidate:
         return Candidate(self._holder, reply.value)
 
 
-def _plain(argument: Any) -> Any:
+def _plain(argument: object) -> object:
     """Replace the candidates in an argument by their handles."""
     if isinstance(argument, Candidate):
         return argument.handle

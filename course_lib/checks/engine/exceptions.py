@@ -74,7 +74,7 @@ def _attribute(match: re.Match[str]) -> str:
         )
     own = {
         "Tensor": ("shape", "size", "transpose", "permute", "reshape", "unsqueeze", "squeeze", "masked_fill"),
-    }.get(owner, _KNOWN_NAMES)
+    }.get(owner, _KNOWN_NAMES.split())
     near = get_close_matches(name, own, n=1, cutoff=0.75)
     if near and near[0] != name:
         return f"Did you mean `{near[0]}`?"
@@ -82,39 +82,12 @@ def _attribute(match: re.Match[str]) -> str:
     return f"The object in front of `.{name}` is {kinds[owner]} here, not a tensor." if owner in kinds else ""
 
 
-#: The attributes that the exercises define, used to recognise misspelled ones.
+#: The attributes that the exercises define, separated by spaces, used to recognise misspelled ones.
 _KNOWN_NAMES = (
-    "query_projection",
-    "key_projection",
-    "value_projection",
-    "output_projection",
-    "self_attention",
-    "cross_attention",
-    "feed_forward",
-    "sublayers",
-    "source_embedding",
-    "target_embedding",
-    "positions",
-    "encoder_layers",
-    "decoder_layers",
-    "encoder_norm",
-    "decoder_norm",
-    "generator",
-    "encode",
-    "decode",
-    "table",
-    "inner",
-    "outer",
-    "scale",
-    "shift",
-    "norm",
-    "norm_first",
-    "dropout",
-    "pad_id",
-    "d_model",
-    "heads",
-    "layers",
-    "d_ff",
+    "query_projection key_projection value_projection output_projection self_attention cross_attention "
+    "feed_forward sublayers source_embedding target_embedding positions encoder_layers decoder_layers "
+    "encoder_norm decoder_norm generator encode decode table inner outer scale shift norm norm_first dropout "
+    "pad_id d_model heads layers d_ff"
 )
 
 

@@ -31,6 +31,7 @@ class Prediction:
     hint: str
     """A hint for wrong answers that are not among the known ones."""
     misconceptions_file: Path | None = None
+    """The file with the known wrong answers, which the registry adds."""
 
     @cached_property
     def misconceptions(self) -> tuple[WrongNumber, ...]:
@@ -45,6 +46,7 @@ class Exercise:
     reference: Any
     """The function or class of the reference."""
     misconceptions_file: Path | None = None
+    """The file with the known misconceptions, which the registry adds."""
     probes: list[Probe] = field(default_factory=list)
     """Probes in the order in which failures should be reported: the simplest first."""
     uncounted: int = 0

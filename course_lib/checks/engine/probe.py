@@ -1,14 +1,15 @@
 """A probe: one test of an exercise, which asks something of a candidate and returns what to compare."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.reply import Reply, Value
 
 
 class Draw:
@@ -30,9 +31,11 @@ class Draw:
         return torch.randint(low, high, shape, generator=self._generator)
 
 
-#: A function that asks something of a candidate. It returns a reply, or a value made from replies that is the
-#: same for every correct answer.
-Ask: TypeAlias = Callable[[Candidate, Draw], Any]
+#: The result of a probe: a reply, or a value made from replies that is the same for every correct answer.
+Observed: TypeAlias = "Reply | Value | Mapping[str, Observed] | tuple[Observed, ...]"
+
+#: A function that asks something of a candidate.
+Ask: TypeAlias = Callable[[Candidate, Draw], Observed]
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,6 @@ class Probe:
     tolerance: float | None = None
     """The largest difference allowed, relative to the largest number; None for the default of the dtype."""
 
-    def run(self, candidate: Candidate, seed: str) -> Any:
+    def run(self, candidate: Candidate, seed: str) -> Observed:
         """Run the probe. Its random numbers depend on the seed and the probe, but not on the title."""
         return self.ask(candidate, Draw(f"{seed}/{self.ask.__module__}.{self.ask.__qualname__}"))

@@ -120,9 +120,9 @@ def _plain(value: object, known: Sequence[object], number: Iterator[int], depth:
             return kind(value)
     if value is None or isinstance(value, torch.dtype):
         return value
-    for place, one in enumerate(known):
+    for index, one in enumerate(known):
         if one is value:
-            return Handle(place)
+            return Handle(index)
     return Opaque(type(value).__name__)
 
 

@@ -1,7 +1,9 @@
 """The checks of all exercises, predictions and files to hand in, by name."""
 
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 from course_lib.checks.engine.exercise import Exercise, Prediction
@@ -14,13 +16,25 @@ def probes_of(lesson: Lesson) -> ModuleType:
     return import_module(f"course_lib.checks.exercises.{lesson.package}.probes")
 
 
+def misconceptions_file(lesson: Lesson) -> Path:
+    """Return the file with the misconceptions of a lesson, which is next to its probes."""
+    file = probes_of(lesson).__file__
+    assert file is not None
+    return Path(file).with_name("misconceptions.toml")
+
+
 @cache
 def catalogue() -> dict[str, Exercise | Prediction | HandIn]:
     """Return all checks by name, in the order of the lessons."""
     found: dict[str, Exercise | Prediction | HandIn] = {}
     for lesson in public_curriculum().lessons:
-        defined = vars(probes_of(lesson)).values()
-        checks = {entry.name: entry for entry in defined if isinstance(entry, Exercise | Prediction | HandIn)}
+        file = misconceptions_file(lesson)
+        checks: dict[str, Exercise | Prediction | HandIn] = {}
+        for entry in vars(probes_of(lesson)).values():
+            if isinstance(entry, Exercise | Prediction):
+                checks[entry.name] = replace(entry, misconceptions_file=file)
+            elif isinstance(entry, HandIn):
+                checks[entry.name] = entry
         found |= {name: checks[name] for name in lesson.checked if name in checks}
     return found
 

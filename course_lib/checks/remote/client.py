@@ -115,7 +115,7 @@ def student_objects(
     try:
         names = unpack_value(data, handles=0)
         if not isinstance(names, tuple) or len(names) > MOST_NAMES or not all(map(_is_name, names)):
-            raise SerializationError("a tuple of names was expected")
+            raise SerializationError("expected a tuple of names")
     except SerializationError as error:
         _ended(channel, error)
         return {}
@@ -153,7 +153,7 @@ def _refuse_unfitting(request: Request, reply: Returned, made: Handle) -> None:
         "gradients": _are_gradients(value),
     }
     fits = value == made if action in MAKING else expected.get(action, True)
-    if not fits or any(place >= len(request.arguments) for place in reply.changed):
+    if not fits or any(index >= len(request.arguments) for index in reply.changed):
         raise SerializationError(f"the reply is not an answer to {action!r}")
 
 

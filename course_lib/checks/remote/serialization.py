@@ -160,19 +160,19 @@ class _Writer:
             case Raised():
                 return ["raised", *each([getattr(value, part.name) for part in fields(value)])]
         raise SerializationError(
-            f"only plain values and tensors can be sent to the other process, not a {type(value).__name__}"
+            f"cannot send a value of type {type(value).__name__}: only plain values and tensors can be sent"
         )
 
     def _text(self, text: str) -> str:
         if len(text) > self._limits.letters:
-            raise SerializationError(f"a string may have {self._limits.letters} letters, and has {len(text)}")
+            raise SerializationError(f"a string has {len(text)} characters, more than {self._limits.letters}")
         return text
 
     def _tensor(self, tensor: Tensor) -> list[Any]:
         if tensor.device.type != "cpu" or tensor.dtype not in _NAMES or tensor.layout != torch.strided:
             return ["opaque", f"Tensor of dtype {tensor.dtype} on the device {tensor.device}"]
         if tensor.dim() > self._limits.axes:
-            raise SerializationError(f"a tensor may have {self._limits.axes} axes, and has {tensor.dim()}")
+            raise SerializationError(f"a tensor has {tensor.dim()} axes, more than {self._limits.axes}")
         self._room -= tensor.numel() * tensor.dtype.itemsize
         if self._room < 0:
             raise SerializationError(f"tensors have more than {self._limits.total} bytes")
@@ -216,7 +216,7 @@ class _Reader:
         length = int.from_bytes(self._data[:_LENGTH_BYTES], "big")
         self._at = _LENGTH_BYTES + length
         if self._at > len(self._data) or length > self._limits.header:
-            raise SerializationError(f"the message claims too long a header, of {length} bytes")
+            raise SerializationError(f"the header is too long: {length} bytes")
         try:
             content = json.loads(
                 bytes(self._data[_LENGTH_BYTES : self._at]).decode(),
@@ -227,7 +227,7 @@ class _Reader:
         except SerializationError:
             raise
         except (ValueError, RecursionError) as error:
-            raise SerializationError(f"the header is no JSON: {str(error)[:100]}") from None
+            raise SerializationError(f"the header is not valid JSON: {str(error)[:100]}") from None
         whole = {"returned": self._returned, "raised": self._raised}
         if isinstance(content, list) and content and content[0] in tuple(whole):
             value = whole[content[0]](content[1:])
@@ -240,13 +240,13 @@ class _Reader:
     def _read(self, content: Any, depth: int) -> Any:
         self._entries += 1
         if self._entries > self._limits.entries or depth > self._limits.depth:
-            raise SerializationError("the message holds more values, or deeper ones, than are allowed")
+            raise SerializationError("the message holds too many values, or values that are nested too deep")
         if content is None or isinstance(content, bool | int | float):
             return content
         if isinstance(content, str):
             return self._text(content)
         if not isinstance(content, list) or not content or not isinstance(content[0], str):
-            raise SerializationError("a value is of no known form")
+            raise SerializationError("a value has an unknown form")
         read = self._kinds.get(content[0])
         if read is None:
             raise SerializationError(f"unexpected kind of value: {content[0][:40]!r}")
@@ -257,7 +257,7 @@ class _Reader:
 
     def _text(self, content: Any) -> str:
         if not isinstance(content, str) or len(content) > self._limits.letters:
-            raise SerializationError(f"a string of at most {self._limits.letters} letters was expected")
+            raise SerializationError(f"expected a string of at most {self._limits.letters} characters")
         # A lone surrogate could not be printed.
         return content.encode("utf-8", "replace").decode()
 
@@ -269,7 +269,7 @@ class _Reader:
     def _texts(self, content: Any) -> tuple[str, ...]:
         texts = self._read(content, 1)
         if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
-            raise SerializationError("a tuple of strings was expected")
+            raise SerializationError("expected a tuple of strings")
         return texts
 
     def _whole(self, digits: str) -> int:
@@ -279,7 +279,7 @@ class _Reader:
 
     def _unusual_float(self, items: list[Any], depth: int) -> float:
         if items not in (["nan"], ["inf"], ["-inf"]):
-            raise SerializationError("one of nan, inf and -inf was expected")
+            raise SerializationError("expected nan, inf or -inf")
         return float(items[0])
 
     def _dict(self, items: list[Any], depth: int) -> dict[Any, Any]:
@@ -292,18 +292,18 @@ class _Reader:
         except (TypeError, ValueError):
             raise SerializationError("a dict needs hashable keys, each with a value") from None
         if len(read) != len(keys):
-            raise SerializationError("a dict holds a key twice")
+            raise SerializationError("a dict has a duplicate key")
         return read
 
     def _dtype(self, items: list[Any], depth: int) -> torch.dtype:
         name = self._only_text(items)
         if name not in _DTYPES:
-            raise SerializationError(f"no dtype that may cross is called {name[:40]!r}")
+            raise SerializationError(f"unknown dtype {name[:40]!r}")
         return _DTYPES[name]
 
     def _handle(self, items: list[Any], depth: int) -> Handle:
         if len(items) != 1 or type(items[0]) is not int or items[0] < 0:
-            raise SerializationError("the number of a handle must be a whole number from 0")
+            raise SerializationError("the number of a handle must be an integer of at least 0")
         if self._handles is not None and items[0] >= self._handles:
             raise SerializationError(f"handle {items[0]} is not among {self._handles} objects")
         return Handle(items[0])
@@ -312,14 +312,16 @@ class _Reader:
         dtype = self._dtype(items[:1], depth)
         shape = items[1:]
         if len(shape) > self._limits.axes or not all(type(size) is int and size >= 0 for size in shape):
-            raise SerializationError(f"a shape is at most {self._limits.axes} whole numbers from 0")
+            raise SerializationError(
+                f"expected a shape of at most {self._limits.axes} integers, each at least 0"
+            )
         # With an axis of length 0 the total size is 0, however long the other axes are.
         if any(size > self._limits.total for size in shape):
-            raise SerializationError("a tensor claims an axis that is longer than a message may be")
+            raise SerializationError("an axis of a tensor is longer than a whole message may be")
         end = self._at + math.prod(shape) * dtype.itemsize
         if end > len(self._data):
             raise SerializationError(
-                f"a tensor claims {end - self._at} bytes, and {len(self._data) - self._at} are left"
+                f"a tensor needs {end - self._at} bytes, but only {len(self._data) - self._at} are left"
             )
         inside = bytearray(self._data[self._at : end])
         self._at = end
@@ -327,22 +329,22 @@ class _Reader:
             try:
                 return torch.empty(shape, dtype=dtype)
             except RuntimeError:
-                raise SerializationError("a tensor of no numbers claims axes that are too long") from None
+                raise SerializationError("the axes of an empty tensor are too long") from None
         if dtype == torch.bool and max(inside) > 1:
-            raise SerializationError("a truth value must be 0 or 1")
+            raise SerializationError("a boolean must be 0 or 1")
         return torch.frombuffer(inside, dtype=dtype).reshape(shape)
 
     def _request(self, items: list[Any], depth: int) -> Request:
         if len(items) != len(Request.__dataclass_fields__) or items[0] not in get_args(Action):
-            raise SerializationError("a request must have all its parts, and an action that is known")
+            raise SerializationError("a request must have all its parts and a known action")
         return Request(*self._each(items, depth))
 
     def _returned(self, items: list[Any]) -> Returned:
         if len(items) != len(Returned.__dataclass_fields__):
             raise SerializationError("a reply must have all its parts")
         changed = self._read(items[1], 1)
-        if not isinstance(changed, tuple) or not all(type(place) is int and place >= 0 for place in changed):
-            raise SerializationError("the arguments that were changed must be whole numbers from 0")
+        if not isinstance(changed, tuple) or not all(type(index) is int and index >= 0 for index in changed):
+            raise SerializationError("the indices of changed arguments must be integers of at least 0")
         warnings, forbidden, called = map(self._texts, items[2:5])
         return Returned(self._read(items[0], 1), changed, warnings, forbidden, called, self._text(items[5]))
 
@@ -354,7 +356,7 @@ class _Reader:
 
 def _bounded(number: int, limits: Limits) -> int:
     if number.bit_length() > limits.digits * math.log2(10):
-        raise SerializationError(f"a whole number may have {limits.digits} digits, and has more")
+        raise SerializationError(f"an integer has more than {limits.digits} digits")
     return number
 
 
@@ -366,4 +368,4 @@ def _finite(digits: str) -> float:
 
 
 def _no_constant(name: str) -> Any:
-    raise SerializationError(f"{name} is no JSON")
+    raise SerializationError(f"{name} is not valid JSON")

@@ -40,9 +40,9 @@ class Channel:
             self._connection.settimeout(seconds)
             self._connection.sendall(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
         except TimeoutError:
-            raise self._end(ChannelTimeout("the other side did not take a message in time")) from None
+            raise self._end(ChannelTimeout("the peer did not accept a message in time")) from None
         except OSError as error:
-            raise self._end(ChannelClosed(f"the other side is gone: {error}")) from None
+            raise self._end(ChannelClosed(f"the peer has closed the connection: {error}")) from None
 
     def receive(self, seconds: float | None = None) -> bytes:
         """Wait for a message, with an optional timeout.
@@ -54,7 +54,7 @@ class Channel:
         length = int.from_bytes(self._exactly(_LENGTH_BYTES, until), "big")
         if length > self._longest:
             raise self._end(
-                ChannelOverrun(f"a message may have {self._longest} bytes, and claims to have {length}")
+                ChannelOverrun(f"the announced message has {length} bytes, more than {self._longest}")
             )
         return self._exactly(length, until)
 
@@ -74,11 +74,11 @@ class Channel:
                 # Don't allocate the announced length in advance: the peer may never send that much.
                 piece = self._connection.recv(min(count - len(received), 2**20))
             except TimeoutError:
-                raise self._end(ChannelTimeout("the other side did not answer in time")) from None
+                raise self._end(ChannelTimeout("the peer did not answer in time")) from None
             except OSError as error:
-                raise self._end(ChannelClosed(f"the other side is gone: {error}")) from None
+                raise self._end(ChannelClosed(f"the peer has closed the connection: {error}")) from None
             if not piece:
-                raise self._end(ChannelClosed("the other side is gone"))
+                raise self._end(ChannelClosed("the peer has closed the connection"))
             received += piece
         return bytes(received)
 

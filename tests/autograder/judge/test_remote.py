@@ -198,7 +198,7 @@ ORDINARY_TROUBLE: dict[str, tuple[object, Raised | Returned]] = {
     ),
     "a string of megabytes": (
         lambda: "x" * 10**7,
-        Raised("ValueError", "the result cannot be inspected: a string may have 100000 letters, and has"),
+        Raised("ValueError", "the result cannot be inspected: a string has"),
     ),
     "a tensor of gigabytes": (
         lambda: torch.zeros(1).expand(2**31),
@@ -329,13 +329,13 @@ def test_a_channel_says_what_went_wrong() -> None:
         channel.receive(0.05)
     with pytest.raises(ChannelClosed, match="did not answer in time"):
         channel.send(b"")
-    with pytest.raises(ChannelClosed, match="the other side is gone"):
+    with pytest.raises(ChannelClosed, match="the peer has closed the connection"):
         other.receive()
 
     here, there = socket.socketpair()
     channel, other = Channel(here, longest=100), Channel(there)
     other.send(b"x" * 101)
-    with pytest.raises(ChannelOverrun, match="may have 100 bytes, and claims to have 101"):
+    with pytest.raises(ChannelOverrun, match="has 101 bytes, more than 100"):
         channel.receive()
 
 

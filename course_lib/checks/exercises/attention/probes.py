@@ -1,13 +1,10 @@
 """Lesson 01: the scores, the weights, and scaled dot-product attention."""
 
-from pathlib import Path
-from typing import Any
-
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw
+from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply
 from course_lib.transformer.attention import (
@@ -16,12 +13,9 @@ from course_lib.transformer.attention import (
     scaled_dot_product_attention,
 )
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
-
-
 # --- attention_scores ---------------------------------------------------------------------------------------
 
-ATTENTION_SCORES = Exercise(attention_scores, MISCONCEPTIONS)
+ATTENTION_SCORES = Exercise(attention_scores)
 probe = ATTENTION_SCORES.probe
 
 
@@ -78,7 +72,7 @@ def _scores_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- attention_weights --------------------------------------------------------------------------------------
 
-ATTENTION_WEIGHTS = Exercise(attention_weights, MISCONCEPTIONS)
+ATTENTION_WEIGHTS = Exercise(attention_weights)
 probe = ATTENTION_WEIGHTS.probe
 
 
@@ -115,7 +109,7 @@ def _weights_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("masked weights are exactly zero")
-def _weights_exact_zeros(candidate: Candidate, draw: Draw) -> Any:
+def _weights_exact_zeros(candidate: Candidate, draw: Draw) -> Observed:
     reply = candidate.call(3 * draw.normal(4, 6), torch.ones(4, 6, dtype=torch.bool).tril())
     if not isinstance(reply, Returned) or not isinstance(reply.value, torch.Tensor):
         return reply
@@ -191,7 +185,7 @@ def _weights_gradient_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- scaled_dot_product_attention ---------------------------------------------------------------------------
 
-SCALED_DOT_PRODUCT_ATTENTION = Exercise(scaled_dot_product_attention, MISCONCEPTIONS)
+SCALED_DOT_PRODUCT_ATTENTION = Exercise(scaled_dot_product_attention)
 probe = SCALED_DOT_PRODUCT_ATTENTION.probe
 
 
@@ -274,7 +268,6 @@ PREDICT_SPREAD = Prediction(
     answer=8.0,
     tolerance=0.05,
     hint="Each of the 64 products has mean 0 and variance 1, and variances of independent numbers add up.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_SHARE = Prediction(
@@ -285,5 +278,4 @@ PREDICT_SHARE = Prediction(
         "The softmax shares out a weight of one among the keys that are allowed, and equal scores get "
         "equal shares."
     ),
-    misconceptions_file=MISCONCEPTIONS,
 )

@@ -1,8 +1,5 @@
 """Lesson 12: data parallelism. Batches, losses, weights, gradients and optimiser states on several ranks."""
 
-from pathlib import Path
-from typing import Any
-
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
@@ -23,16 +20,13 @@ from course_lib.transformer.gradient_buckets import GradientBuckets
 from course_lib.transformer.replicas import all_reduce_gradients, broadcast_parameters
 from course_lib.transformer.sharded_optimizer import ShardedOptimizer
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
-
-
 # --- shard --------------------------------------------------------------------------------------------------
 
-SHARD = Exercise(shard, MISCONCEPTIONS)
+SHARD = Exercise(shard)
 probe = SHARD.probe
 
 
-def _shards(candidate: Candidate, world_size: int, *batches: Any) -> Reply:
+def _shards(candidate: Candidate, world_size: int, *batches: object) -> Reply:
     return candidate.make(dealt(world_size)).call(candidate, batches)
 
 
@@ -70,7 +64,7 @@ def _nothing(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- global_token_mean --------------------------------------------------------------------------------------
 
-GLOBAL_TOKEN_MEAN = Exercise(global_token_mean, MISCONCEPTIONS, uncounted=100)
+GLOBAL_TOKEN_MEAN = Exercise(global_token_mean, uncounted=100)
 probe = GLOBAL_TOKEN_MEAN.probe
 
 
@@ -138,7 +132,7 @@ def _plain_numbers(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- broadcast_parameters -----------------------------------------------------------------------------------
 
-BROADCAST_PARAMETERS = Exercise(broadcast_parameters, MISCONCEPTIONS, uncounted=130)
+BROADCAST_PARAMETERS = Exercise(broadcast_parameters, uncounted=130)
 probe = BROADCAST_PARAMETERS.probe
 
 
@@ -179,7 +173,7 @@ def _broadcast_alone(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- all_reduce_gradients -----------------------------------------------------------------------------------
 
-ALL_REDUCE_GRADIENTS = Exercise(all_reduce_gradients, MISCONCEPTIONS, uncounted=170)
+ALL_REDUCE_GRADIENTS = Exercise(all_reduce_gradients, uncounted=170)
 probe = ALL_REDUCE_GRADIENTS.probe
 
 
@@ -222,7 +216,7 @@ def _reduce_alone(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- GradientBuckets ----------------------------------------------------------------------------------------
 
-GRADIENT_BUCKETS = Exercise(GradientBuckets, MISCONCEPTIONS, uncounted=370)
+GRADIENT_BUCKETS = Exercise(GradientBuckets, uncounted=370)
 probe = GRADIENT_BUCKETS.probe
 
 #: Four layers of 3 x 3 float32 numbers, 36 bytes each.
@@ -237,7 +231,7 @@ def _passes(
     world_size: int,
     bucket_bytes: int,
     layers: tuple[tuple[int, str], ...],
-    **settings: Any,
+    **settings: object,
 ) -> Reply:
     seed = int(draw.integers(0, 1_000_000, 1))
     return candidate.make(backward_passes(world_size, bucket_bytes, layers, seed, **settings)).call(candidate)
@@ -307,7 +301,7 @@ def _buckets_alone(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- ShardedOptimizer ---------------------------------------------------------------------------------------
 
-SHARDED_OPTIMIZER = Exercise(ShardedOptimizer, MISCONCEPTIONS, uncounted=250)
+SHARDED_OPTIMIZER = Exercise(ShardedOptimizer, uncounted=250)
 probe = SHARDED_OPTIMIZER.probe
 
 #: Decreasing sizes, so that most ways to balance the shares agree on the owners.
@@ -315,7 +309,7 @@ _SHAPES = ((2, 3), (5,), (2, 2), (3,))
 
 
 def _updates(
-    candidate: Candidate, draw: Draw, world_size: int, shapes: tuple[tuple[int, ...], ...], **settings: Any
+    candidate: Candidate, draw: Draw, world_size: int, shapes: tuple[tuple[int, ...], ...], **settings: object
 ) -> Reply:
     seed = int(draw.integers(0, 1_000_000, 1))
     return candidate.make(sharded_updates(world_size, shapes, seed, **settings)).call(candidate)
@@ -368,7 +362,6 @@ PREDICT_BATCHES = Prediction(
     answer=2,
     tolerance=0.001,
     hint="Deal the batches out on paper: batch 0 to rank 0, batch 1 to rank 1, and so on.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_GLOBAL_MEAN = Prediction(
@@ -376,7 +369,6 @@ PREDICT_GLOBAL_MEAN = Prediction(
     answer=2.6,
     tolerance=0.002,
     hint="What is the total loss of all tokens in nats? How many tokens are there?",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_MISSING_GRADIENT = Prediction(
@@ -384,7 +376,6 @@ PREDICT_MISSING_GRADIENT = Prediction(
     answer=32,
     tolerance=0.001,
     hint="Write down each rank's all-reduces in order. The second of rank 0 goes with the second of rank 1.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_SCALE = Prediction(
@@ -392,7 +383,6 @@ PREDICT_SCALE = Prediction(
     answer=4,
     tolerance=0.001,
     hint="You need the sum of the four gradients. DDP gives you their sum divided by 4.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_BUCKETS = Prediction(
@@ -400,7 +390,6 @@ PREDICT_BUCKETS = Prediction(
     answer=9,
     tolerance=0.001,
     hint="Begin with the last parameter, and add the ones before it as long as they fit.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_STATE = Prediction(
@@ -408,5 +397,4 @@ PREDICT_STATE = Prediction(
     answer=120,
     tolerance=0.001,
     hint="Multiply the parameters by the numbers that Adam keeps for each, and by 4 bytes. Then divide by 4.",
-    misconceptions_file=MISCONCEPTIONS,
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,59 +9,50 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw
-from course_lib.checks.engine.reply import Raised, Reply, Returned, after, value_of
+from course_lib.checks.engine.probe import Draw, Observed
+from course_lib.checks.engine.reply import Reply, Returned, Value, after, value_of
 from course_lib.checks.exercises.fixtures.checkpoints import averaging
 from course_lib.checks.exercises.fixtures.known_models import table_model
 from course_lib.checks.exercises.fixtures.models import transformer
 from course_lib.checks.exercises.fixtures.refusals import refusal
-from course_lib.checks.exercises.fixtures.results import as_number, in_float64
+from course_lib.checks.exercises.fixtures.results import in_float64
+from course_lib.checks.exercises.shared_requests import mode_afterwards, numbers
 from course_lib.transformer import average_checkpoints, beam_search, length_penalty
-
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
-
 
 # --- length_penalty -----------------------------------------------------------------------------------------
 
-LENGTH_PENALTY = Exercise(length_penalty, MISCONCEPTIONS)
+LENGTH_PENALTY = Exercise(length_penalty)
 probe = LENGTH_PENALTY.probe
 
 
-def _penalties(candidate: Candidate, alpha: float, *lengths: int) -> Any:
-    function = candidate.make(as_number(candidate))
-    penalties: dict[str, Any] = {}
-    for length in lengths:
-        reply = function.call(length, alpha)
-        if isinstance(reply, Raised):
-            return reply
-        penalties[f"the penalty of length {length}"] = reply.value
-    return penalties
+def _penalties(candidate: Candidate, alpha: float, *lengths: int) -> Observed:
+    return numbers(candidate, {f"the penalty of length {length}": (length, alpha) for length in lengths})
 
 
 @probe("with an alpha of 1, the penalty grows linearly and is 1 for a single token")
-def _penalty_of_one(candidate: Candidate, draw: Draw) -> Any:
+def _penalty_of_one(candidate: Candidate, draw: Draw) -> Observed:
     return _penalties(candidate, 1.0, 1, 7, 13)
 
 
 @probe("with an alpha of 0, the penalty is 1 for every length")
-def _penalty_of_zero(candidate: Candidate, draw: Draw) -> Any:
+def _penalty_of_zero(candidate: Candidate, draw: Draw) -> Observed:
     return _penalties(candidate, 0.0, 1, 5, 40)
 
 
 @probe("the penalties are correct for the paper's alpha of 0.6")
-def _penalty_of_the_paper(candidate: Candidate, draw: Draw) -> Any:
+def _penalty_of_the_paper(candidate: Candidate, draw: Draw) -> Observed:
     return _penalties(candidate, 0.6, 1, 2, 19, 100)
 
 
 @probe("with an alpha of 2, the penalty grows faster than the length")
-def _penalty_of_two(candidate: Candidate, draw: Draw) -> Any:
+def _penalty_of_two(candidate: Candidate, draw: Draw) -> Observed:
     return _penalties(candidate, 2.0, 1, 4, 7)
 
 
 @probe("the lengths may also be a tensor of integers, of any shape", tolerance=1e-5)
-def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Any:
+def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Observed:
     function = candidate.make(in_float64(candidate))
-    told: dict[str, Any] = {}
+    observed: dict[str, Observed] = {}
     for name, lengths in (
         ("two axes", torch.tensor([[1, 7, 13], [2, 19, 1]])),
         ("one axis", draw.integers(1, 60, 4)),
@@ -70,54 +60,56 @@ def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Any:
     ):
         reply = function.call(lengths, 0.8)
         # NumPy and `torch.tensor` warn about tensors, but their results are correct.
-        told[f"the penalties of lengths with {name}"] = (
+        observed[f"the penalties of lengths with {name}"] = (
             replace(reply, warnings=()) if isinstance(reply, Returned) else reply
         )
-    return told
+    return observed
 
 
 # --- beam_search --------------------------------------------------------------------------------------------
 
-BEAM_SEARCH = Exercise(beam_search, MISCONCEPTIONS)
+BEAM_SEARCH = Exercise(beam_search)
 probe = BEAM_SEARCH.probe
 
 _START, _END, _PADDING = 1, 2, 0
-_WORDS, _PLACES = 8, 7
+_WORDS, _POSITIONS = 8, 7
 #: The probabilities of the next word, by position and last word.
-_Roads = Mapping[tuple[int, int], Mapping[int, float]]
+_Transitions = Mapping[tuple[int, int], Mapping[int, float]]
 
 
-def _chances(known: Mapping[int, float], crumbs: Tensor) -> Tensor:
+def _probabilities(known: Mapping[int, float], rest: Tensor) -> Tensor:
     """Return probabilities of all words: the known ones, and small ones for the others."""
     words = list(known)
-    crumbs = crumbs.index_fill(-1, torch.tensor(words), 0.0)
-    chances = crumbs / crumbs.sum(dim=-1, keepdim=True) * (1.0 - sum(known.values()))
-    chances[..., words] = torch.tensor([known[word] for word in words], dtype=chances.dtype)
-    return chances
+    rest = rest.index_fill(-1, torch.tensor(words), 0.0)
+    probabilities = rest / rest.sum(dim=-1, keepdim=True) * (1.0 - sum(known.values()))
+    probabilities[..., words] = torch.tensor([known[word] for word in words], dtype=probabilities.dtype)
+    return probabilities
 
 
-def _crossing(draw: Draw, *roads: _Roads, start: int = _START, end: int = _END) -> Fixture:
-    """Return a model that uses the first of `roads` for source word 3, the second for 4, and so on.
+def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int = _END) -> Fixture:
+    """Return a model that uses the first of `transitions` for source word 3, the second for 4, and so on.
 
-    Where `roads` define no probabilities, word 3 is likely to follow and, from the fifth position on, the end
-    token.
+    Where `transitions` define no probabilities, word 3 is the most likely one, and from the fifth position on
+    the end token.
     """
-    crumbs = draw.integers(50, 150, len(roads), _PLACES, _WORDS, _WORDS).double()
+    rest = draw.integers(50, 150, len(transitions), _POSITIONS, _WORDS, _WORDS).double()
     # Some search rules prefer a low-ranked end token to all unfinished beams, so make end tokens rare.
-    crumbs[..., _END] /= 1000
-    chances = torch.cat([_chances({3: 0.9}, crumbs[:, :4]), _chances({_END: 0.9}, crumbs[:, 4:])], dim=1)
-    for number, road in enumerate(roads):
-        for (place, word), known in road.items():
-            chances[number, place, word] = _chances(known, crumbs[number, place, word])
+    rest[..., _END] /= 1000
+    probabilities = torch.cat(
+        [_probabilities({3: 0.9}, rest[:, :4]), _probabilities({_END: 0.9}, rest[:, 4:])], dim=1
+    )
+    for number, known_rows in enumerate(transitions):
+        for (position, word), known in known_rows.items():
+            probabilities[number, position, word] = _probabilities(known, rest[number, position, word])
     # Shift the logits, because those of a real model are not log-probabilities.
-    logits = chances.log() + 4.0 * draw.normal(len(roads), _PLACES, _WORDS, 1)
+    logits = probabilities.log() + 4.0 * draw.normal(len(transitions), _POSITIONS, _WORDS, 1)
     swapped = {_START: start, _END: end, start: _START, end: _END}
     order = [swapped.get(word, word) for word in range(_WORDS)]
-    of_word = [min(max(word - 3, 0), len(roads) - 1) for word in range(_WORDS)]
+    of_word = [min(max(word - 3, 0), len(transitions) - 1) for word in range(_WORDS)]
     return table_model(logits[:, :, order][:, :, :, order][of_word])
 
 
-def _asked(*words: int) -> tuple[Tensor, Tensor]:
+def _sources(*words: int) -> tuple[Tensor, Tensor]:
     """Return sources of different lengths that end in these words. Their padding consists of other words."""
     source = torch.tensor([[7, 5, word, word, word] for word in words])
     mask = torch.ones(len(words), 1, 5, dtype=torch.bool)
@@ -142,7 +134,7 @@ def _ids(reply: Reply, max_length: int, end: int = _END) -> Reply:
 def _search(
     candidate: Candidate,
     model: Fixture | Candidate,
-    asked: tuple[Tensor, Tensor],
+    inputs: tuple[Tensor, Tensor],
     *,
     beam: int,
     alpha: float,
@@ -150,12 +142,12 @@ def _search(
     start: int = _START,
     end: int = _END,
 ) -> Reply:
-    reply = candidate.call(model, *asked, beam, max_length, start, end, alpha)
+    reply = candidate.call(model, *inputs, beam, max_length, start, end, alpha)
     return _ids(reply, max_length, end)
 
 
 #: The most likely first word only leads to unlikely words, and the second to a nearly certain one.
-_GARDEN_PATH: _Roads = {
+_GARDEN_PATH: _Transitions = {
     (0, _START): {4: 0.60, 5: 0.38},
     (1, 4): {6: 0.35, 7: 0.33, 3: 0.30},
     (1, 5): {6: 0.95},
@@ -164,7 +156,7 @@ _GARDEN_PATH: _Roads = {
     (2, 3): {_END: 0.85},
 }
 #: The same with three words: the first two are likely, but only the third leads to a likely sentence.
-_THIRD_WAY: _Roads = {
+_THIRD_WAY: _Transitions = {
     (0, _START): {4: 0.36, 5: 0.33, 6: 0.30},
     (1, 4): {3: 0.40, 5: 0.35, 7: 0.20},
     (1, 5): {3: 0.45, 7: 0.40, 6: 0.10},
@@ -175,21 +167,21 @@ _THIRD_WAY: _Roads = {
 }
 
 
-def _short_or_long(short: float, long: float) -> _Roads:
+def _short_or_long(short: float, long: float) -> _Transitions:
     """Return the probabilities of two competing sentences: one of two tokens, one of five, with end tokens.
 
     `short` and `long` are their probabilities. The long sentence is in the lead until its last step, so that
     no common stopping rule ends the search before that.
     """
     first = 0.98 - short / 0.9
-    chance = long / (first * 0.995**3)
+    probability = long / (first * 0.995**3)
     return {
         (0, _START): {4: short / 0.9, 5: first},
         (1, 4): {_END: 0.90, 3: 0.08},
         (1, 5): {6: 0.995},
         (2, 6): {7: 0.995},
         (3, 7): {3: 0.995},
-        (4, 3): {_END: chance, 3: 0.4 * (1 - chance), 4: 0.3 * (1 - chance)},
+        (4, 3): {_END: probability, 3: 0.4 * (1 - probability), 4: 0.3 * (1 - probability)},
     }
 
 
@@ -199,7 +191,7 @@ _RIVALS = tuple(_short_or_long(0.45, 0.45**ratio) for ratio in (1.40, 1.46, 1.22
 _LIKELIER = _short_or_long(0.396, 0.45)
 #: Three beams. The second and the third swap positions while the first leads, even if they are ranked by
 #: penalised scores, and the beam that continues wins in the end.
-_SWAPPING: _Roads = {
+_SWAPPING: _Transitions = {
     (0, _START): {5: 0.335, 4: 0.317, 6: 0.315},
     (1, 4): {_END: 0.95},
     (1, 5): {6: 0.99},
@@ -212,7 +204,7 @@ _SWAPPING: _Roads = {
     (4, 5): {_END: 0.95},
 }
 #: Three beams. One that has ended overtakes one that continues.
-_OVERTAKING: _Roads = {
+_OVERTAKING: _Transitions = {
     (0, _START): {5: 0.335, 4: 0.317, 6: 0.315},
     (1, 4): {_END: 0.95},
     (1, 5): {6: 0.99},
@@ -228,85 +220,77 @@ _OVERTAKING: _Roads = {
 
 @probe("a beam of two finds the likelier sentence, which begins with a less likely word")
 def _beam_of_two(candidate: Candidate, draw: Draw) -> Reply:
-    return _search(candidate, _crossing(draw, _GARDEN_PATH), _asked(3), beam=2, alpha=0.0)
+    return _search(candidate, _model(draw, _GARDEN_PATH), _sources(3), beam=2, alpha=0.0)
 
 
 @probe("a beam of one gives the same result as greedy decoding")
 def _beam_of_one(candidate: Candidate, draw: Draw) -> Reply:
-    model = _crossing(draw, _GARDEN_PATH, _THIRD_WAY)
-    return _search(candidate, model, _asked(4, 3, 3), beam=1, alpha=0.6)
+    model = _model(draw, _GARDEN_PATH, _THIRD_WAY)
+    return _search(candidate, model, _sources(4, 3, 3), beam=1, alpha=0.6)
 
 
 @probe("with an alpha of 0, ended hypotheses are kept next to those that continue")
 def _beam_without_penalty(candidate: Candidate, draw: Draw) -> Reply:
-    model = _crossing(draw, *_RIVALS[:3], _GARDEN_PATH, _THIRD_WAY)
-    return _search(candidate, model, _asked(3, 7, 5, 6), beam=2, alpha=0.0)
+    model = _model(draw, *_RIVALS[:3], _GARDEN_PATH, _THIRD_WAY)
+    return _search(candidate, model, _sources(3, 7, 5, 6), beam=2, alpha=0.0)
 
 
 @probe("with an alpha of 0.6, a longer sentence can win if it is not much less likely")
 def _beam_with_the_papers_alpha(candidate: Candidate, draw: Draw) -> Reply:
-    return _search(candidate, _crossing(draw, *_RIVALS), _asked(3, 4, 5, 6, 7), beam=2, alpha=0.6)
+    return _search(candidate, _model(draw, *_RIVALS), _sources(3, 4, 5, 6, 7), beam=2, alpha=0.6)
 
 
 @probe("with an alpha of 1, a longer sentence can win even if it is clearly less likely")
 def _beam_with_alpha_one(candidate: Candidate, draw: Draw) -> Reply:
     return _search(
-        candidate, _crossing(draw, *_RIVALS[:4], _LIKELIER), _asked(7, 6, 5, 4, 3), beam=2, alpha=1.0
+        candidate, _model(draw, *_RIVALS[:4], _LIKELIER), _sources(7, 6, 5, 4, 3), beam=2, alpha=1.0
     )
 
 
 @probe("when beams are reordered, each hypothesis keeps its words, its length and whether it has ended")
 def _beam_of_three(candidate: Candidate, draw: Draw) -> Reply:
-    model = _crossing(draw, _OVERTAKING, _THIRD_WAY, _SWAPPING)
-    return _search(candidate, model, _asked(3, 4, 5), beam=3, alpha=1.0)
+    model = _model(draw, _OVERTAKING, _THIRD_WAY, _SWAPPING)
+    return _search(candidate, model, _sources(3, 4, 5), beam=3, alpha=1.0)
 
 
 @probe("the search stops at max_length tokens, including the start, with the best prefix so far")
 def _beam_stops(candidate: Candidate, draw: Draw) -> Reply:
-    model = _crossing(draw, _THIRD_WAY, _OVERTAKING)
-    return _search(candidate, model, _asked(3, 3), beam=3, alpha=0.6, max_length=4)
+    model = _model(draw, _THIRD_WAY, _OVERTAKING)
+    return _search(candidate, model, _sources(3, 3), beam=3, alpha=0.6, max_length=4)
 
 
 @probe("a beam may be wider than the vocabulary")
 def _beam_wide(candidate: Candidate, draw: Draw) -> Reply:
-    model = _crossing(draw, _GARDEN_PATH, _THIRD_WAY, _RIVALS[0])
-    return _search(candidate, model, _asked(4, 5, 3), beam=11, alpha=0.0)
+    model = _model(draw, _GARDEN_PATH, _THIRD_WAY, _RIVALS[0])
+    return _search(candidate, model, _sources(4, 5, 3), beam=11, alpha=0.0)
 
 
 @probe("start_id and end_id are taken from the arguments")
 def _beam_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
-    model = _crossing(draw, _RIVALS[0], _GARDEN_PATH, start=6, end=7)
-    return _search(candidate, model, _asked(3, 4), beam=2, alpha=0.0, start=6, end=7)
-
-
-def _mode(model: Candidate) -> dict[str, str]:
-    """Return the mode of a model, or "mixed" if its modules differ."""
-    reply = model.modes()
-    modes = set(reply.value.values()) if isinstance(reply, Returned) else set()
-    known = {True: "training", False: "evaluation"}
-    return {"the mode afterwards": known[modes.pop()] if len(modes) == 1 else "mixed"}
+    model = _model(draw, _RIVALS[0], _GARDEN_PATH, start=6, end=7)
+    return _search(candidate, model, _sources(3, 4), beam=2, alpha=0.0, start=6, end=7)
 
 
 @probe("the model runs in evaluation mode without gradients, and its mode is restored afterwards")
-def _beam_modes(candidate: Candidate, draw: Draw) -> Any:
-    model = candidate.make(_crossing(draw, _GARDEN_PATH))
-    reply = _search(candidate, model, _asked(3, 3), beam=2, alpha=0.6)
+def _beam_modes(candidate: Candidate, draw: Draw) -> Observed:
+    model = candidate.make(_model(draw, _GARDEN_PATH))
+    reply = _search(candidate, model, _sources(3, 3), beam=2, alpha=0.6)
     meanwhile = value_of(model.call(method="notes"))
-    return after(reply, lambda: {"meanwhile": meanwhile, **_mode(model)})
+    return after(reply, lambda: {"meanwhile": meanwhile, **mode_afterwards(model)})
 
 
 @probe("a model that is in evaluation mode stays in it")
-def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
-    model = candidate.make(_crossing(draw, _GARDEN_PATH))
+def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
+    model = candidate.make(_model(draw, _GARDEN_PATH))
     model.train(False)
-    reply = _search(candidate, model, _asked(3, 3), beam=2, alpha=0.6)
-    return after(reply, lambda: _mode(model))
+    reply = _search(candidate, model, _sources(3, 3), beam=2, alpha=0.6)
+    return after(reply, lambda: mode_afterwards(model))
 
 
 @probe("the source is encoded once for the whole batch")
-def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Any:
-    model = candidate.make(_crossing(draw, _GARDEN_PATH, _RIVALS[0]))
-    reply = _search(candidate, model, _asked(3, 4), beam=2, alpha=0.0)
+def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
+    model = candidate.make(_model(draw, _GARDEN_PATH, _RIVALS[0]))
+    reply = _search(candidate, model, _sources(3, 4), beam=2, alpha=0.0)
     return after(reply, lambda: {"the number of calls of `encode`": value_of(model.call(method="encoded"))})
 
 
@@ -330,13 +314,13 @@ def _real_sources() -> Tensor:
 def _beam_real(candidate: Candidate, draw: Draw) -> Reply:
     source = _real_sources()[draw.normal(4).argsort()]
     model = transformer(9, target_vocab=11, seed=_REAL_SEED, gain=3.0, **_REAL)
-    asked = (source, (source != _PADDING).unsqueeze(1))
-    return _search(candidate, model, asked, beam=3, alpha=0.6)
+    inputs = (source, (source != _PADDING).unsqueeze(1))
+    return _search(candidate, model, inputs, beam=3, alpha=0.6)
 
 
 # --- average_checkpoints ------------------------------------------------------------------------------------
 
-AVERAGE_CHECKPOINTS = Exercise(average_checkpoints, MISCONCEPTIONS)
+AVERAGE_CHECKPOINTS = Exercise(average_checkpoints)
 probe = AVERAGE_CHECKPOINTS.probe
 
 
@@ -395,7 +379,7 @@ def _average_keeps_dtypes(candidate: Candidate, draw: Draw) -> Reply:
 _WHOLE = "an int64: the first, the last, or the rounded mean"
 
 
-def _told(entry: Any, allowed: tuple[int, ...]) -> Any:
+def _described(entry: Value, allowed: tuple[int, ...]) -> Observed:
     """Replace any allowed integer by a description, because all of them are correct."""
     if not isinstance(entry, Tensor) or entry.dim():
         return entry
@@ -421,7 +405,7 @@ def _average_of_whole(candidate: Candidate, draw: Draw) -> Reply:
     reply = _part(_averaged(candidate, *states), "average")
     if not isinstance(reply, Returned) or not isinstance(reply.value, dict) or "steps" not in reply.value:
         return reply
-    return replace(reply, value=reply.value | {"steps": _told(reply.value["steps"], (10, 15, 22))})
+    return replace(reply, value=reply.value | {"steps": _described(reply.value["steps"], (10, 15, 22))})
 
 
 @probe("the checkpoints are not modified, and the average has its own memory")
@@ -440,7 +424,7 @@ def _refused(candidate: Candidate, *states: Mapping[str, Tensor], wanted: tuple[
 
 
 @probe("checkpoints with different entries raise a ValueError that names those entries")
-def _average_of_different_entries(candidate: Candidate, draw: Draw) -> Any:
+def _average_of_different_entries(candidate: Candidate, draw: Draw) -> Observed:
     whole = _checkpoint(draw)
     name = "layer.bias"
     less = {other: entry for other, entry in whole.items() if other != name}
@@ -451,7 +435,7 @@ def _average_of_different_entries(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("entries of different shapes raise a ValueError with these shapes")
-def _average_of_different_shapes(candidate: Candidate, draw: Draw) -> Any:
+def _average_of_different_shapes(candidate: Candidate, draw: Draw) -> Observed:
     states = ({"layer.weight": draw.normal(4, 3)}, {"layer.weight": draw.normal(3)})
     reply = _refused(candidate, *states, wanted=(4, 3))
     return {"the response to the shapes (4, 3) and (3,)": reply}
@@ -465,7 +449,6 @@ PREDICT_BEAM_OF_TWO = Prediction(
     tolerance=0.001,
     hint="A beam of two keeps both first words. Compute the probability of every sentence of two words: the "
     "product of the probabilities of its words.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_CANDIDATES = Prediction(
@@ -473,7 +456,6 @@ PREDICT_CANDIDATES = Prediction(
     answer=32_000.0,
     tolerance=0.0001,
     hint="Each beam can continue with each word of the vocabulary.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_SCORE = Prediction(
@@ -481,5 +463,4 @@ PREDICT_SCORE = Prediction(
     answer=-4.0,
     tolerance=0.001,
     hint="Compute the penalty first: (5 + 49) / 6, to the power of 0.5, which is a square root. Then divide.",
-    misconceptions_file=MISCONCEPTIONS,
 )

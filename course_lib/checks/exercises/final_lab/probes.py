@@ -1,7 +1,5 @@
 """Lesson 13: the final lab. A prediction, and the files that are handed in."""
 
-from pathlib import Path
-
 from course_lib.checks.engine.exercise import Prediction
 from course_lib.checks.exercises.final_lab.hand_in import (  # noqa: F401 (the registry finds them)
     CONFIG,
@@ -9,12 +7,9 @@ from course_lib.checks.exercises.final_lab.hand_in import (  # noqa: F401 (the r
     TRANSLATIONS,
 )
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
-
 PREDICT_MINUTES = Prediction(
     name="predict_minutes",
     answer=29_000 * 15 * 12 / 5_800 / 60,
     tolerance=0.02,
     hint="Multiply sentences, tokens per sentence and epochs. Divide by the speed, and convert to minutes.",
-    misconceptions_file=MISCONCEPTIONS,
 )

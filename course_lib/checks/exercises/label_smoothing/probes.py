@@ -1,29 +1,24 @@
 """Lesson 08: smoothed targets, and the cross-entropy against them."""
 
 import math
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw
+from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply
 from course_lib.checks.exercises.fixtures.results import in_float64, number_in, smoothing_by
 from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
-
-
 # --- smooth_targets -----------------------------------------------------------------------------------------
 
-SMOOTH_TARGETS = Exercise(smooth_targets, MISCONCEPTIONS)
+SMOOTH_TARGETS = Exercise(smooth_targets)
 probe = SMOOTH_TARGETS.probe
 
 
-def _targets(candidate: Candidate, labels: Any, vocab: int, pad_id: int, smoothing: float) -> Reply:
+def _targets(candidate: Candidate, labels: object, vocab: int, pad_id: int, smoothing: float) -> Reply:
     """Call `smooth_targets` and convert its result to float64: any floating-point dtype is accepted."""
     return candidate.make(in_float64(candidate)).call(torch.tensor(labels), vocab, pad_id, smoothing)
 
@@ -86,7 +81,7 @@ def _targets_of_drawn_labels(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- LabelSmoothingLoss -------------------------------------------------------------------------------------
 
-LABEL_SMOOTHING_LOSS = Exercise(LabelSmoothingLoss, MISCONCEPTIONS)
+LABEL_SMOOTHING_LOSS = Exercise(LabelSmoothingLoss)
 probe = LABEL_SMOOTHING_LOSS.probe
 
 PADDED = torch.tensor([[3, 1, 4, 2], [2, 5, 0, 0], [1, 0, 0, 0]])
@@ -151,7 +146,7 @@ def _loss_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("gradients reach the logits of words, and are zero at padding")
-def _loss_gradient(candidate: Candidate, draw: Draw) -> Any:
+def _loss_gradient(candidate: Candidate, draw: Draw) -> Observed:
     toward = torch.ones((), dtype=torch.float64)
     reply = candidate.build(6, 0, 0.2).gradients(2 * draw.normal(3, 4, 6), PADDED, toward=toward)
     if isinstance(reply, Raised):
@@ -161,15 +156,15 @@ def _loss_gradient(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("the loss is zero, with zero gradients, if every label is padding")
-def _loss_of_padding(candidate: Candidate, draw: Draw) -> Any:
+def _loss_of_padding(candidate: Candidate, draw: Draw) -> Observed:
     logits, labels = 2 * draw.normal(2, 3, 6), torch.zeros(2, 3, dtype=torch.long)
     loss = candidate.build(6, 0, 0.2)
-    told: dict[str, Any] = {"the loss": loss.call(logits, labels)}
+    observed: dict[str, Observed] = {"the loss": loss.call(logits, labels)}
     reply = loss.gradients(logits, labels, toward=torch.ones((), dtype=torch.float64))
     if isinstance(reply, Raised):
-        return told | {"the gradient": reply}
+        return observed | {"the gradient": reply}
     arrived = reply.value["inputs"][0]
-    return told | {"the gradient of the logits": "none" if arrived is None else arrived}
+    return observed | {"the gradient of the logits": "none" if arrived is None else arrived}
 
 
 @probe("the loss has an attribute pad_id")
@@ -179,7 +174,7 @@ def _loss_keeps_pad_id(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("a deep copy, and a new loss with the same state dict, give the same result")
-def _loss_copied(candidate: Candidate, draw: Draw) -> Any:
+def _loss_copied(candidate: Candidate, draw: Draw) -> Observed:
     logits = 2 * draw.normal(3, 4, 6)
     loss, other = candidate.build(6, 0, 0.2), candidate.build(6, 0, 0.2)
     state = loss.weights()
@@ -193,17 +188,17 @@ def _loss_copied(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("calls do not affect each other: other labels, evaluation mode, and a later copy")
-def _loss_called_again(candidate: Candidate, draw: Draw) -> Any:
+def _loss_called_again(candidate: Candidate, draw: Draw) -> Observed:
     loss = candidate.build(6, 0, 0.2)
     logits = 2 * draw.normal(3, 4, 6)
-    told = {
+    observed = {
         "the first loss": loss.call(logits, PADDED),
         "the loss of other labels": loss.call(logits, PADDED.flip(0)),
     }
     loss.gradients(logits, PADDED, toward=torch.ones((), dtype=torch.float64))
-    told["the loss of a copy"] = loss.copy().call(logits, PADDED)
+    observed["the loss of a copy"] = loss.copy().call(logits, PADDED)
     loss.train(False)
-    return told | {"the loss in evaluation mode": loss.call(logits, PADDED)}
+    return observed | {"the loss in evaluation mode": loss.call(logits, PADDED)}
 
 
 @probe("logits and labels may be views with another memory order")
@@ -213,7 +208,7 @@ def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("your own code smooths the labels, not PyTorch")
-def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Any:
+def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Observed:
     loss = candidate.build(6, 0, 0.2)
     reply = loss.make(smoothing_by(loss)).call(draw.normal(3, 4, 6), PADDED)
     return reply if isinstance(reply, Raised) else {"the code that smooths the labels": reply.value}
@@ -230,7 +225,6 @@ PREDICT_TARGET = Prediction(
     answer=0.91,
     tolerance=0.003,
     hint="The label gives up the smoothing, and gets a share of it back, as every word does.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_GAP = Prediction(
@@ -239,7 +233,6 @@ PREDICT_GAP = Prediction(
     tolerance=0.02,
     hint="Divide one probability by the other: the denominators of the softmax cancel, and e to the power of "
     "the gap is left.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_LOWEST = Prediction(
@@ -247,5 +240,4 @@ PREDICT_LOWEST = Prediction(
     answer=LOWEST,
     tolerance=0.02,
     hint="The best possible model predicts exactly the targets. Use the same numbers for q and for p.",
-    misconceptions_file=MISCONCEPTIONS,
 )

@@ -1,20 +1,15 @@
 """Lesson 04: the padding mask, the causal mask, both together, and the shifted target."""
 
-from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw
+from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.results import with_batch_axis
 from course_lib.transformer.masks import causal_mask, decoder_mask, padding_mask, shift_target
-
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 def _sentences(draw: Draw, *lengths: int, width: int, pad_id: int) -> Tensor:
@@ -27,7 +22,7 @@ def _sentences(draw: Draw, *lengths: int, width: int, pad_id: int) -> Tensor:
 
 # --- padding_mask -------------------------------------------------------------------------------------------
 
-PADDING_MASK = Exercise(padding_mask, MISCONCEPTIONS)
+PADDING_MASK = Exercise(padding_mask)
 probe = PADDING_MASK.probe
 
 
@@ -76,7 +71,7 @@ def _padding_alone(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("the mask is on the device of the tokens")
-def _padding_elsewhere(candidate: Candidate, draw: Draw) -> Any:
+def _padding_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
     return {
         "«the mask is on the tokens' device»": candidate.make(stays_together()).call(candidate, tokens, 0)
@@ -85,7 +80,7 @@ def _padding_elsewhere(candidate: Candidate, draw: Draw) -> Any:
 
 # --- causal_mask --------------------------------------------------------------------------------------------
 
-CAUSAL_MASK = Exercise(causal_mask, MISCONCEPTIONS)
+CAUSAL_MASK = Exercise(causal_mask)
 probe = CAUSAL_MASK.probe
 
 
@@ -116,7 +111,7 @@ def _causal_of_many(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- decoder_mask -------------------------------------------------------------------------------------------
 
-DECODER_MASK = Exercise(decoder_mask, MISCONCEPTIONS)
+DECODER_MASK = Exercise(decoder_mask)
 probe = DECODER_MASK.probe
 
 
@@ -158,7 +153,7 @@ def _decoder_with_padding_in_front(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("the mask is on the device of the tokens")
-def _decoder_elsewhere(candidate: Candidate, draw: Draw) -> Any:
+def _decoder_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
     return {
         "«the mask is on the tokens' device»": candidate.make(stays_together()).call(candidate, tokens, 0)
@@ -167,7 +162,7 @@ def _decoder_elsewhere(candidate: Candidate, draw: Draw) -> Any:
 
 # --- shift_target -------------------------------------------------------------------------------------------
 
-SHIFT_TARGET = Exercise(shift_target, MISCONCEPTIONS)
+SHIFT_TARGET = Exercise(shift_target)
 probe = SHIFT_TARGET.probe
 
 
@@ -204,7 +199,6 @@ PREDICT_PAIRS = Prediction(
     tolerance=0.001,
     hint="Go through the table row by row: to how many positions may the first word attend, to how many the "
     "second?",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_ALLOWED = Prediction(
@@ -213,7 +207,6 @@ PREDICT_ALLOWED = Prediction(
     tolerance=0.001,
     hint="Draw the square of 5 by 5. Cross out the columns of padding, then everything above the "
     "diagonal. How many entries are left, including those in the rows of padding?",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_GUESSED = Prediction(
@@ -221,5 +214,4 @@ PREDICT_GUESSED = Prediction(
     answer=1.0,
     tolerance=0.02,
     hint="The model doesn't need to predict anything. At which position can it read the answer?",
-    misconceptions_file=MISCONCEPTIONS,
 )

@@ -1,27 +1,22 @@
 """Lesson 02: splitting into heads, merging them, and multi-head attention."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw
+from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import mean_attention, to_itself
 from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
 from course_lib.checks.exercises.fixtures.refusals import refusal
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
-
-
 # --- split_heads --------------------------------------------------------------------------------------------
 
-SPLIT_HEADS = Exercise(split_heads, MISCONCEPTIONS)
+SPLIT_HEADS = Exercise(split_heads)
 probe = SPLIT_HEADS.probe
 
 
@@ -56,13 +51,13 @@ def _split_one_word(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("d_model that is not divisible by heads raises a ValueError whose message contains both numbers")
-def _split_refuses(candidate: Candidate, draw: Draw) -> Any:
+def _split_refuses(candidate: Candidate, draw: Draw) -> Observed:
     response = candidate.make(refusal(candidate, 10, 4, passes=False)).call(draw.normal(2, 3, 10), 4)
     return {"the response": response}
 
 
 @probe("more heads than features raise a ValueError whose message contains both numbers")
-def _split_refuses_too_many(candidate: Candidate, draw: Draw) -> Any:
+def _split_refuses_too_many(candidate: Candidate, draw: Draw) -> Observed:
     response = candidate.make(refusal(candidate, 4, 8, passes=False)).call(draw.normal(2, 3, 4), 8)
     return {"the response": response}
 
@@ -85,7 +80,7 @@ def _split_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- merge_heads --------------------------------------------------------------------------------------------
 
-MERGE_HEADS = Exercise(merge_heads, MISCONCEPTIONS)
+MERGE_HEADS = Exercise(merge_heads)
 probe = MERGE_HEADS.probe
 
 
@@ -136,7 +131,7 @@ def _merge_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- MultiHeadAttention -------------------------------------------------------------------------------------
 
-MULTI_HEAD_ATTENTION = Exercise(MultiHeadAttention, MISCONCEPTIONS)
+MULTI_HEAD_ATTENTION = Exercise(MultiHeadAttention)
 probe = MULTI_HEAD_ATTENTION.probe
 
 _LAYERS = ("query_projection", "key_projection", "value_projection", "output_projection")
@@ -151,7 +146,7 @@ def _weights(draw: Draw, d_model: int, dtype: torch.dtype = torch.float64) -> di
 
 
 def _loaded(
-    candidate: Candidate, weights: Mapping[str, Tensor], *sizes: Any, **options: Any
+    candidate: Candidate, weights: Mapping[str, Tensor], *sizes: object, **options: object
 ) -> tuple[Candidate, Raised | None]:
     """Return an instance in evaluation mode with these weights in their dtype, and the first error if any."""
     module = candidate.build(*sizes, **options)
@@ -283,11 +278,11 @@ def _dropout_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("keys and values whose batch size differs from the queries' raise an error")
-def _other_batch(candidate: Candidate, draw: Draw) -> Any:
+def _other_batch(candidate: Candidate, draw: Draw) -> Observed:
     module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
     if failed is not None:
         return failed
-    found: dict[str, Any] = {}
+    found: dict[str, Observed] = {}
     query, memory = draw.normal(2, 3, 6), draw.normal(4, 3, 6)
     for sentences in (4, 1):  # A batch of one can be broadcast.
         keys = memory[:sentences]
@@ -307,7 +302,7 @@ def _starts(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("a deep copy made after a forward pass has equal but separate weights")
-def _copied(candidate: Candidate, draw: Draw) -> Any:
+def _copied(candidate: Candidate, draw: Draw) -> Observed:
     module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
     x, others = draw.normal(2, 3, 6), _weights(draw, 6)
     if failed is not None:
@@ -324,7 +319,7 @@ def _copied(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("gradients reach queries, keys, values and every weight")
-def _gradients(candidate: Candidate, draw: Draw) -> Any:
+def _gradients(candidate: Candidate, draw: Draw) -> Observed:
     weights = _weights(draw, 6)
     module, failed = _loaded(candidate, weights, 6, 2)
     query, key, value = draw.normal(2, 3, 6), draw.normal(2, 5, 6), draw.normal(2, 5, 6)
@@ -349,7 +344,6 @@ PREDICT_FEATURE = Prediction(
     answer=197,
     tolerance=1e-6,
     hint="How many features does a head have? Head 0 gets that many from the front, head 1 the next ones.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_PARAMETERS = Prediction(
@@ -358,7 +352,6 @@ PREDICT_PARAMETERS = Prediction(
     tolerance=1e-6,
     hint="Each of the layers has a matrix of d_model by d_model and a bias. How many layers are there, "
     "and does the number of heads matter?",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_WEIGHTS = Prediction(
@@ -366,5 +359,4 @@ PREDICT_WEIGHTS = Prediction(
     answer=80_000,
     tolerance=1e-6,
     hint="How many weights does one query have in one head? How many queries are there, and how many heads?",
-    misconceptions_file=MISCONCEPTIONS,
 )

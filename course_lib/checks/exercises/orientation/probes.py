@@ -1,7 +1,5 @@
 """Lesson 00: the differences of all pairs, by broadcasting."""
 
-from pathlib import Path
-
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
@@ -10,12 +8,9 @@ from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.transformer.broadcasting import pairwise_differences
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
-
-
 # --- pairwise_differences -----------------------------------------------------------------------------------
 
-PAIRWISE_DIFFERENCES = Exercise(pairwise_differences, MISCONCEPTIONS)
+PAIRWISE_DIFFERENCES = Exercise(pairwise_differences)
 probe = PAIRWISE_DIFFERENCES.probe
 
 
@@ -66,7 +61,6 @@ PREDICT_BROADCAST = Prediction(
     answer=12.0,
     tolerance=0.001,
     hint="Write the two shapes below each other, aligned at the right, and compare them from right to left.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_SILENT = Prediction(
@@ -74,5 +68,4 @@ PREDICT_SILENT = Prediction(
     answer=4 / 3,
     tolerance=0.01,
     hint="The shapes (3, 1) and (3,) differ, so they broadcast. Write down the whole table of differences.",
-    misconceptions_file=MISCONCEPTIONS,
 )

@@ -1,33 +1,22 @@
 """Lesson 05: the sinusoids, the embedding of words, and the sum of the two."""
 
 import math
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw
+from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, after, first_failure
 from course_lib.checks.exercises.fixtures.devices import left_behind
 from course_lib.checks.exercises.fixtures.positions import fits, past_max_length, saves, start_of
+from course_lib.checks.exercises.shared_requests import copied, in_double, round_trip
 from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding, sinusoids
-
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
-
-
-def _built(candidate: Candidate, *sizes: Any) -> Candidate:
-    """Return an instance in float64."""
-    layer = candidate.build(*sizes)
-    layer.call(method="double")
-    return layer
-
 
 # --- sinusoids ----------------------------------------------------------------------------------------------
 
-SINUSOIDS = Exercise(sinusoids, MISCONCEPTIONS)
+SINUSOIDS = Exercise(sinusoids)
 probe = SINUSOIDS.probe
 
 
@@ -52,7 +41,7 @@ def _waves_of_odd_width(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("d_model can be 1 or 2")
-def _waves_of_least_width(candidate: Candidate, draw: Draw) -> Any:
+def _waves_of_least_width(candidate: Candidate, draw: Draw) -> Observed:
     return {"the table of one feature": candidate.call(4, 1), "the table of two": candidate.call(4, 2)}
 
 
@@ -64,43 +53,41 @@ def _waves_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- TokenEmbedding -----------------------------------------------------------------------------------------
 
-TOKEN_EMBEDDING = Exercise(TokenEmbedding, MISCONCEPTIONS)
+TOKEN_EMBEDDING = Exercise(TokenEmbedding)
 probe = TOKEN_EMBEDDING.probe
 
 
-def _embedded(candidate: Candidate, draw: Draw, tokens: Tensor, vocab: int, d_model: int) -> Reply:
-    layer = _built(candidate, vocab, d_model)
+def _embedded(layer: Candidate, draw: Draw, tokens: Tensor, vocab: int, d_model: int) -> Reply:
     loaded = layer.load({"table.weight": draw.normal(vocab, d_model)})
     return after(loaded, lambda: layer.call(tokens))
 
 
 @probe("each token becomes its row of the table times the square root of d_model")
 def _embedding_values(candidate: Candidate, draw: Draw) -> Reply:
-    return _embedded(candidate, draw, torch.tensor([[3, 0, 6, 3], [1, 2, 5, 4]]), 7, 5)
+    return _embedded(in_double(candidate, 7, 5), draw, torch.tensor([[3, 0, 6, 3], [1, 2, 5, 4]]), 7, 5)
 
 
 @probe("one token, with a vocabulary as large as d_model")
 def _embedding_of_one(candidate: Candidate, draw: Draw) -> Reply:
-    return _embedded(candidate, draw, torch.tensor([[2]]), 3, 3)
+    return _embedded(in_double(candidate, 3, 3), draw, torch.tensor([[2]]), 3, 3)
 
 
 @probe("two calls give the same result")
-def _embedding_twice(candidate: Candidate, draw: Draw) -> Any:
-    layer, tokens = _built(candidate, 7, 5), torch.tensor([[3, 0, 6]])
+def _embedding_twice(candidate: Candidate, draw: Draw) -> Observed:
+    layer, tokens = in_double(candidate, 7, 5), torch.tensor([[3, 0, 6]])
     loaded = layer.load({"table.weight": draw.normal(7, 5)})
     return after(loaded, lambda: {"the first result": layer.call(tokens), "the second": layer.call(tokens)})
 
 
 @probe("evaluation mode gives the same result as training mode")
 def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
-    layer = _built(candidate, 7, 5)
-    loaded = layer.load({"table.weight": draw.normal(7, 5)})
+    layer = in_double(candidate, 7, 5)
     layer.train(False)
-    return after(loaded, lambda: layer.call(torch.tensor([[3, 0, 6]])))
+    return _embedded(layer, draw, torch.tensor([[3, 0, 6]]), 7, 5)
 
 
 @probe("a new table is normally distributed with standard deviation d_model**-0.5", tolerance=0.04)
-def _embedding_start(candidate: Candidate, draw: Draw) -> Any:
+def _embedding_start(candidate: Candidate, draw: Draw) -> Observed:
     measure = candidate.make(start_of("table.weight"))
     return {
         "of a new table with 16 features": measure.call(candidate.build(1000, 16)),
@@ -110,22 +97,19 @@ def _embedding_start(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("float32 weights give float32 vectors")
 def _embedding_in_float32(candidate: Candidate, draw: Draw) -> Reply:
-    layer = candidate.build(7, 6)
-    loaded = layer.load({"table.weight": draw.normal(7, 6)})
-    return after(loaded, lambda: layer.call(torch.tensor([[3, 0, 6]])))
+    return _embedded(candidate.build(7, 6), draw, torch.tensor([[3, 0, 6]]), 7, 6)
 
 
 @probe("bfloat16 weights give bfloat16 vectors")
 def _embedding_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(7, 6)
     layer.call(method="bfloat16")
-    loaded = layer.load({"table.weight": draw.normal(7, 6)})
-    return after(loaded, lambda: layer.call(torch.tensor([[3, 0, 6]])))
+    return _embedded(layer, draw, torch.tensor([[3, 0, 6]]), 7, 6)
 
 
 @probe("gradients reach the row of each token that occurs, and no other")
-def _embedding_gradient(candidate: Candidate, draw: Draw) -> Any:
-    layer = _built(candidate, 6, 3)
+def _embedding_gradient(candidate: Candidate, draw: Draw) -> Observed:
+    layer = in_double(candidate, 6, 3)
     loaded, toward = layer.load({"table.weight": draw.normal(6, 3)}), draw.normal(2, 3, 3)
     # The padding id is often 0, 1 or the last. These tokens include every id except 4.
     tokens = torch.tensor([[2, 0, 2], [1, 5, 3]])
@@ -138,35 +122,23 @@ def _embedding_gradient(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("loading the module's state dict into a new module restores the weights")
 def _embedding_round_trip(candidate: Candidate, draw: Draw) -> Reply:
-    full, empty = _built(candidate, 5, 3), _built(candidate, 5, 3)
-    state = after(full.load({"table.weight": draw.normal(5, 3)}), full.weights)
-    if isinstance(state, Raised):
-        return state
-    taken = empty.call(state.value, method="load_state_dict")
-    return first_failure(taken, empty.call(torch.tensor([[4, 1]])))
+    full, empty = in_double(candidate, 5, 3), in_double(candidate, 5, 3)
+    return round_trip(full, empty, {"table.weight": draw.normal(5, 3)}, torch.tensor([[4, 1]]))
 
 
 @probe("a deep copy has separate weights")
-def _embedding_copy(candidate: Candidate, draw: Draw) -> Any:
-    layer, tokens = _built(candidate, 5, 3), torch.tensor([[4, 1]])
-    loaded = layer.load({"table.weight": draw.normal(5, 3)})
-    if isinstance(loaded, Raised):
-        return loaded
-    copy = layer.copy()
-    overwritten = copy.load({"table.weight": torch.zeros(5, 3)})
-    return {
-        "the original": layer.call(tokens),
-        "the copy": after(overwritten, lambda: copy.call(tokens)),
-    }
+def _embedding_copy(candidate: Candidate, draw: Draw) -> Observed:
+    weights = {"table.weight": draw.normal(5, 3)}
+    return copied(in_double(candidate, 5, 3), weights, torch.tensor([[4, 1]]))
 
 
 # --- PositionalEncoding -------------------------------------------------------------------------------------
 
-POSITIONAL_ENCODING = Exercise(PositionalEncoding, MISCONCEPTIONS)
+POSITIONAL_ENCODING = Exercise(PositionalEncoding)
 probe = POSITIONAL_ENCODING.probe
 
 
-def _dropped(layer: Candidate, probability: float) -> Any:
+def _dropped(layer: Candidate, probability: float) -> Observed:
     """Report whether dropout in training mode sets elements of the sum to zero or scales them correctly."""
     x = torch.full((4, 30, 6), 10.0, dtype=torch.float64)
     reply = first_failure(layer.train(True), layer.call(x))
@@ -188,39 +160,39 @@ def _dropped(layer: Candidate, probability: float) -> Any:
 
 
 @probe("an input of zeros gives the sinusoids")
-def _sum_with_zeros(candidate: Candidate, draw: Draw) -> Any:
+def _sum_with_zeros(candidate: Candidate, draw: Draw) -> Observed:
     zeros = torch.zeros(2, 5, 6, dtype=torch.float64)
-    reply = _built(candidate, 6, 0.0, 12).call(zeros)
+    reply = in_double(candidate, 6, 0.0, 12).call(zeros)
     return {"what it adds (if it differs, fix sinusoids first)": reply}
 
 
 @probe("each token's position is added, the same in every sentence")
 def _sum_values(candidate: Candidate, draw: Draw) -> Reply:
-    return _built(candidate, 6, 0.0, 12).call(draw.normal(3, 5, 6))
+    return in_double(candidate, 6, 0.0, 12).call(draw.normal(3, 5, 6))
 
 
 @probe("equal batch size, length and width: no axis is mistaken for another")
 def _sum_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
-    return _built(candidate, 4, 0.0, 12).call(draw.normal(4, 4, 4))
+    return in_double(candidate, 4, 0.0, 12).call(draw.normal(4, 4, 4))
 
 
 @probe("an odd number of features works, and so do sentences of different lengths in turn")
-def _sum_of_lengths(candidate: Candidate, draw: Draw) -> Any:
-    layer = _built(candidate, 5, 0.0, 8)
+def _sum_of_lengths(candidate: Candidate, draw: Draw) -> Observed:
+    layer = in_double(candidate, 5, 0.0, 8)
     return {f"the sum for {words} words": layer.call(draw.normal(2, words, 5)) for words in (3, 1, 8)}
 
 
 @probe("in training mode, dropout is applied to the sum")
-def _sum_dropout(candidate: Candidate, draw: Draw) -> Any:
-    return _dropped(_built(candidate, 6, 0.25, 40), 0.25)
+def _sum_dropout(candidate: Candidate, draw: Draw) -> Observed:
+    return _dropped(in_double(candidate, 6, 0.25, 40), 0.25)
 
 
 @probe("the defaults are dropout=0.1 and max_length=5000")
-def _sum_usual_settings(candidate: Candidate, draw: Draw) -> Any:
-    long = _built(candidate, 2)
+def _sum_usual_settings(candidate: Candidate, draw: Draw) -> Observed:
+    long = in_double(candidate, 2)
     long.train(False)
     x = torch.zeros(1, 5000, 2, dtype=torch.float64)
-    return {"dropout": _dropped(_built(candidate, 6), 0.1), "the sum for 5000 words": long.call(x)}
+    return {"dropout": _dropped(in_double(candidate, 6), 0.1), "the sum for 5000 words": long.call(x)}
 
 
 @probe("max_length=5200 allows 5200 tokens")
@@ -232,14 +204,14 @@ def _sum_of_many(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("in evaluation mode nothing is dropped")
 def _sum_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
-    layer = _built(candidate, 6, 0.5, 12)
+    layer = in_double(candidate, 6, 0.5, 12)
     return first_failure(layer.train(False), layer.call(draw.normal(2, 5, 6)))
 
 
 @probe("the result has the dtype of x, even if the module's differs")
-def _sum_in_dtypes(candidate: Candidate, draw: Draw) -> Any:
+def _sum_in_dtypes(candidate: Candidate, draw: Draw) -> Observed:
     x = draw.normal(2, 5, 6)
-    plain, wide = candidate.build(6, 0.0, 12), _built(candidate, 6, 0.0, 12)
+    plain, wide = candidate.build(6, 0.0, 12), in_double(candidate, 6, 0.0, 12)
     return {
         "the result of float32": plain.call(x.float()),
         "the result of bfloat16": plain.call(x.bfloat16()),
@@ -248,31 +220,31 @@ def _sum_in_dtypes(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("a sentence longer than max_length works, or raises an error with both numbers in its message")
-def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Any:
+def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Observed:
     tried = candidate.make(past_max_length())
     return {
         f"the response to {words} words with a max_length of {most}": tried.call(
-            _built(candidate, 6, 0.0, most), most, sinusoids(words, 6).double()
+            in_double(candidate, 6, 0.0, most), most, sinusoids(words, 6).double()
         )
         for words, most in ((6, 4), (3, 1), (300, 5))
     }
 
 
 @probe("the table is not in the state dict")
-def _sum_state(candidate: Candidate, draw: Draw) -> Any:
+def _sum_state(candidate: Candidate, draw: Draw) -> Observed:
     reply = candidate.make(saves()).call(candidate.build(6, 0.0, 50), 50)
     return {"«the state dict has an entry as large as the table»": reply}
 
 
 @probe("the table moves with the module to another device")
-def _sum_elsewhere(candidate: Candidate, draw: Draw) -> Any:
+def _sum_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     layer, x = candidate.build(6, 0.0, 12), draw.normal(2, 5, 6, dtype=torch.float32)
     return {"«a table stays on the old device»": candidate.make(left_behind()).call(layer, x)}
 
 
 @probe("gradients reach x, and nothing else is trained")
-def _sum_gradient(candidate: Candidate, draw: Draw) -> Any:
-    reply = _built(candidate, 6, 0.0, 12).gradients(draw.normal(2, 5, 6), toward=draw.normal(2, 5, 6))
+def _sum_gradient(candidate: Candidate, draw: Draw) -> Observed:
+    reply = in_double(candidate, 6, 0.0, 12).gradients(draw.normal(2, 5, 6), toward=draw.normal(2, 5, 6))
     if isinstance(reply, Raised):
         return reply
     gradient = reply.value["inputs"][0]
@@ -284,8 +256,8 @@ def _sum_gradient(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("the state dict fits a module with another max_length, and a deep copy gives the same result")
-def _sum_copies(candidate: Candidate, draw: Draw) -> Any:
-    layer, other, x = _built(candidate, 6, 0.0, 12), _built(candidate, 6, 0.0, 9), draw.normal(2, 5, 6)
+def _sum_copies(candidate: Candidate, draw: Draw) -> Observed:
+    layer, other, x = in_double(candidate, 6, 0.0, 12), in_double(candidate, 6, 0.0, 9), draw.normal(2, 5, 6)
     return {
         "«the state dict fits»": candidate.make(fits()).call(layer, other),
         "the result of the other module": other.call(x),
@@ -300,7 +272,6 @@ PREDICT_ORDERS = Prediction(
     answer=1.0,
     tolerance=0.01,
     hint="The output of attention is a weighted mean of the values. Does a mean depend on their order?",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_WAVE = Prediction(
@@ -308,7 +279,6 @@ PREDICT_WAVE = Prediction(
     answer=2 * math.pi * 100,
     tolerance=0.01,
     hint="After how many positions has the angle, position / 10000^(4/8), made one full turn?",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_LENGTH = Prediction(
@@ -316,5 +286,4 @@ PREDICT_LENGTH = Prediction(
     answer=16.0,
     tolerance=0.01,
     hint="Take one pair, a sine and a cosine of the same angle. What is the sum of their squares?",
-    misconceptions_file=MISCONCEPTIONS,
 )

@@ -1,7 +1,6 @@
 """Lesson 07: Adam, the learning-rate schedule, and the scheduler that applies it to an optimiser."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,25 +8,23 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw
+from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.results import as_number
 from course_lib.checks.exercises.fixtures.updates import prepare_optimisers, updates
+from course_lib.checks.exercises.shared_requests import numbers
 from course_lib.transformer.adam import adam_update
 from course_lib.transformer.schedule import learning_rate, make_scheduler
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
-
-
 # --- adam_update --------------------------------------------------------------------------------------------
 
-ADAM_UPDATE = Exercise(adam_update, MISCONCEPTIONS)
+ADAM_UPDATE = Exercise(adam_update)
 probe = ADAM_UPDATE.probe
 
 _STATE = ("the new parameter", "the new mean", "the new variance")
 
 
-def _update(candidate: Candidate, *arguments: Any, **keywords: Any) -> Reply:
+def _update(candidate: Candidate, *arguments: object, **keywords: Any) -> Reply:
     """Call `adam_update` and name the items of its result."""
     reply = candidate.call(*arguments, **keywords)
     if not isinstance(reply, Returned) or not isinstance(reply.value, tuple) or len(reply.value) != 3:
@@ -83,12 +80,12 @@ def _adam_with_other_settings(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("a parameter may be a single number without axes, or have three axes")
-def _adam_of_other_shapes(candidate: Candidate, draw: Draw) -> Any:
-    told: dict[str, Any] = {}
+def _adam_of_other_shapes(candidate: Candidate, draw: Draw) -> Observed:
+    observed: dict[str, Observed] = {}
     for name, shape in (("a single number", ()), ("three axes", (2, 3, 2))):
         parameter, gradient, mean = (draw.normal(*shape) for _ in range(3))
-        told[name] = _update(candidate, parameter, gradient, mean, draw.normal(*shape) ** 2, 5, 0.1)
-    return told
+        observed[name] = _update(candidate, parameter, gradient, mean, draw.normal(*shape) ** 2, 5, 0.1)
+    return observed
 
 
 @probe("float32 arguments give float32 results")
@@ -99,60 +96,53 @@ def _adam_in_float32(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- learning_rate ------------------------------------------------------------------------------------------
 
-LEARNING_RATE = Exercise(learning_rate, MISCONCEPTIONS)
+LEARNING_RATE = Exercise(learning_rate)
 probe = LEARNING_RATE.probe
 
 
-def _rates(candidate: Candidate, *steps: int, d_model: int, warmup: int) -> Any:
-    function = candidate.make(as_number(candidate))
-    rates: dict[str, Any] = {}
-    for step in steps:
-        reply = function.call(step, d_model, warmup)
-        if isinstance(reply, Raised):
-            return reply
-        rates[f"the rate of step {step}"] = reply.value
-    return rates
+def _rates(candidate: Candidate, *steps: int, d_model: int, warmup: int) -> Observed:
+    return numbers(candidate, {f"the rate of step {step}": (step, d_model, warmup) for step in steps})
 
 
 @probe("the rate rises linearly during a warm-up of 4, with 4 features")
-def _rate_rises(candidate: Candidate, draw: Draw) -> Any:
+def _rate_rises(candidate: Candidate, draw: Draw) -> Observed:
     return _rates(candidate, 1, 2, 3, d_model=4, warmup=4)
 
 
 @probe("the rate is at its peak at the end of a warm-up of 4, with 4 features")
-def _rate_at_the_peak(candidate: Candidate, draw: Draw) -> Any:
+def _rate_at_the_peak(candidate: Candidate, draw: Draw) -> Observed:
     return _rates(candidate, 4, d_model=4, warmup=4)
 
 
 @probe("the rate falls with the square root of the step after a warm-up of 4, with 4 features")
-def _rate_falls(candidate: Candidate, draw: Draw) -> Any:
+def _rate_falls(candidate: Candidate, draw: Draw) -> Observed:
     return _rates(candidate, 5, 9, 16, 100, d_model=4, warmup=4)
 
 
 @probe("the rates are correct for a warm-up of 3 and 10 features")
-def _rate_of_other_sizes(candidate: Candidate, draw: Draw) -> Any:
+def _rate_of_other_sizes(candidate: Candidate, draw: Draw) -> Observed:
     return _rates(candidate, 1, 2, 3, 4, 50, d_model=10, warmup=3)
 
 
 @probe("the rates are correct for the paper's base model, with 512 features and a warm-up of 4000")
-def _rate_of_the_base_model(candidate: Candidate, draw: Draw) -> Any:
+def _rate_of_the_base_model(candidate: Candidate, draw: Draw) -> Observed:
     return _rates(candidate, 1, 3999, 4000, 4001, 100_000, d_model=512, warmup=4000)
 
 
 @probe("a warm-up of 1 is no warm-up: the first step has the largest rate")
-def _rate_without_warmup(candidate: Candidate, draw: Draw) -> Any:
+def _rate_without_warmup(candidate: Candidate, draw: Draw) -> Observed:
     return _rates(candidate, 1, 2, 7, d_model=9, warmup=1)
 
 
 @probe("the rates are correct for random sizes, warm-ups and steps")
-def _rate_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Any:
+def _rate_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Observed:
     steps = sorted({int(step) for step in draw.integers(1, 400, 4)})
     d_model, warmup = (int(size) for size in draw.integers(20, 200, 2))
     return _rates(candidate, *steps, d_model=d_model, warmup=warmup)
 
 
 @probe("a factor of 0.5 halves the rate before and after the peak")
-def _rate_with_factor(candidate: Candidate, draw: Draw) -> Any:
+def _rate_with_factor(candidate: Candidate, draw: Draw) -> Observed:
     function = candidate.make(as_number(candidate))
     replies = {step: function.call(step, 10, 3, factor=0.5) for step in (1, 20)}
     broken = [reply for reply in replies.values() if isinstance(reply, Raised)]
@@ -166,7 +156,7 @@ def _rate_with_positional_factor(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- make_scheduler -----------------------------------------------------------------------------------------
 
-MAKE_SCHEDULER = Exercise(make_scheduler, MISCONCEPTIONS)
+MAKE_SCHEDULER = Exercise(make_scheduler)
 probe = MAKE_SCHEDULER.probe
 
 
@@ -213,7 +203,6 @@ PREDICT_FIRST_MOVE = Prediction(
     tolerance=0.02,
     hint="Put t = 1 into the formulas: what is left of the mean of the gradients, and of the square root of "
     "the mean of their squares?",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_PEAK = Prediction(
@@ -221,7 +210,6 @@ PREDICT_PEAK = Prediction(
     answer=(512 * 4000) ** -0.5,
     tolerance=0.02,
     hint="The peak is where the two terms of the minimum are equal. Put that step into either of them.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_WARMUP = Prediction(
@@ -229,5 +217,4 @@ PREDICT_WARMUP = Prediction(
     answer=500.0,
     tolerance=0.005,
     hint="How many times is the scheduler stepped for each update of the weights?",
-    misconceptions_file=MISCONCEPTIONS,
 )

@@ -1,10 +1,7 @@
 """Lesson 03: layer normalisation, the feed-forward network, and the connection around a sublayer."""
 
 import math
-from collections.abc import Mapping
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,26 +9,15 @@ from torch.nn.functional import layer_norm
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw
+from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, after, first_failure
 from course_lib.checks.exercises.fixtures.callables import sublayer, unchanged
 from course_lib.checks.exercises.fixtures.models import linear
+from course_lib.checks.exercises.shared_requests import Weights, copied, in_double, round_trip
 from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerConnection
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
-
-Weights = Mapping[str, Tensor]
-
-
-def _built(candidate: Candidate, *sizes: Any, **options: Any) -> Candidate:
-    """Return an instance in float64."""
-    layer = candidate.build(*sizes, **options)
-    layer.call(method="double")
-    return layer
-
-
-def _of_its_parts(reply: Reply, weights: Weights) -> Any:
+def _of_its_parts(reply: Reply, weights: Weights) -> Observed:
     """Keep the gradients of the input and of the weights named in the contract. Any others are allowed."""
     if isinstance(reply, Raised):
         return reply
@@ -43,27 +29,6 @@ def _of_its_parts(reply: Reply, weights: Weights) -> Any:
     }
 
 
-def _round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: Any) -> Reply:
-    """Load weights into `full`, load its state dict into `empty`, and call `empty`."""
-    state = after(full.load(weights), full.weights)
-    if isinstance(state, Raised):
-        return state
-    return first_failure(empty.call(state.value, method="load_state_dict"), empty.call(*arguments))
-
-
-def _copied(layer: Candidate, weights: Weights, *arguments: Any) -> Any:
-    """Make a deep copy after a call, overwrite the weights of the copy, then call both."""
-    used = after(layer.load(weights), lambda: layer.call(*arguments))
-    if isinstance(used, Raised):
-        return used
-    copy = layer.copy()
-    overwritten = copy.load({name: torch.zeros_like(weight) for name, weight in weights.items()})
-    return {
-        "the original": layer.call(*arguments),
-        "the copy": after(overwritten, lambda: copy.call(*arguments)),
-    }
-
-
 def _drops_with(probability: float, kept: Tensor) -> bool:
     """Return whether the share of kept elements is close to the expected one."""
     return abs(float(kept.double().mean()) - (1 - probability)) < 0.1
@@ -71,7 +36,7 @@ def _drops_with(probability: float, kept: Tensor) -> bool:
 
 # --- LayerNorm ----------------------------------------------------------------------------------------------
 
-LAYER_NORM = Exercise(LayerNorm, MISCONCEPTIONS)
+LAYER_NORM = Exercise(LayerNorm)
 probe = LAYER_NORM.probe
 
 
@@ -80,13 +45,13 @@ def _norm_weights(draw: Draw, d_model: int) -> Weights:
 
 
 def _normalised(candidate: Candidate, draw: Draw, x: Tensor, *eps: float) -> Reply:
-    layer = _built(candidate, x.shape[-1], *eps)
+    layer = in_double(candidate, x.shape[-1], *eps)
     return after(layer.load(_norm_weights(draw, x.shape[-1])), lambda: layer.call(x))
 
 
 @probe("a new module gives each position mean 0 and variance 1 over its features")
 def _norm_when_new(candidate: Candidate, draw: Draw) -> Reply:
-    return _built(candidate, 4).call(3 * draw.normal(2, 3, 4) + 5)
+    return in_double(candidate, 4).call(3 * draw.normal(2, 3, 4) + 5)
 
 
 @probe("each feature is multiplied by its own scale, then its own shift is added")
@@ -141,8 +106,8 @@ def _norm_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("gradients reach the input, the scale and the shift")
-def _norm_gradient(candidate: Candidate, draw: Draw) -> Any:
-    layer, weights = _built(candidate, 5), _norm_weights(draw, 5)
+def _norm_gradient(candidate: Candidate, draw: Draw) -> Observed:
+    layer, weights = in_double(candidate, 5), _norm_weights(draw, 5)
     x, toward = 3 * draw.normal(2, 3, 5), draw.normal(2, 3, 5)
     reply = after(layer.load(weights), lambda: layer.gradients(x, toward=toward))
     return _of_its_parts(reply, weights)
@@ -150,18 +115,18 @@ def _norm_gradient(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("loading the module's state dict into a new module restores the weights")
 def _norm_round_trip(candidate: Candidate, draw: Draw) -> Reply:
-    full, empty = _built(candidate, 5), _built(candidate, 5)
-    return _round_trip(full, empty, _norm_weights(draw, 5), 3 * draw.normal(2, 5))
+    full, empty = in_double(candidate, 5), in_double(candidate, 5)
+    return round_trip(full, empty, _norm_weights(draw, 5), 3 * draw.normal(2, 5))
 
 
 @probe("a deep copy has separate weights")
-def _norm_copy(candidate: Candidate, draw: Draw) -> Any:
-    return _copied(_built(candidate, 5), _norm_weights(draw, 5), 3 * draw.normal(2, 5))
+def _norm_copy(candidate: Candidate, draw: Draw) -> Observed:
+    return copied(in_double(candidate, 5), _norm_weights(draw, 5), 3 * draw.normal(2, 5))
 
 
 # --- FeedForward --------------------------------------------------------------------------------------------
 
-FEED_FORWARD = Exercise(FeedForward, MISCONCEPTIONS)
+FEED_FORWARD = Exercise(FeedForward)
 probe = FEED_FORWARD.probe
 
 
@@ -175,11 +140,11 @@ def _network_weights(draw: Draw, d_model: int, d_ff: int) -> Weights:
 
 
 def _through_network(candidate: Candidate, draw: Draw, x: Tensor, d_ff: int) -> Reply:
-    layer = _built(candidate, x.shape[-1], d_ff, dropout=0.0)
+    layer = in_double(candidate, x.shape[-1], d_ff, dropout=0.0)
     return after(layer.load(_network_weights(draw, x.shape[-1], d_ff)), lambda: layer.call(x))
 
 
-def _dropped_features(layer: Candidate, probability: float) -> Any:
+def _dropped_features(layer: Candidate, probability: float) -> Observed:
     """Report the hidden features, made visible by outer weights that select the first three of five."""
     bias = torch.tensor([10.0, 20.0, 30.0], dtype=torch.float64)
     weights = {
@@ -224,18 +189,18 @@ def _network_of_squares(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("in training mode, dropout is applied between the layers")
-def _network_dropout(candidate: Candidate, draw: Draw) -> Any:
-    return _dropped_features(_built(candidate, 3, 5, 0.25), 0.25)
+def _network_dropout(candidate: Candidate, draw: Draw) -> Observed:
+    return _dropped_features(in_double(candidate, 3, 5, 0.25), 0.25)
 
 
 @probe("the default dropout rate is 0.1")
-def _network_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
-    return _dropped_features(_built(candidate, 3, 5), 0.1)
+def _network_usual_dropout(candidate: Candidate, draw: Draw) -> Observed:
+    return _dropped_features(in_double(candidate, 3, 5), 0.1)
 
 
 @probe("in evaluation mode nothing is dropped")
 def _network_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
-    layer = _built(candidate, 3, 5, 0.5)
+    layer = in_double(candidate, 3, 5, 0.5)
     loaded = layer.load(_network_weights(draw, 3, 5))
     return after(first_failure(loaded, layer.train(False)), lambda: layer.call(draw.normal(2, 4, 3)))
 
@@ -248,15 +213,15 @@ def _network_in_float32(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("gradients reach the input and the weights of both layers")
-def _network_gradient(candidate: Candidate, draw: Draw) -> Any:
-    layer, weights = _built(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5)
+def _network_gradient(candidate: Candidate, draw: Draw) -> Observed:
+    layer, weights = in_double(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5)
     x, toward = draw.normal(2, 4, 3), draw.normal(2, 4, 3)
     return _of_its_parts(after(layer.load(weights), lambda: layer.gradients(x, toward=toward)), weights)
 
 
 @probe("the backward pass works in training mode, with dropout")
-def _network_backward(candidate: Candidate, draw: Draw) -> Any:
-    layer = _built(candidate, 3, 5, 0.5)
+def _network_backward(candidate: Candidate, draw: Draw) -> Observed:
+    layer = in_double(candidate, 3, 5, 0.5)
     layer.train(True)
     reply = layer.gradients(draw.normal(2, 4, 3), toward=draw.normal(2, 4, 3))
     # Torch's message about a tensor that was modified in place depends on details such as its version.
@@ -269,18 +234,18 @@ def _network_backward(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("loading the module's state dict into a new module restores the weights")
 def _network_round_trip(candidate: Candidate, draw: Draw) -> Reply:
-    full, empty = _built(candidate, 3, 5, 0.0), _built(candidate, 3, 5, 0.0)
-    return _round_trip(full, empty, _network_weights(draw, 3, 5), draw.normal(2, 3))
+    full, empty = in_double(candidate, 3, 5, 0.0), in_double(candidate, 3, 5, 0.0)
+    return round_trip(full, empty, _network_weights(draw, 3, 5), draw.normal(2, 3))
 
 
 @probe("a deep copy has separate weights")
-def _network_copy(candidate: Candidate, draw: Draw) -> Any:
-    return _copied(_built(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5), draw.normal(2, 3))
+def _network_copy(candidate: Candidate, draw: Draw) -> Observed:
+    return copied(in_double(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5), draw.normal(2, 3))
 
 
 # --- SublayerConnection -------------------------------------------------------------------------------------
 
-SUBLAYER_CONNECTION = Exercise(SublayerConnection, MISCONCEPTIONS)
+SUBLAYER_CONNECTION = Exercise(SublayerConnection)
 probe = SUBLAYER_CONNECTION.probe
 
 
@@ -293,9 +258,9 @@ def _far_apart(draw: Draw, *shape: int) -> Tensor:
     return 3 * draw.normal(*shape) + torch.linspace(-9, 9, shape[-1], dtype=torch.float64)
 
 
-def _connected(candidate: Candidate, draw: Draw, *settings: Any) -> Any:
+def _connected(candidate: Candidate, draw: Draw, *settings: object) -> Observed:
     """Call the connection in float64 and without dropout, around a sublayer that reveals a second call."""
-    layer = _built(candidate, 6, 0.0, *settings)
+    layer = in_double(candidate, 6, 0.0, *settings)
     loaded = layer.load(_connection_weights(draw, 6))
     if isinstance(loaded, Raised):
         return loaded
@@ -306,10 +271,10 @@ def _connected(candidate: Candidate, draw: Draw, *settings: Any) -> Any:
     }
 
 
-def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *settings: Any) -> Any:
+def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *settings: object) -> Observed:
     """Find out which elements were kept: a position has three features, hence eight dropout patterns."""
     norm_first = settings[-1:] == (True,)
-    layer = _built(candidate, 3, *settings)
+    layer = in_double(candidate, 3, *settings)
     x, weights = _far_apart(draw, 4, 50, 3), _connection_weights(draw, 3)
     scale, shift = weights["norm.scale"], weights["norm.shift"]
     inside = layer.make(linear(3, 3))
@@ -335,25 +300,25 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
 
 
 @probe("by default the result is norm(x + sublayer(x)), as in the paper")
-def _connection_post_norm(candidate: Candidate, draw: Draw) -> Any:
+def _connection_post_norm(candidate: Candidate, draw: Draw) -> Observed:
     return _connected(candidate, draw)
 
 
 @probe("with norm_first=True the result is x + sublayer(norm(x))")
-def _connection_pre_norm(candidate: Candidate, draw: Draw) -> Any:
+def _connection_pre_norm(candidate: Candidate, draw: Draw) -> Observed:
     return _connected(candidate, draw, True)
 
 
 @probe("with norm_first=False the result is norm(x + sublayer(x))")
-def _connection_told_post_norm(candidate: Candidate, draw: Draw) -> Any:
+def _connection_told_post_norm(candidate: Candidate, draw: Draw) -> Observed:
     return _connected(candidate, draw, False)
 
 
 @probe("a sublayer can return its own input, which must not be modified")
-def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Any:
-    replies: dict[str, Any] = {}
+def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Observed:
+    replies: dict[str, Observed] = {}
     for name, settings in (("post-norm", (6, 0.5)), ("pre-norm", (6, 0.5, True))):
-        layer = _built(candidate, *settings)
+        layer = in_double(candidate, *settings)
         x = _far_apart(draw, 2, 4, 6)
         changed = layer.call(x, unchanged())  # in training mode, any elements may be dropped
         replies[f"{name}, x changed"] = (
@@ -365,10 +330,10 @@ def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("the sublayer is called exactly once")
-def _connection_calls(candidate: Candidate, draw: Draw) -> Any:
+def _connection_calls(candidate: Candidate, draw: Draw) -> Observed:
     replies: dict[str, Reply] = {}
     for name, settings in (("post-norm", (6, 0.0)), ("pre-norm", (6, 0.0, True))):
-        layer = _built(candidate, *settings)
+        layer = in_double(candidate, *settings)
         counting = layer.make(sublayer(torch.ones(6)))
         result = layer.call(_far_apart(draw, 2, 4, 6), counting)
         one_more = counting.call(torch.ones(1, dtype=torch.float64).expand(6))
@@ -377,25 +342,25 @@ def _connection_calls(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("in training mode with post-norm, dropout is applied to the sublayer's output, before the sum")
-def _connection_post_norm_dropout(candidate: Candidate, draw: Draw) -> Any:
+def _connection_post_norm_dropout(candidate: Candidate, draw: Draw) -> Observed:
     return _dropped_outputs(candidate, draw, 0.25, 0.25)
 
 
 @probe("in training mode with pre-norm, dropout is applied to the sublayer's output, before the sum")
-def _connection_pre_norm_dropout(candidate: Candidate, draw: Draw) -> Any:
+def _connection_pre_norm_dropout(candidate: Candidate, draw: Draw) -> Observed:
     return _dropped_outputs(candidate, draw, 0.25, 0.25, True)
 
 
 @probe("the default dropout rate is 0.1")
-def _connection_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
+def _connection_usual_dropout(candidate: Candidate, draw: Draw) -> Observed:
     return _dropped_outputs(candidate, draw, 0.1)
 
 
 @probe("in evaluation mode nothing is dropped")
-def _connection_in_evaluation(candidate: Candidate, draw: Draw) -> Any:
+def _connection_in_evaluation(candidate: Candidate, draw: Draw) -> Observed:
     replies: dict[str, Reply] = {}
     for name, settings in (("post-norm", (6, 0.5)), ("pre-norm", (6, 0.5, True))):
-        layer = _built(candidate, *settings)
+        layer = in_double(candidate, *settings)
         mode = layer.train(False)
         replies[name] = first_failure(mode, layer.call(_far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))))
     return replies
@@ -410,10 +375,10 @@ def _connection_in_float32(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("gradients reach x, through the sublayer and around it, and the norm's parameters")
-def _connection_gradient(candidate: Candidate, draw: Draw) -> Any:
-    found: dict[str, Any] = {}
+def _connection_gradient(candidate: Candidate, draw: Draw) -> Observed:
+    found: dict[str, Observed] = {}
     for name, settings in (("post-norm", (6, 0.0)), ("pre-norm", (6, 0.0, True))):
-        layer, weights = _built(candidate, *settings), _connection_weights(draw, 6)
+        layer, weights = in_double(candidate, *settings), _connection_weights(draw, 6)
         loaded = layer.load(weights)
         x, toward = _far_apart(draw, 2, 4, 6), draw.normal(2, 4, 6)
         if isinstance(loaded, Raised):
@@ -425,15 +390,15 @@ def _connection_gradient(candidate: Candidate, draw: Draw) -> Any:
 
 @probe("loading the module's state dict into a new module restores the weights")
 def _connection_round_trip(candidate: Candidate, draw: Draw) -> Reply:
-    full, empty = _built(candidate, 6, 0.0), _built(candidate, 6, 0.0)
+    full, empty = in_double(candidate, 6, 0.0), in_double(candidate, 6, 0.0)
     x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))
-    return _round_trip(full, empty, _connection_weights(draw, 6), x, inside)
+    return round_trip(full, empty, _connection_weights(draw, 6), x, inside)
 
 
 @probe("a deep copy has separate weights")
-def _connection_copy(candidate: Candidate, draw: Draw) -> Any:
+def _connection_copy(candidate: Candidate, draw: Draw) -> Observed:
     x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))
-    return _copied(_built(candidate, 6, 0.0, True), _connection_weights(draw, 6), x, inside)
+    return copied(in_double(candidate, 6, 0.0, True), _connection_weights(draw, 6), x, inside)
 
 
 # --- predictions --------------------------------------------------------------------------------------------
@@ -443,7 +408,6 @@ PREDICT_NORMALISED = Prediction(
     answer=math.sqrt(3),
     tolerance=0.01,
     hint="The mean is 1, so the centred features are -1, -1, -1 and 3. What is their standard deviation?",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 _ATTENTION = 4 * (512 * 512 + 512)
@@ -454,7 +418,6 @@ PREDICT_NETWORK_SHARE = Prediction(
     answer=_FEED_FORWARD / (_FEED_FORWARD + _ATTENTION),
     tolerance=0.02,
     hint="Count the two kinds of matrices: attention has four of 512 by 512, the network two of 512 by 2048.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_STREAM = Prediction(
@@ -462,5 +425,4 @@ PREDICT_STREAM = Prediction(
     answer=math.sqrt(13),
     tolerance=0.01,
     hint="Variances of independent numbers add up: one from the start, and one more from each sublayer.",
-    misconceptions_file=MISCONCEPTIONS,
 )

@@ -1,9 +1,8 @@
 """Lesson 06: a layer of the encoder and of the decoder, the whole model, tied embeddings, greedy decoding."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw
+from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned, after, value_of
 from course_lib.checks.exercises.fixtures.callables import mean_attention
 from course_lib.checks.exercises.fixtures.devices import stays_together
@@ -21,6 +20,7 @@ from course_lib.checks.exercises.fixtures.reader import reader
 from course_lib.checks.exercises.fixtures.refusals import refusal
 from course_lib.checks.exercises.fixtures.results import keeps_gradients_on
 from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
+from course_lib.checks.exercises.shared_requests import in_double, mode_afterwards
 from course_lib.transformer import (
     DecoderLayer,
     EncoderLayer,
@@ -30,8 +30,6 @@ from course_lib.transformer import (
     greedy_decode,
     tie_embeddings,
 )
-
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
 
 def _drawn(draw: Draw, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
@@ -52,6 +50,13 @@ def _shapes_of(make: Callable[[], nn.Module]) -> dict[str, torch.Size]:
         return {name: entry.shape for name, entry in make().state_dict().items()}
 
 
+@cache
+def _layer_shapes(
+    kind: type[EncoderLayer | DecoderLayer], d_model: int, heads: int, d_ff: int
+) -> dict[str, torch.Size]:
+    return _shapes_of(lambda: kind(d_model, heads, d_ff))
+
+
 def _source_mask() -> Tensor:
     """Return the mask of two sentences of five tokens, the second ending with two of padding."""
     return torch.tensor([[[1, 1, 1, 1, 1]], [[1, 1, 1, 0, 0]]], dtype=torch.bool)
@@ -61,7 +66,7 @@ def _target_mask(length: int) -> Tensor:
     return causal_mask(length).expand(2, length, length).clone()
 
 
-def _weights_named(reply: Reply, names: Mapping[str, Any]) -> Any:
+def _weights_named(reply: Reply, names: Iterable[str]) -> Observed:
     """Keep only the gradients of the named parameters, because a student may add others."""
     if not isinstance(reply, Returned):
         return reply
@@ -71,66 +76,60 @@ def _weights_named(reply: Reply, names: Mapping[str, Any]) -> Any:
 
 # --- EncoderLayer -------------------------------------------------------------------------------------------
 
-ENCODER_LAYER = Exercise(EncoderLayer, MISCONCEPTIONS)
+ENCODER_LAYER = Exercise(EncoderLayer)
 probe = ENCODER_LAYER.probe
 
 
-@cache
-def _encoder_shapes(d_model: int, heads: int, d_ff: int) -> dict[str, torch.Size]:
-    return _shapes_of(lambda: EncoderLayer(d_model, heads, d_ff))
-
-
 def _encoder(
-    candidate: Candidate, draw: Draw, sizes: tuple[int, int, int] = (6, 2, 9), **settings: Any
+    candidate: Candidate, draw: Draw, sizes: tuple[int, int, int] = (6, 2, 9), **settings: object
 ) -> tuple[Candidate, Reply]:
-    layer = candidate.build(*sizes, **settings)
-    layer.call(method="double")
-    return layer, layer.load(_drawn(draw, _encoder_shapes(*sizes)))
+    layer = in_double(candidate, *sizes, **settings)
+    return layer, layer.load(_drawn(draw, _layer_shapes(EncoderLayer, *sizes)))
 
 
 @probe("the attention comes first, then the feed-forward network, each with a sum and a normalisation")
-def _encoder_values(candidate: Candidate, draw: Draw) -> Any:
+def _encoder_values(candidate: Candidate, draw: Draw) -> Observed:
     # The simplest probe comes first, because it is the fastest and distinguishes most mistakes.
     layer = candidate.build(6, 2, 16, dropout=0.0)
-    loaded = layer.load(_drawn(draw, _encoder_shapes(6, 2, 16)))
+    loaded = layer.load(_drawn(draw, _layer_shapes(EncoderLayer, 6, 2, 16)))
     return after(loaded, lambda: layer.call(draw.normal(2, 5, 6, dtype=torch.float32), _source_mask()))
 
 
 @probe("with norm_first=True, each sublayer reads the normalised input, and the sum is not normalised")
-def _encoder_norm_first(candidate: Candidate, draw: Draw) -> Any:
+def _encoder_norm_first(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw, norm_first=True)
     layer.train(False)
     return after(loaded, lambda: layer.call(draw.normal(2, 5, 6), _source_mask()))
 
 
 @probe("a mask with one row per query is applied, and the layer has the requested number of heads")
-def _encoder_full_mask(candidate: Candidate, draw: Draw) -> Any:
+def _encoder_full_mask(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw, (6, 3, 4))
     layer.train(False)
     return after(loaded, lambda: layer.call(draw.normal(2, 4, 6), _target_mask(4)))
 
 
 @probe("the layer works for one sentence of one token with five features")
-def _encoder_of_one(candidate: Candidate, draw: Draw) -> Any:
+def _encoder_of_one(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw, (5, 1, 7), dropout=0.3)
     layer.train(False)
     return after(loaded, lambda: layer.call(draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)))
 
 
 @probe("dropout acts in training mode and not in evaluation mode")
-def _encoder_modes(candidate: Candidate, draw: Draw) -> Any:
+def _encoder_modes(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw, dropout=0.5)
     x = draw.normal(2, 5, 6)
     return after(loaded, lambda: _dropout_facts(layer, x, _source_mask()))
 
 
 @probe("the attention function that is passed in is the one that is used")
-def _encoder_other_attention(candidate: Candidate, draw: Draw) -> Any:
+def _encoder_other_attention(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw, dropout=0.0, attention=mean_attention())
     return after(loaded, lambda: layer.call(draw.normal(2, 5, 6), _source_mask()))
 
 
-def _dropout_facts(module: Candidate, *arguments: Any) -> Any:
+def _dropout_facts(module: Candidate, *arguments: object) -> Observed:
     training = module.call(*arguments)
     module.train(False)
     evaluation, again = module.call(*arguments), module.call(*arguments)
@@ -157,11 +156,11 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 def _strengths(
     layer: Candidate,
     shapes: Mapping[str, torch.Size],
-    *arguments: Any,
-    said: str,
+    *arguments: Tensor,
+    name: str,
     part: str,
     rate: float = 0.5,
-) -> Any:
+) -> Observed:
     """Measure how dropout scales the contribution of one part of a pre-norm layer in training mode.
 
     Kept numbers are divided by 1 - rate twice: inside the part, and in the connection around it.
@@ -180,47 +179,51 @@ def _strengths(
         return reply
     steps = (reply.value.double() - arguments[0]).abs() if reply.value.shape == arguments[0].shape else None
     found = None if steps is None else tuple(sorted({round(step, 2) for step in steps.flatten().tolist()}))
-    return {f"what {said} adds to an input of 1, with a dropout of {rate:g},": found}
+    return {f"what {name} adds to an input of 1, with a dropout of {rate:g},": found}
 
 
-def _loud(rows: int = 64) -> Tensor:
+def _unit_inputs(rows: int = 64) -> Tensor:
     return torch.tensor([1.0, -1.0], dtype=torch.float64).expand(rows, 1, 2).clone()
 
 
 @probe("dropout acts on the attention weights, in the feed-forward network and on each sublayer's output")
-def _encoder_dropout(candidate: Candidate, draw: Draw) -> Any:
-    layer = candidate.build(2, 1, 1, dropout=0.5, norm_first=True)
-    layer.call(method="double")
-    given, shapes = (_loud(), torch.ones(64, 1, 1, dtype=torch.bool)), _encoder_shapes(2, 1, 1)
+def _encoder_dropout(candidate: Candidate, draw: Draw) -> Observed:
+    layer = in_double(candidate, 2, 1, 1, dropout=0.5, norm_first=True)
+    given, shapes = (
+        (_unit_inputs(), torch.ones(64, 1, 1, dtype=torch.bool)),
+        _layer_shapes(EncoderLayer, 2, 1, 1),
+    )
     return tuple(
-        _strengths(layer, shapes, *given, said=said, part=part)
-        for part, said in (("self_attention", "the attention"), ("feed_forward", "the feed-forward network"))
+        _strengths(layer, shapes, *given, name=name, part=part)
+        for part, name in (("self_attention", "the attention"), ("feed_forward", "the feed-forward network"))
     )
 
 
 @probe("the default dropout rate is 0.1")
-def _encoder_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
-    layer = candidate.build(2, 1, 1, norm_first=True)
-    layer.call(method="double")
-    given, shapes = (_loud(), torch.ones(64, 1, 1, dtype=torch.bool)), _encoder_shapes(2, 1, 1)
-    return _strengths(layer, shapes, *given, said="the attention", part="self_attention", rate=0.1)
+def _encoder_usual_dropout(candidate: Candidate, draw: Draw) -> Observed:
+    layer = in_double(candidate, 2, 1, 1, norm_first=True)
+    given, shapes = (
+        (_unit_inputs(), torch.ones(64, 1, 1, dtype=torch.bool)),
+        _layer_shapes(EncoderLayer, 2, 1, 1),
+    )
+    return _strengths(layer, shapes, *given, name="the attention", part="self_attention", rate=0.1)
 
 
 @probe("gradients reach the input and every weight")
-def _encoder_gradient(candidate: Candidate, draw: Draw) -> Any:
+def _encoder_gradient(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw)
     layer.train(False)
     x, toward = draw.normal(2, 5, 6), draw.normal(2, 5, 6)
     reply = after(loaded, lambda: layer.gradients(x, _source_mask(), toward=toward))
-    return _weights_named(reply, _encoder_shapes(6, 2, 9))
+    return _weights_named(reply, _layer_shapes(EncoderLayer, 6, 2, 9))
 
 
 @probe("a deep copy has its own weights, and a state dict can be loaded into it")
-def _encoder_copy(candidate: Candidate, draw: Draw) -> Any:
+def _encoder_copy(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw)
     layer.train(False)
     copy = layer.copy()
-    copy.load(_drawn(draw, _encoder_shapes(6, 2, 9)))
+    copy.load(_drawn(draw, _layer_shapes(EncoderLayer, 6, 2, 9)))
     x = draw.normal(2, 5, 6)
     return after(
         loaded, lambda: (value_of(layer.call(x, _source_mask())), value_of(copy.call(x, _source_mask())))
@@ -229,33 +232,27 @@ def _encoder_copy(candidate: Candidate, draw: Draw) -> Any:
 
 # --- DecoderLayer -------------------------------------------------------------------------------------------
 
-DECODER_LAYER = Exercise(DecoderLayer, MISCONCEPTIONS)
+DECODER_LAYER = Exercise(DecoderLayer)
 probe = DECODER_LAYER.probe
 
 
-@cache
-def _decoder_shapes(d_model: int, heads: int, d_ff: int) -> dict[str, torch.Size]:
-    return _shapes_of(lambda: DecoderLayer(d_model, heads, d_ff))
-
-
 def _decoder(
-    candidate: Candidate, draw: Draw, sizes: tuple[int, int, int] = (6, 2, 9), **settings: Any
+    candidate: Candidate, draw: Draw, sizes: tuple[int, int, int] = (6, 2, 9), **settings: object
 ) -> tuple[Candidate, Reply]:
-    layer = candidate.build(*sizes, **settings)
-    layer.call(method="double")
-    return layer, layer.load(_drawn(draw, _decoder_shapes(*sizes)))
+    layer = in_double(candidate, *sizes, **settings)
+    return layer, layer.load(_drawn(draw, _layer_shapes(DecoderLayer, *sizes)))
 
 
 @probe("self-attention, cross-attention and feed-forward follow each other, each with sum and norm")
-def _decoder_values(candidate: Candidate, draw: Draw) -> Any:
+def _decoder_values(candidate: Candidate, draw: Draw) -> Observed:
     layer = candidate.build(6, 2, 16, dropout=0.0)
-    loaded = layer.load(_drawn(draw, _decoder_shapes(6, 2, 16)))
+    loaded = layer.load(_drawn(draw, _layer_shapes(DecoderLayer, 6, 2, 16)))
     x, memory = (draw.normal(2, length, 6, dtype=torch.float32) for length in (4, 5))
     return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
 
 
 @probe("each mask goes to its own attention, even if source and target have the same length")
-def _decoder_same_length(candidate: Candidate, draw: Draw) -> Any:
+def _decoder_same_length(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw, (6, 3, 4))
     layer.train(False)
     x, memory = draw.normal(2, 5, 6), draw.normal(2, 5, 6)
@@ -268,7 +265,7 @@ def _decoder_same_length(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("with norm_first=True, each sublayer reads the normalised input, and the memory is used unchanged")
-def _decoder_norm_first(candidate: Candidate, draw: Draw) -> Any:
+def _decoder_norm_first(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw, norm_first=True)
     layer.train(False)
     x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
@@ -276,7 +273,7 @@ def _decoder_norm_first(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("the layer works for one sentence of one token with five features")
-def _decoder_of_one(candidate: Candidate, draw: Draw) -> Any:
+def _decoder_of_one(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw, (5, 1, 7), dropout=0.3)
     layer.train(False)
     x, memory, mask = draw.normal(1, 1, 5), draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)
@@ -284,27 +281,35 @@ def _decoder_of_one(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("dropout acts in training mode and not in evaluation mode")
-def _decoder_modes(candidate: Candidate, draw: Draw) -> Any:
+def _decoder_modes(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw, dropout=0.5)
     x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
     return after(loaded, lambda: _dropout_facts(layer, x, memory, _source_mask(), _target_mask(4)))
 
 
 @probe("both attentions use the attention function that is passed in")
-def _decoder_other_attention(candidate: Candidate, draw: Draw) -> Any:
+def _decoder_other_attention(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw, dropout=0.0, attention=mean_attention())
     x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
     return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
 
 
 @probe("dropout acts on all attention weights, in the feed-forward network and on each sublayer's output")
-def _decoder_dropout(candidate: Candidate, draw: Draw) -> Any:
-    layer = candidate.build(2, 1, 1, dropout=0.5, norm_first=True)
-    layer.call(method="double")
+def _decoder_dropout(candidate: Candidate, draw: Draw) -> Observed:
+    layer = in_double(candidate, 2, 1, 1, dropout=0.5, norm_first=True)
     mask = torch.ones(64, 1, 1, dtype=torch.bool)
     return tuple(
-        _strengths(layer, _decoder_shapes(2, 1, 1), _loud(), _loud(), mask, mask, said=said, part=part)
-        for part, said in (
+        _strengths(
+            layer,
+            _layer_shapes(DecoderLayer, 2, 1, 1),
+            _unit_inputs(),
+            _unit_inputs(),
+            mask,
+            mask,
+            name=name,
+            part=part,
+        )
+        for part, name in (
             ("self_attention", "the self-attention"),
             ("cross_attention", "the cross-attention"),
             ("feed_forward", "the feed-forward network"),
@@ -313,37 +318,36 @@ def _decoder_dropout(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("the default dropout rate is 0.1")
-def _decoder_usual_dropout(candidate: Candidate, draw: Draw) -> Any:
-    layer = candidate.build(2, 1, 1, norm_first=True)
-    layer.call(method="double")
-    mask, shapes = torch.ones(64, 1, 1, dtype=torch.bool), _decoder_shapes(2, 1, 1)
-    given = (_loud(), _loud(), mask, mask)
-    return _strengths(layer, shapes, *given, said="the self-attention", part="self_attention", rate=0.1)
+def _decoder_usual_dropout(candidate: Candidate, draw: Draw) -> Observed:
+    layer = in_double(candidate, 2, 1, 1, norm_first=True)
+    mask, shapes = torch.ones(64, 1, 1, dtype=torch.bool), _layer_shapes(DecoderLayer, 2, 1, 1)
+    given = (_unit_inputs(), _unit_inputs(), mask, mask)
+    return _strengths(layer, shapes, *given, name="the self-attention", part="self_attention", rate=0.1)
 
 
 @probe("gradients reach the input, the memory and every weight")
-def _decoder_gradient(candidate: Candidate, draw: Draw) -> Any:
+def _decoder_gradient(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw)
     layer.train(False)
     x, memory, toward = draw.normal(2, 4, 6), draw.normal(2, 5, 6), draw.normal(2, 4, 6)
     masks = _source_mask(), _target_mask(4)
     reply = after(loaded, lambda: layer.gradients(x, memory, *masks, toward=toward))
-    return _weights_named(reply, _decoder_shapes(6, 2, 9))
+    return _weights_named(reply, _layer_shapes(DecoderLayer, 6, 2, 9))
 
 
 @probe("a deep copy has its own weights, and a state dict can be loaded into it")
-def _decoder_copy(candidate: Candidate, draw: Draw) -> Any:
+def _decoder_copy(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw)
     layer.train(False)
     copy = layer.copy()
-    copy.load(_drawn(draw, _decoder_shapes(6, 2, 9)))
+    copy.load(_drawn(draw, _layer_shapes(DecoderLayer, 6, 2, 9)))
     given = (draw.normal(2, 4, 6), draw.normal(2, 5, 6), _source_mask(), _target_mask(4))
     return after(loaded, lambda: (value_of(layer.call(*given)), value_of(copy.call(*given))))
 
 
 # --- Transformer --------------------------------------------------------------------------------------------
 
-TRANSFORMER = Exercise(Transformer, MISCONCEPTIONS)
+TRANSFORMER = Exercise(Transformer)
 probe = TRANSFORMER.probe
 
 _SOURCE_VOCAB, _TARGET_VOCAB = 7, 9
@@ -358,9 +362,8 @@ def _model_shapes(settings: TransformerConfig) -> dict[str, torch.Size]:
     return {name: shape for name, shape in shapes.items() if name != "generator.bias"}
 
 
-def _model(candidate: Candidate, draw: Draw, **settings: Any) -> tuple[Candidate, Reply]:
-    model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**settings))
-    model.call(method="double")
+def _model(candidate: Candidate, draw: Draw, **settings: object) -> tuple[Candidate, Reply]:
+    model = in_double(candidate, _SOURCE_VOCAB, _TARGET_VOCAB, config(**settings))
     return model, _model_loaded(model, draw, settings)
 
 
@@ -378,7 +381,7 @@ def _sentences(draw: Draw, target_length: int = 4) -> tuple[Tensor, Tensor, Tens
 
 
 @probe("each target position gets one logit for each word of the target vocabulary")
-def _model_logits(candidate: Candidate, draw: Draw) -> Any:
+def _model_logits(candidate: Candidate, draw: Draw) -> Observed:
     settings = _SMALL | {"dropout": 0.0}
     model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**settings))
     loaded = _model_loaded(model, draw, settings)
@@ -386,7 +389,7 @@ def _model_logits(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("encode returns the memory and decode the hidden vectors, each after all layers in turn")
-def _model_halves(candidate: Candidate, draw: Draw) -> Any:
+def _model_halves(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_DEEP)
     model.train(False)
     source, source_mask, target, target_mask = _sentences(draw, 5)
@@ -403,7 +406,7 @@ def _model_halves(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("the logits are also correct with two layers, and source and target of the same length")
-def _model_same_length(candidate: Candidate, draw: Draw) -> Any:
+def _model_same_length(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_DEEP)
     model.train(False)
     source, source_mask, target, target_mask = _sentences(draw, 5)
@@ -413,36 +416,35 @@ def _model_same_length(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("with norm_first, the layers normalise first and each stack ends with a normalisation")
-def _model_norm_first(candidate: Candidate, draw: Draw) -> Any:
+def _model_norm_first(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_DEEP, norm_first=True)
     model.train(False)
     return after(loaded, lambda: model.call(*_sentences(draw)))
 
 
 @probe("every layer uses the attention function of the config")
-def _model_other_attention(candidate: Candidate, draw: Draw) -> Any:
+def _model_other_attention(candidate: Candidate, draw: Draw) -> Observed:
     sizes = _DEEP | {"dropout": 0.0}
-    model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**sizes, attention=mean_attention()))
-    model.call(method="double")
+    model = in_double(candidate, _SOURCE_VOCAB, _TARGET_VOCAB, config(**sizes, attention=mean_attention()))
     loaded = _model_loaded(model, draw, sizes)
     return after(loaded, lambda: model.call(*_sentences(draw)))
 
 
 @probe("without norm_first, there is no final normalisation")
-def _model_norms(candidate: Candidate, draw: Draw) -> Any:
+def _model_norms(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**_SMALL))
     return candidate.make(count_of("encoder_norm", "decoder_norm")).call(model)
 
 
 @probe("dropout acts in training mode and not in evaluation mode")
-def _model_modes(candidate: Candidate, draw: Draw) -> Any:
+def _model_modes(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_SMALL, dropout=0.5)
     sentences = _sentences(draw)
     return after(loaded, lambda: _dropout_facts(model, *sentences))
 
 
 @probe("dropout also acts on the sum of embedding and position")
-def _model_position_dropout(candidate: Candidate, draw: Draw) -> Any:
+def _model_position_dropout(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_SMALL, dropout=0.5)
     shapes = _model_shapes(TransformerConfig(**_SMALL))
     silent = ("output_projection.weight", "output_projection.bias", "outer.weight", "outer.bias")
@@ -452,7 +454,7 @@ def _model_position_dropout(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("layers start with different weights, matrices by Xavier initialisation, and tables keep their own")
-def _model_start(candidate: Candidate, draw: Draw) -> Any:
+def _model_start(candidate: Candidate, draw: Draw) -> Observed:
     d_model, vocab = 24, 400
     model = candidate.build(vocab, vocab, config(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
     names = _model_shapes(TransformerConfig(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
@@ -460,7 +462,7 @@ def _model_start(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("gradients reach every weight")
-def _model_gradient(candidate: Candidate, draw: Draw) -> Any:
+def _model_gradient(candidate: Candidate, draw: Draw) -> Observed:
     settings = _SMALL | {"norm_first": True}
     model, loaded = _model(candidate, draw, **settings)
     model.train(False)
@@ -470,7 +472,7 @@ def _model_gradient(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("a deep copy has its own weights, and a state dict can be loaded into it")
-def _model_copy(candidate: Candidate, draw: Draw) -> Any:
+def _model_copy(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_SMALL)
     model.train(False)
     copy = model.copy()
@@ -481,7 +483,7 @@ def _model_copy(candidate: Candidate, draw: Draw) -> Any:
 
 # --- tie_embeddings -----------------------------------------------------------------------------------------
 
-TIE_EMBEDDINGS = Exercise(tie_embeddings, MISCONCEPTIONS)
+TIE_EMBEDDINGS = Exercise(tie_embeddings)
 probe = TIE_EMBEDDINGS.probe
 
 _MATRICES = ("source_embedding.table.weight", "target_embedding.table.weight", "generator.weight")
@@ -494,14 +496,14 @@ def _tied(candidate: Candidate) -> tuple[Candidate, Reply]:
     return model, candidate.call(model)
 
 
-def _matrices(reply: Reply) -> Any:
+def _matrices(reply: Reply) -> Observed:
     if not isinstance(reply, Returned):
         return reply
     return {name: reply.value[name] for name in _MATRICES if name in reply.value}
 
 
 @probe("the model itself is returned")
-def _tied_is_given_back(candidate: Candidate, draw: Draw) -> Any:
+def _tied_is_given_back(candidate: Candidate, draw: Draw) -> Observed:
     model, reply = _tied(candidate)
     if not isinstance(reply, Returned):
         return reply
@@ -511,7 +513,7 @@ def _tied_is_given_back(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("both tables and the generator hold the same numbers")
-def _tied_is_equal(candidate: Candidate, draw: Draw) -> Any:
+def _tied_is_equal(candidate: Candidate, draw: Draw) -> Observed:
     model, reply = _tied(candidate)
     matrices = after(reply, lambda: _matrices(model.weights()))
     if not isinstance(matrices, dict) or len(matrices) < len(_MATRICES):
@@ -526,21 +528,21 @@ def _tied_is_equal(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("changing the source's table changes all three matrices")
-def _tied_follows_source(candidate: Candidate, draw: Draw) -> Any:
+def _tied_follows_source(candidate: Candidate, draw: Draw) -> Observed:
     model, reply = _tied(candidate)
     model.load({_MATRICES[0]: draw.normal(_WORDS, _WIDTH)})
     return after(reply, lambda: _matrices(model.weights()))
 
 
 @probe("changing the generator's matrix changes all three matrices")
-def _tied_follows_generator(candidate: Candidate, draw: Draw) -> Any:
+def _tied_follows_generator(candidate: Candidate, draw: Draw) -> Observed:
     model, reply = _tied(candidate)
     model.load({_MATRICES[2]: draw.normal(_WORDS, _WIDTH)})
     return after(reply, lambda: _matrices(model.weights()))
 
 
 @probe("both tables and the generator are one parameter, which collects the gradients of all three uses")
-def _tied_gradient(candidate: Candidate, draw: Draw) -> Any:
+def _tied_gradient(candidate: Candidate, draw: Draw) -> Observed:
     model, reply = _tied(candidate)
     model.load({_MATRICES[0]: draw.normal(_WORDS, _WIDTH)})
     source, target = draw.integers(0, _WORDS, 2, 5), draw.integers(0, _WORDS, 2, 4)
@@ -552,7 +554,7 @@ def _tied_gradient(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("vocabularies of different sizes raise a ValueError whose message contains both sizes")
-def _tied_unequal(candidate: Candidate, draw: Draw) -> Any:
+def _tied_unequal(candidate: Candidate, draw: Draw) -> Observed:
     return {
         f"the response to vocabularies of {source} and {target} words": candidate.make(
             refusal(candidate, source, target, passes=False)
@@ -563,7 +565,7 @@ def _tied_unequal(candidate: Candidate, draw: Draw) -> Any:
 
 # --- greedy_decode ------------------------------------------------------------------------------------------
 
-GREEDY_DECODE = Exercise(greedy_decode, MISCONCEPTIONS)
+GREEDY_DECODE = Exercise(greedy_decode)
 probe = GREEDY_DECODE.probe
 
 _START, _END, _PADDING = 1, 2, 0
@@ -609,29 +611,21 @@ def _greedy_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("the model runs in evaluation mode without gradients, and its mode is restored afterwards")
-def _greedy_modes(candidate: Candidate, draw: Draw) -> Any:
+def _greedy_modes(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.make(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
     meanwhile = value_of(model.call(method="notes"))
     again = candidate.make(keeps_gradients_on()).call(candidate, model, *_phrases(3, 4), 8, _START, _END)
     facts = {"meanwhile": meanwhile, "«gradients are on afterwards»": again}
-    return after(reply, lambda: {**facts, **_mode(model)})
-
-
-def _mode(model: Candidate) -> dict[str, str]:
-    """Return the mode of a model, or "mixed" if its parts differ."""
-    reply = model.modes()
-    modes = set(reply.value.values()) if isinstance(reply, Returned) else set()
-    known = {True: "training", False: "evaluation"}
-    return {"the mode afterwards": known[modes.pop()] if len(modes) == 1 else "mixed"}
+    return after(reply, lambda: {**facts, **mode_afterwards(model)})
 
 
 @probe("a model that is in evaluation mode stays in it")
-def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Any:
+def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.make(_book())
     model.train(False)
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
-    return after(reply, lambda: _mode(model))
+    return after(reply, lambda: mode_afterwards(model))
 
 
 def _reader() -> Fixture:
@@ -657,14 +651,14 @@ def _greedy_reader_longer(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("the source is encoded once for the whole batch")
-def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Any:
+def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.make(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
     return after(reply, lambda: {"the number of calls of `encode`": value_of(model.call(method="encoded"))})
 
 
 @probe("everything is on the device of the source")
-def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Any:
+def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     model, settings = candidate.make(_reader()), (8, _START, _END)
     together = candidate.make(stays_together()).call(candidate, model, *_padded(draw), *settings)
     return {"«tensors on different devices are never combined»": together}
@@ -677,7 +671,6 @@ PREDICT_DECODER_LAYER = Prediction(
     answer=4.204032,
     tolerance=0.02,
     hint="Which sublayer is added in the decoder? Count its matrices: each has 512 x 512 numbers.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_PARAMETERS = Prediction(
@@ -686,7 +679,6 @@ PREDICT_PARAMETERS = Prediction(
     tolerance=0.05,
     hint="Add up, in millions: the shared matrix of 37,000 rows and 512 columns; six encoder layers of 3.15 "
     "each; six decoder layers, each with one more attention (four matrices of 512 x 512).",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_RUNS = Prediction(
@@ -694,5 +686,4 @@ PREDICT_RUNS = Prediction(
     answer=20.0,
     tolerance=0.001,
     hint="Each run of the decoder adds one token to every row of the batch.",
-    misconceptions_file=MISCONCEPTIONS,
 )

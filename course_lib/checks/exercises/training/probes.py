@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,12 +14,9 @@ from course_lib.checks.exercises.fixtures.training import training
 from course_lib.checks.exercises.fixtures.updates import prepare_optimisers
 from course_lib.transformer.training import train_step
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
-
-
 # --- train_step ---------------------------------------------------------------------------------------------
 
-TRAIN_STEP = Exercise(train_step, MISCONCEPTIONS, uncounted=-300)
+TRAIN_STEP = Exercise(train_step, uncounted=-300)
 probe = TRAIN_STEP.probe
 
 _VOCAB, _START, _END = 9, 1, 2
@@ -96,7 +92,6 @@ PREDICT_BATCH_LOSS = Prediction(
     answer=2.5,
     tolerance=0.001,
     hint="Add up the losses of all 40 tokens, micro-batch by micro-batch, and divide by 40.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_FIRST_LOSS = Prediction(
@@ -105,7 +100,6 @@ PREDICT_FIRST_LOSS = Prediction(
     tolerance=0.01,
     hint="Each of the 13 words has probability 1/13, so every term of the cross-entropy has the same "
     "logarithm, and the targets sum to one.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_WHOLE = Prediction(
@@ -114,5 +108,4 @@ PREDICT_WHOLE = Prediction(
     tolerance=0.005,
     hint="All 20 must be correct: the first, then the second after a correct first, and so on. Such "
     "probabilities multiply.",
-    misconceptions_file=MISCONCEPTIONS,
 )

@@ -1,15 +1,13 @@
 """Lesson 10: vocabularies, byte-pair encoding, batches with little padding, and their tensors."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.comparison import describe
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.probe import Draw
+from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, Value
 from course_lib.checks.exercises.fixtures.refusals import NOT_REFUSED, REFUSED, refusal
 from course_lib.checks.exercises.fixtures.sentences import batching, on_lists
@@ -17,13 +15,11 @@ from course_lib.transformer.batching import collate, token_batches
 from course_lib.transformer.byte_pairs import learn_merges
 from course_lib.transformer.vocabulary import build_vocabulary
 
-MISCONCEPTIONS = Path(__file__).with_name("misconceptions.toml")
 
-
-def _told(
-    reply: Reply, kind: str, is_so: Callable[[Value], bool], tell: Callable[[Any], dict[str, Any]]
-) -> Any:
-    """Return facts about a result of `on_lists`: its type, then what `tell` says about it."""
+def _facts(
+    reply: Reply, kind: str, is_so: Callable[[Value], bool], facts_of: Callable[[Value], dict[str, Value]]
+) -> Observed:
+    """Return facts about a result of `on_lists`: its type, then what `facts_of` returns."""
     if isinstance(reply, Raised) or not isinstance(reply.value, dict):
         return reply
     result = reply.value["the result"]
@@ -32,12 +28,12 @@ def _told(
         other = "a different dict" if isinstance(result, dict) else describe(result)
         other = "a different list" if isinstance(result, tuple) else other
         return facts | {"the type of the result": other, "facts": {}}
-    return facts | {"facts": tell(result)}
+    return facts | {"facts": facts_of(result)}
 
 
 # --- build_vocabulary ---------------------------------------------------------------------------------------
 
-BUILD_VOCABULARY = Exercise(build_vocabulary, MISCONCEPTIONS)
+BUILD_VOCABULARY = Exercise(build_vocabulary)
 probe = BUILD_VOCABULARY.probe
 
 SPECIALS = ("<pad>", "<start>", "<end>", "<unknown>")
@@ -45,71 +41,71 @@ SPECIALS = ("<pad>", "<start>", "<end>", "<unknown>")
 
 def _vocabulary(
     candidate: Candidate, sentences: Sequence[str], min_count: int, specials: tuple[str, ...] = SPECIALS
-) -> Any:
+) -> Observed:
     words = tuple(tuple(sentence.split()) for sentence in sentences)
     reply = candidate.make(on_lists(candidate)).call(words, min_count, specials)
-    return _told(reply, "a dict from words to integers", _are_numbers, _order_and_numbers)
+    return _facts(reply, "a dict from words to integers", _are_numbers, _order_and_numbers)
 
 
 def _are_numbers(vocabulary: Value) -> bool:
     return isinstance(vocabulary, dict) and all(type(number) is int for number in vocabulary.values())
 
 
-def _order_and_numbers(vocabulary: dict[str, int]) -> dict[str, Any]:
+def _order_and_numbers(vocabulary: dict[str, int]) -> dict[str, Value]:
     order = sorted(vocabulary, key=lambda word: (vocabulary[word], word))
     numbers = {f"the number of {word!r}": number for word, number in vocabulary.items()}
     return {"the words, in the order of their numbers,": " ".join(order), "the numbers": numbers}
 
 
 @probe("the specials come first, then the words, with frequent ones before rare ones")
-def _vocabulary_by_hand(candidate: Candidate, draw: Draw) -> Any:
+def _vocabulary_by_hand(candidate: Candidate, draw: Draw) -> Observed:
     sentences = ("kind sieht hund", "hund sieht hund", "ein kind sieht ein kind", "hund")
     return _vocabulary(candidate, sentences, 1)
 
 
 @probe("with a min_count of 2, only words that occur at least twice get numbers")
-def _vocabulary_of_frequent_words(candidate: Candidate, draw: Draw) -> Any:
+def _vocabulary_of_frequent_words(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("ein hund", "ein hund sieht ein kind", "kind und katze"), 2)
 
 
 @probe("equally frequent words are sorted by spelling")
-def _vocabulary_with_ties(candidate: Candidate, draw: Draw) -> Any:
+def _vocabulary_with_ties(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("zug rad bus rad", "auto zug bus", "esel auto kind"), 1)
 
 
 @probe("every occurrence of a word counts, including several in one sentence")
-def _vocabulary_counts_occurrences(candidate: Candidate, draw: Draw) -> Any:
+def _vocabulary_counts_occurrences(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("und und und und", "ein hund", "ein kind", "ein hund"), 3, ("<unknown>",))
 
 
 @probe("'Der' and 'der' are two different words")
-def _vocabulary_keeps_capitals(candidate: Candidate, draw: Draw) -> Any:
+def _vocabulary_keeps_capitals(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("Der hund der bellt der", "Der kleine hund hund hund"), 2)
 
 
 @probe("a special that occurs in the text keeps its number")
-def _vocabulary_with_special_in_text(candidate: Candidate, draw: Draw) -> Any:
+def _vocabulary_with_special_in_text(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("ein <pad> ein <pad> ein <pad> <pad>", "hund und hund"), 1)
 
 
 @probe("other specials keep their order, which is not alphabetical")
-def _vocabulary_with_other_specials(candidate: Candidate, draw: Draw) -> Any:
+def _vocabulary_with_other_specials(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("ein hund", "ein kind"), 1, ("[unk]", "[eos]", "[bos]"))
 
 
 @probe("without any sentences, only the specials have numbers")
-def _vocabulary_of_nothing(candidate: Candidate, draw: Draw) -> Any:
+def _vocabulary_of_nothing(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, (), 1)
 
 
 @probe("words keep their capitals, umlauts, commas and digits, and a sentence may be empty")
-def _vocabulary_as_spelled(candidate: Candidate, draw: Draw) -> Any:
+def _vocabulary_as_spelled(candidate: Candidate, draw: Draw) -> Observed:
     specials = (*SPECIALS, "<de>", "<en>")
     return _vocabulary(candidate, ("Zug apfel , über", "", "äpfel Apfel zug . 42 ½"), 1, specials)
 
 
 @probe("the numbers are correct for random sentences and a min_count of 3")
-def _vocabulary_of_drawn_sentences(candidate: Candidate, draw: Draw) -> Any:
+def _vocabulary_of_drawn_sentences(candidate: Candidate, draw: Draw) -> Observed:
     words = [
         "am",
         "auf",
@@ -132,13 +128,13 @@ def _vocabulary_of_drawn_sentences(candidate: Candidate, draw: Draw) -> Any:
 
 # --- learn_merges -------------------------------------------------------------------------------------------
 
-LEARN_MERGES = Exercise(learn_merges, MISCONCEPTIONS)
+LEARN_MERGES = Exercise(learn_merges)
 probe = LEARN_MERGES.probe
 
 
-def _merges(candidate: Candidate, words: dict[str, int], count: int) -> Any:
+def _merges(candidate: Candidate, words: dict[str, int], count: int) -> Observed:
     reply = candidate.make(on_lists(candidate)).call(words, count)
-    return _told(reply, "a list of pairs of strings", _are_merges, _number_and_merges)
+    return _facts(reply, "a list of pairs of strings", _are_merges, _number_and_merges)
 
 
 def _are_merges(merges: Value) -> bool:
@@ -148,58 +144,58 @@ def _are_merges(merges: Value) -> bool:
     )
 
 
-def _number_and_merges(merges: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+def _number_and_merges(merges: tuple[tuple[str, str], ...]) -> dict[str, Value]:
     named = {f"merge {number}": " + ".join(merge) for number, merge in enumerate(merges, start=1)}
     return {"the number of merges": len(merges), "the merges": named}
 
 
 @probe("the first three merges of four short words are correct")
-def _merges_by_hand(candidate: Candidate, draw: Draw) -> Any:
+def _merges_by_hand(candidate: Candidate, draw: Draw) -> Observed:
     return _merges(candidate, {"hund": 5, "hunde": 3, "bunt": 4, "hand": 2}, 3)
 
 
 @probe("of equally frequent pairs, the smallest is merged")
-def _merges_with_ties(candidate: Candidate, draw: Draw) -> Any:
+def _merges_with_ties(candidate: Candidate, draw: Draw) -> Observed:
     return _merges(candidate, {"uns": 2, "rad": 2, "am": 2, "tee": 2}, 6)
 
 
 @probe("a pair that occurs twice in a word counts twice and is merged twice")
-def _merges_twice_in_a_word(candidate: Candidate, draw: Draw) -> Any:
+def _merges_twice_in_a_word(candidate: Candidate, draw: Draw) -> Observed:
     return _merges(candidate, {"ananas": 3, "tee": 7, "strandsand": 2}, 9)
 
 
 @probe("equal letters are merged from left to right without overlap: 'aaa' becomes 'aa' + 'a'")
-def _merges_from_the_left(candidate: Candidate, draw: Draw) -> Any:
+def _merges_from_the_left(candidate: Candidate, draw: Draw) -> Observed:
     return _merges(candidate, {"aaa": 5, "aaaa": 2}, 3)
 
 
 @probe("'ei' + 's' and 'i' + 's' are different pairs")
-def _merges_keep_symbols_whole(candidate: Candidate, draw: Draw) -> Any:
+def _merges_keep_symbols_whole(candidate: Candidate, draw: Draw) -> Observed:
     return _merges(candidate, {"ei": 8, "eis": 4, "is": 6}, 4)
 
 
 @probe("capital and small letters are different characters")
-def _merges_keep_capitals(candidate: Candidate, draw: Draw) -> Any:
+def _merges_keep_capitals(candidate: Candidate, draw: Draw) -> Observed:
     return _merges(candidate, {"Rad": 3, "rad": 2, "Rat": 4}, 3)
 
 
 @probe("umlauts, dots and brackets are ordinary characters")
-def _merges_any_characters(candidate: Candidate, draw: Draw) -> Any:
+def _merges_any_characters(candidate: Candidate, draw: Draw) -> Observed:
     return _merges(candidate, {"u.s": 6, "uxs": 1, "f(": 4, "für": 5}, 8)
 
 
 @probe("a pair that occurs only once is merged too, and merging ends when no pair is left")
-def _merges_until_none_is_left(candidate: Candidate, draw: Draw) -> Any:
+def _merges_until_none_is_left(candidate: Candidate, draw: Draw) -> Observed:
     return _merges(candidate, {"rad": 1, "o": 7}, 10)
 
 
 @probe("a count of 0 gives no merges")
-def _merges_none(candidate: Candidate, draw: Draw) -> Any:
+def _merges_none(candidate: Candidate, draw: Draw) -> Observed:
     return _merges(candidate, {"hund": 5}, 0)
 
 
 @probe("the first twenty merges of compounds with random counts are correct")
-def _merges_of_drawn_counts(candidate: Candidate, draw: Draw) -> Any:
+def _merges_of_drawn_counts(candidate: Candidate, draw: Draw) -> Observed:
     words = [
         "rad",
         "fahrrad",
@@ -218,7 +214,7 @@ def _merges_of_drawn_counts(candidate: Candidate, draw: Draw) -> Any:
 
 # --- token_batches ------------------------------------------------------------------------------------------
 
-TOKEN_BATCHES = Exercise(token_batches, MISCONCEPTIONS)
+TOKEN_BATCHES = Exercise(token_batches)
 probe = TOKEN_BATCHES.probe
 
 
@@ -233,55 +229,55 @@ def _size_of_plan(plan: Sequence[Sequence[int]], lengths: Sequence[int]) -> tupl
 
 
 @probe("each index is in one batch, and no batch is over the budget of 10")
-def _plan_by_hand(candidate: Candidate, draw: Draw) -> Any:
+def _plan_by_hand(candidate: Candidate, draw: Draw) -> Observed:
     return _plan(candidate, (5, 2, 9, 2, 4), 10)
 
 
 @probe("a sentence that needs the whole budget is in a batch of its own")
-def _plan_of_exact_fit(candidate: Candidate, draw: Draw) -> Any:
+def _plan_of_exact_fit(candidate: Candidate, draw: Draw) -> Observed:
     return _plan(candidate, (7, 12, 3, 4, 3, 6, 2, 1), 12)
 
 
 @probe("a single sentence makes a single batch")
-def _plan_of_one(candidate: Candidate, draw: Draw) -> Any:
+def _plan_of_one(candidate: Candidate, draw: Draw) -> Observed:
     return _plan(candidate, (3,), 12)
 
 
 @probe("sentences of equal length fill the budget exactly, and the last batch holds the rest")
-def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Any:
+def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Observed:
     return _plan(candidate, (4,) * 51, 16, packed=True)
 
 
 @probe("no sentences give no batches")
-def _plan_of_nothing(candidate: Candidate, draw: Draw) -> Any:
+def _plan_of_nothing(candidate: Candidate, draw: Draw) -> Observed:
     return _plan(candidate, (), 10)
 
 
 @probe("a sentence over the budget raises a ValueError with its index and length, or is alone in a batch")
-def _plan_of_too_long(candidate: Candidate, draw: Draw) -> Any:
+def _plan_of_too_long(candidate: Candidate, draw: Draw) -> Observed:
     # Every other sentence fills a batch, so only the handling of these two makes a difference.
     return _plan(candidate, (*[40] * 12, 57, 40, 61), 40)
 
 
 @probe("a single long sentence does not make the batches of 100 short ones smaller")
-def _plan_with_one_long(candidate: Candidate, draw: Draw) -> Any:
+def _plan_with_one_long(candidate: Candidate, draw: Draw) -> Observed:
     return _plan(candidate, (*[5] * 60, 70, *[5] * 40), 350, packed=True)
 
 
 @probe("1,000 captions of 3 to 40 tokens have little padding with a budget of 200")
-def _plan_of_captions(candidate: Candidate, draw: Draw) -> Any:
+def _plan_of_captions(candidate: Candidate, draw: Draw) -> Observed:
     lengths = (15 + 8 * draw.normal(1000)).clamp(3, 40).long().tolist()
     return _plan(candidate, lengths, 200, packed=True)
 
 
 @probe("120 sentences of 2 to 60 tokens have little padding with a budget of 333")
-def _plan_of_even_lengths(candidate: Candidate, draw: Draw) -> Any:
+def _plan_of_even_lengths(candidate: Candidate, draw: Draw) -> Observed:
     return _plan(candidate, draw.integers(2, 61, 120).tolist(), 333, packed=True)
 
 
 # --- collate ------------------------------------------------------------------------------------------------
 
-COLLATE = Exercise(collate, MISCONCEPTIONS)
+COLLATE = Exercise(collate)
 probe = COLLATE.probe
 
 PAD, START, END = 0, 1, 2
@@ -290,9 +286,9 @@ Pairs = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 def _batch(
     candidate: Candidate, pairs: Pairs, max_length: int, ids: tuple[int, int, int] = (PAD, START, END)
-) -> Any:
+) -> Observed:
     reply = candidate.make(on_lists(candidate)).call(pairs, *ids, max_length)
-    return _told(reply, "a pair of tensors", _are_sides, lambda sides: dict(zip(_SIDES, sides, strict=True)))
+    return _facts(reply, "a pair of tensors", _are_sides, lambda sides: dict(zip(_SIDES, sides, strict=True)))
 
 
 _SIDES = ("the source", "the target")
@@ -313,32 +309,32 @@ def _pairs(sources: Sequence[int], targets: Sequence[int]) -> Pairs:
 
 
 @probe("each sentence is between start and end, and each side has its own width")
-def _batch_of_two(candidate: Candidate, draw: Draw) -> Any:
+def _batch_of_two(candidate: Candidate, draw: Draw) -> Observed:
     return _batch(candidate, _pairs((2, 4), (1, 2)), 10)
 
 
 @probe("the longest sentence sets the width of its side, wherever it is")
-def _batch_of_longer_targets(candidate: Candidate, draw: Draw) -> Any:
+def _batch_of_longer_targets(candidate: Candidate, draw: Draw) -> Observed:
     return _batch(candidate, _pairs((1, 3, 2), (4, 2, 6)), 12)
 
 
 @probe("padding, start and end may have any ids")
-def _batch_with_other_ids(candidate: Candidate, draw: Draw) -> Any:
+def _batch_with_other_ids(candidate: Candidate, draw: Draw) -> Observed:
     return _batch(candidate, _pairs((3, 1), (2, 5)), 10, ids=(7, 3, 5))
 
 
 @probe("a max_length of 6 cuts sentences of 5, 6 and 9 words, but not those of 3 and 4")
-def _batch_that_is_cut(candidate: Candidate, draw: Draw) -> Any:
+def _batch_that_is_cut(candidate: Candidate, draw: Draw) -> Observed:
     return _batch(candidate, _pairs((3, 4, 5, 6, 9), (9, 2, 4, 5, 1)), 6)
 
 
 @probe("a single pair of one word each makes a batch")
-def _batch_of_one(candidate: Candidate, draw: Draw) -> Any:
+def _batch_of_one(candidate: Candidate, draw: Draw) -> Observed:
     return _batch(candidate, _pairs((1,), (1,)), 8)
 
 
 @probe("a max_length of 2 leaves only the start and the end")
-def _batch_of_least_room(candidate: Candidate, draw: Draw) -> Any:
+def _batch_of_least_room(candidate: Candidate, draw: Draw) -> Observed:
     pairs = _pairs((1, 3), (4, 2))
     answer = _refusal(candidate, pairs, 2)
     if isinstance(answer, Returned) and answer.value not in (NOT_REFUSED, REFUSED):
@@ -349,7 +345,7 @@ def _batch_of_least_room(candidate: Candidate, draw: Draw) -> Any:
 
 
 @probe("a max_length below 2 raises a ValueError that contains its value")
-def _batch_without_room(candidate: Candidate, draw: Draw) -> Any:
+def _batch_without_room(candidate: Candidate, draw: Draw) -> Observed:
     pairs = _pairs((1, 3), (4, 2))
     return {
         f"the response to a max_length of {room}": _refusal(candidate, pairs, room, room)
@@ -363,12 +359,12 @@ def _refusal(candidate: Candidate, pairs: Pairs, max_length: int, *wanted: int) 
 
 
 @probe("empty sentences, and words with the id of the start symbol, are handled like any others")
-def _batch_of_anything(candidate: Candidate, draw: Draw) -> Any:
+def _batch_of_anything(candidate: Candidate, draw: Draw) -> Observed:
     return _batch(candidate, (((), (START, 30)), ((20, 21, END), ())), 10)
 
 
 @probe("the batch is correct for pairs of random lengths")
-def _batch_of_drawn_lengths(candidate: Candidate, draw: Draw) -> Any:
+def _batch_of_drawn_lengths(candidate: Candidate, draw: Draw) -> Observed:
     sources, targets = draw.integers(1, 9, 2, 4).tolist()
     return _batch(candidate, _pairs(sources, targets), 8)
 
@@ -380,7 +376,6 @@ PREDICT_PAIR = Prediction(
     answer=12.0,
     tolerance=0.005,
     hint="List the pairs of each word, and count each pair as often as the word occurs.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_SIZE = Prediction(
@@ -388,7 +383,6 @@ PREDICT_SIZE = Prediction(
     answer=8060.0,
     tolerance=0.0001,
     hint="Symbols are those that exist before the first merge, and those that each merge adds.",
-    misconceptions_file=MISCONCEPTIONS,
 )
 
 PREDICT_PADDING = Prediction(
@@ -396,5 +390,4 @@ PREDICT_PADDING = Prediction(
     answer=0.6,
     tolerance=0.005,
     hint="The batch has as many positions as its longest sentence has tokens, times the number of sentences.",
-    misconceptions_file=MISCONCEPTIONS,
 )

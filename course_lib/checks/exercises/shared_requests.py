@@ -1,0 +1,61 @@
+"""Requests that the probes of several lessons make."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.probe import Observed
+from course_lib.checks.engine.reply import Raised, Reply, Returned, after, first_failure
+from course_lib.checks.exercises.fixtures.results import as_number
+
+Weights = Mapping[str, Tensor]
+
+
+def in_double(candidate: Candidate, *sizes: object, **options: object) -> Candidate:
+    """Return an instance of a module in float64."""
+    layer = candidate.build(*sizes, **options)
+    layer.call(method="double")
+    return layer
+
+
+def round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: object) -> Reply:
+    """Load weights into `full`, load its state dict into `empty`, and call `empty`."""
+    state = after(full.load(weights), full.weights)
+    if isinstance(state, Raised):
+        return state
+    return first_failure(empty.call(state.value, method="load_state_dict"), empty.call(*arguments))
+
+
+def copied(layer: Candidate, weights: Weights, *arguments: object) -> Observed:
+    """Make a deep copy after a call, overwrite the weights of the copy, then call both."""
+    used = after(layer.load(weights), lambda: layer.call(*arguments))
+    if isinstance(used, Raised):
+        return used
+    copy = layer.copy()
+    overwritten = copy.load({name: torch.zeros_like(weight) for name, weight in weights.items()})
+    return {
+        "the original": layer.call(*arguments),
+        "the copy": after(overwritten, lambda: copy.call(*arguments)),
+    }
+
+
+def mode_afterwards(model: Candidate) -> dict[str, str]:
+    """Return the mode of a model, or "mixed" if its modules differ."""
+    reply = model.modes()
+    modes = set(reply.value.values()) if isinstance(reply, Returned) else set()
+    known = {True: "training", False: "evaluation"}
+    return {"the mode afterwards": known[modes.pop()] if len(modes) == 1 else "mixed"}
+
+
+def numbers(candidate: Candidate, calls: Mapping[str, tuple[float, ...]]) -> Observed:
+    """Return the numbers that a function returns for these arguments, or the first exception."""
+    function = candidate.make(as_number(candidate))
+    found: dict[str, Observed] = {}
+    for name, arguments in calls.items():
+        reply = function.call(*arguments)
+        if isinstance(reply, Raised):
+            return reply
+        found[name] = reply.value
+    return found
