@@ -135,6 +135,8 @@ class Buffered(nn.Module):
         (lambda numbers, x: numbers.to(x), False),
         (lambda numbers, x: numbers.to(x.device), False),
         (lambda numbers, x: numbers.type_as(x), False),
+        (lambda numbers, x: numbers if numbers.device == x.device else numbers.to(x.device), False),
+        (lambda numbers, x: numbers.cuda() if x.is_cuda else numbers, False),
         (lambda numbers, x: torch.arange(3, device=x.device).double(), False),
         (lambda numbers, x: torch.div(x.new_ones(3), 2, rounding_mode="floor"), False),
         (lambda numbers, x: torch.zeros_like(x).copy_(numbers), False),
