@@ -622,7 +622,7 @@ while not all("<end>" in row for row in rows):
 # - At each step, pass the **whole** prefix and the causal mask for its length to the decoder, and use the logits of the
 #   **last** position only. The prefix has no padding before its end, so no other mask is needed.
 # - Decode with **no dropout and no gradients**, and leave the model in its previous mode afterwards, because it may be
-#   in the middle of training. The given `evaluating` does all of this: `with evaluating(model):`.
+#   in the middle of training. The given `evaluating` does all of this, as a context manager.
 
 # %% build="greedy_decode"
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
