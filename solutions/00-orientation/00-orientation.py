@@ -33,7 +33,8 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # writes its translation. On the right are two boxes in detail, and at the bottom what you need for training. **Hover
 # over a box** to read what it does and in which lesson you build it.
 #
-# Each lesson begins and ends with this map. A box is filled in when its checks pass in your saved notebooks.
+# Every lesson begins with this map, and from lesson 01 on it also ends with it. A box is filled in when its checks pass
+# in your saved notebooks.
 #
 # | lessons | you build |
 # |---|---|
@@ -53,7 +54,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # |---|---|---|
 # | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct. You remember an answer better if you guessed first, even wrongly |
 # | **Build** | replace the line `raise NotImplementedError(...)` with your code | a check tests it in many ways |
-# | **See** | run a cell and look at a picture | *change something* in that cell, and run it again. You can't break anything |
+# | **See** | run a cell, look at its picture, *change something* and run it again | the picture changes. You can't break anything |
 # | **Explain** | answer a question in your own words | a person reads it |
 #
 # There is help:
@@ -326,8 +327,8 @@ broadcast_tables(
 #    the grader will. This finds, for example, a cell that needs something from a cell below it, or from a deleted one.
 # 2. **Submit** as your instructor has told you: with the *Assignment List* in JupyterLab's menu *Nbgrader*, or by
 #    sending the notebook file. Until the deadline you can submit again; the last submission counts.
-# 3. **Wait for feedback.** The grader's checks draw *other numbers* than yours, so code that was fitted to the numbers
-#    that you saw fails. Some mistakes cost only part of the points. A person reads your explanations.
+# 3. **Wait for feedback.** The grader's checks draw *different* numbers, so code that only fits the numbers that you
+#    saw will fail. Some mistakes cost only part of the points. A person reads your explanations.
 #
 # If you are learning on your own, Validate is all that you need.
 #
@@ -335,8 +336,8 @@ broadcast_tables(
 #
 # <details><summary>I have changed something and now nothing works. How do I start again?</summary>
 #
-# Menu *Kernel*, *Restart Kernel and Run All Cells*. This keeps everything that you have written. If a given cell is
-# damaged, copy your own cells into a fresh copy of the notebook.
+# Menu *Kernel*, *Restart Kernel and Run All Cells*. This keeps everything that you have written. If a cell that isn't
+# yours is damaged, copy your own cells into a fresh copy of the notebook.
 #
 # </details>
 #

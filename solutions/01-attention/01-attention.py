@@ -446,8 +446,8 @@ vectors = 5 * torch.nn.functional.normalize(vectors - vectors.mean(dim=0), dim=-
 print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1]} numbers for each word")
 
 # %% [markdown]
-# Now every word of a sentence attends to all its words. Queries, keys and values are all the same vectors; this is
-# called *self-attention*.
+# Now every word of a sentence attends to all words of that sentence. Queries, keys and values are all the same vectors;
+# this is called *self-attention*.
 #
 # In the picture, "boy" is selected in the upper row. It gives more than half of its weight to itself (the thickest
 # line), most of the rest to "girl", and nearly nothing to "a" or "with". Now click "blue", then "hat", and before each

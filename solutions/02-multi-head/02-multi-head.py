@@ -264,7 +264,7 @@ for head in range(2):
 print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=True)])
 
 # %% [markdown]
-# In head 0, word 0 attends to itself, because its feature 0 is the largest of the three. In head 1 its feature is 0, so
+# In head 0, word 0 attends almost only to itself, because its feature 0 is the largest. In head 1 its feature is 0, so
 # all its scores are 0 and its weights are equal.
 #
 # ### What the module holds
@@ -304,7 +304,7 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # ### Three details that often go wrong
 #
 # **The mask.** Most masks have three axes, (B, Q, K), but the scores have four, (B, H, Q, K). Axes are aligned from the
-# end, so the mask's B would meet H. Insert an axis of length one at the right position, and the mask applies to every
+# end, so the mask's B would meet H. Insert an axis of length one in the correct position, and the mask applies to every
 # head. A mask with two axes, (Q, K), or with all four is used as it is.
 #
 # **Dropout.** Create one `nn.Dropout(dropout)` and pass it to the attention function, which applies it to the weights.
@@ -567,7 +567,8 @@ attention_heatmap(
 #
 # To save parameters, a student uses one layer for queries and keys: `self.key_projection = self.query_projection`.
 # Compare the score that word $i$ gives to word $j$ with the one that $j$ gives to $i$. How well does a word match
-# itself? And can such a head still attend to the previous position, by one rule that is the same at every position?
+# itself? And can such a head still attend to the previous position, if a score may depend only on how far one word is
+# before or after the other, not on where the two are in the sentence?
 
 # %% [markdown] explain="explain_shared"
 # With one layer, the query and the key of a word are the same vector, so the score of the pair $(i, j)$ is
@@ -598,7 +599,7 @@ attention_heatmap(
 #
 # <details><summary>Does every head learn something that we can name?</summary>
 #
-# Some do: there are heads that attend to the previous word, to the object of a verb, or to the end of the sentence
+# Some do: there are heads that attend to the previous word, to the object of a verb, or to separators and full stops
 # ([Clark et al. 2019](https://arxiv.org/abs/1906.04341)). Many can't be described, and often several can be removed
 # from a trained model with little harm ([Michel et al. 2019](https://arxiv.org/abs/1905.10650)).
 #

@@ -261,8 +261,8 @@ with torch.no_grad():
 # If `d_model` is 1, we can draw the network as a curve. Here it learns to follow a wave, with 2, 4 and 32 hidden
 # features, and once with 32 features but **without the ReLU**.
 #
-# **Change something:** use another curve, such as `x.abs()` or `(x > 0).float()`. Give it 3 hidden features. Where are
-# the bends, and how many are there?
+# **Change something:** use another curve, such as `x.abs()` or `(x > 0).float()`. Give the network 3 hidden features.
+# Where are the bends, and how many are there?
 
 # %% tags=["see"]
 import pandas as pd
@@ -653,7 +653,7 @@ named_lines(
 #
 # <details><summary>Why is d_ff four times d_model?</summary>
 #
-# Because it worked. Table 3 of the paper, rows (C), tries other sizes: wider is better, and costs more.
+# The paper gives no reason. Its table 3, rows (C), tries other sizes: wider is better, and costs more.
 #
 # </details>
 #
@@ -679,7 +679,7 @@ named_lines(
 #
 # ## Further reading
 #
-# **Since 2017**, both parts have changed in most language models:
+# **Since 2017**, the norm and the feed-forward network have changed in most language models:
 #
 # - Xiong et al. 2020, [On Layer Normalization in the Transformer Architecture](https://arxiv.org/abs/2002.04745): why
 #   pre-norm trains without a warm-up.

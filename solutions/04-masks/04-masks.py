@@ -57,7 +57,7 @@ from course_lib.transformer import (
 # **Tokens** are integers that represent words; a vocabulary says which number stands for which word. Three of them
 # don't stand for words:
 #
-# | symbol | here | what it is |
+# | symbol | token id | what it is |
 # |---|---|---|
 # | `<pad>` | 0 | filler after a short sentence |
 # | `<start>` | 1 | the beginning of a sentence |
@@ -99,8 +99,8 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# Without a mask, a sentence's result depends on how much padding it has, and so on the other sentences of its batch.
-# With the mask, the columns of padding are empty, and the words share the whole weight.
+# Without a mask, a sentence's result depends on how much padding it has, and therefore on the other sentences of its
+# batch. With the mask, the columns of padding are empty, and the words share the whole weight.
 #
 # The *rows* of padding are still there in both panels: padding attends to words. That is correct, for three reasons:
 #
@@ -317,7 +317,7 @@ mask_panels(
 # Why `<start>`? Because when the model writes, it must read something before there is a first word. And why `<end>`? So
 # that it can learn when to stop.
 #
-# ### Worked example: three words
+# ### Worked example: four tokens
 
 # %% tags=["see"]
 target_of_three = ["<start>", "dogs", "sleep", "<end>"]
@@ -469,7 +469,7 @@ leak_probe(moved, spoken, changed)
 # %% predict="predict_guessed"
 # A model with the mask that reaches one position too far is trained on such noise, and then tested on NEW
 # noise, with the same mask. What share of the next tokens will it get right? (From 0 to 1. Leave out the
-# last position, whose next token is not in what it reads.)
+# last position, whose next token is not part of the input.)
 
 # %% check="predict_guessed"
 
@@ -603,8 +603,8 @@ named_lines(
 #
 # - [BERT](https://arxiv.org/abs/1810.04805) has no causal mask: it learns to fill in hidden words from both sides.
 # - [T5](https://arxiv.org/abs/1910.10683) compares causal masks with masks that leave a prefix fully visible.
-# - [Longformer](https://arxiv.org/abs/2004.05150) lets each word attend to a window around it only, so that long texts
-#   become affordable.
+# - [Longformer](https://arxiv.org/abs/2004.05150) lets most words attend only to a window around them, so that long
+#   texts become affordable.
 #
 # ## Where you are
 #

@@ -4,7 +4,7 @@
 # "Dog bites man" and "man bites dog" consist of the same words. How does a Transformer know where each word is?
 #
 # The paper's answer is surprising. It makes a vector for each position, out of sines and cosines, and simply **adds**
-# it to the vector of the word. In this lesson you build both.
+# it to the vector of the word. In this lesson you build both vectors.
 #
 # By the end of this lesson you will be able to explain
 #
@@ -495,7 +495,8 @@ print(PositionalEncoding(2, dropout=0.0, max_length=2)(dog_bites.unsqueeze(0)))
 #
 # The same words and the same attention as in section 1, but your positions are added first.
 #
-# **Change something:** ask for "bites". Use another seed. Does the number of different outputs change?
+# **Change something:** ask for "bites". Use another seed in the cell of section 1, and run both cells again. Does the
+# number of different outputs change?
 
 # %% tags=["see"]
 positions = PositionalEncoding(32, dropout=0.0)
@@ -508,7 +509,7 @@ print("different outputs:", how_many_differ(outputs))
 #
 # ### See it: learning to attend to the previous position
 #
-# In lesson 02 we wrote the matrix of a head that attends to the previous word by hand, with a feature for each
+# In lesson 02 we wrote by hand the matrix of a head that attends to the previous word, with a feature for each
 # position. Can a head *learn* this from sinusoids alone?
 #
 # The task: for each of ten random letters, say which one came before it. The model is a single head of attention and a
@@ -578,8 +579,8 @@ attention_heatmap(weights[0], spelled, spelled, title="The head has learned to a
 #
 # ### See it: longer than anything it has seen
 #
-# The authors hoped that sinusoids would also work for sentences longer than those in training (end of section 3.5).
-# Ours has seen ten letters at a time. Let's try more.
+# The authors hoped that sinusoids would also work for sentences longer than those in training (end of section 3.5). Our
+# head has seen ten letters at a time. Let's try more.
 #
 # **Change something:** set `length = 20` in the training cell, and run it again. How far does the head get then?
 
@@ -639,8 +640,8 @@ named_lines(
 #
 # <details><summary>Why both a sine and a cosine of each angle?</summary>
 #
-# A sine alone takes each value twice per turn: you could not tell whether the hand goes up or down. And only with both
-# is an offset a rotation: from the sine alone you can't compute the next sine.
+# A sine alone takes each value twice per turn: you could not tell whether the hand points up or down. And only with
+# both is an offset a rotation: from the sine alone you can't compute the next sine.
 #
 # </details>
 #

@@ -186,7 +186,7 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # *source's* mask. Each query gives one row of output, so every sublayer of the decoder returns
 # $B \times T \times d_{\text{model}}$, where $T$ is the number of target positions, however long the source is.
 #
-# ### Worked example: two target words read three source words
+# ### Worked example: two target words read three source positions
 #
 # Here the vectors themselves are queries, keys and values; there are no projections.
 
@@ -201,13 +201,14 @@ for word, row, vector in zip(["a", "dog"], weights[0].tolist(), taken[0].tolist(
 print("memory:", tuple(memory.shape), " target:", tuple(target.shape), " result:", tuple(taken.shape))
 
 # %% [markdown]
-# Each target word took a mean over the three source words, so the result has two rows. Padding contributed nothing.
+# Each of the two target words took one mean over the source positions, so the result has two rows. Padding contributed
+# nothing.
 #
 # ### Build it
 #
-# It is your encoder layer with one more attention: `self_attention`, `cross_attention`, `feed_forward`, and
-# `sublayers`, a list of three, in the order of figure 1. With pre-norm the memory is used as it is, because the encoder
-# has normalised it.
+# A decoder layer is your encoder layer with one more attention: `self_attention`, `cross_attention`, `feed_forward`,
+# and `sublayers`, a list of three, in the order of figure 1. With pre-norm the memory is used as it is, because the
+# encoder has normalised it.
 
 # %% build="DecoderLayer"
 ### BEGIN SOLUTION course_lib.transformer.layers:DecoderLayer
@@ -227,8 +228,8 @@ print(layer(target, memory, no_padding, causal_mask(2)).shape)
 # ### See it: what a decoder layer attends to
 #
 # As `attention`, we pass a function that attends as usual and records the weights. The source has seven positions, the
-# last two of which are padding. The target has five. Nothing is trained, so the weights mean nothing yet. But their
-# *zeros* do.
+# last two of which are padding. The target has five. Nothing is trained, so the weights mean nothing yet, except for
+# their *zeros*, which come from the masks.
 #
 # **Change something:** swap the two masks in the call (give both sentences the same length first). Which picture would
 # let the decoder cheat?
@@ -362,7 +363,7 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 # | `source_embedding`, `target_embedding` | a `TokenEmbedding` each, of the size of its vocabulary |
 # | `positions` | one `PositionalEncoding` for both sides, with the model's dropout |
 # | `encoder_layers`, `decoder_layers` | `nn.ModuleList`s of `config.layers` layers each |
-# | `encoder_norm`, `decoder_norm` | a `LayerNorm` each with norm_first, otherwise `None` |
+# | `encoder_norm`, `decoder_norm` | with pre-norm a `LayerNorm` each, otherwise `None` |
 # | `generator` | one `nn.Linear` from d_model to the target vocabulary |
 #
 # Your model uses *your* two layers, so make their checks pass first.
@@ -620,7 +621,8 @@ while not all("<end>" in row for row in rows):
 # - A row that has written `end_id` has ended. From then on it gets `end_id`, whatever the model says.
 # - Stop when **all** rows have ended, or at `max_length` tokens, including the start.
 # - At each step, pass the **whole** prefix and the causal mask for its length to the decoder, and use the logits of the
-#   **last** position only. The prefix has no padding before its end, so no other mask is needed.
+#   **last** position only. No row has padding before its end symbol, and nobody uses what comes after that, so no other
+#   mask is needed.
 # - Decode with **no dropout and no gradients**, and leave the model in its previous mode afterwards, because it may be
 #   in the middle of training. The given `evaluating` does all of this, as a context manager.
 
@@ -675,9 +677,9 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # %% [markdown]
 # ### Explain it
 #
-# Training runs the decoder once for a sentence of 20 words. Translating runs it 20 times for the same sentence. Why is
-# one run not enough when translating? And why is one run enough during training: why does position $t$ compute in this
-# run exactly what it computes in step $t$ of decoding?
+# Training runs the decoder once for a target of 20 tokens after the start symbol. Translating runs it 20 times for the
+# same sentence. Why is one run not enough when translating? And why is one run enough during training: why does
+# position $t$ compute in this run exactly what it computes in step $t$ of decoding?
 
 # %% [markdown] explain="explain_runs"
 # When translating, the word at position t is part of the input from which the next one is computed, and it is unknown
@@ -903,7 +905,8 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 #
 # ## 8. What the paper achieved
 #
-# Table 2 of the paper compares translation quality (BLEU: higher is better, lesson 11) and training cost:
+# Table 2 of the paper compares translation quality (BLEU: higher is better, lesson 11) and training cost. Here are some
+# of its rows:
 #
 # | model | BLEU, English to German | BLEU, English to French | training cost (operations) |
 # |---|---|---|---|
@@ -916,8 +919,8 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 #
 # Into German, the base model was better than all earlier models, including combinations of several, at a fraction of
 # their cost. The 3.3e18 is the training time, multiplied by the number of GPUs and the speed of a GPU: eight NVIDIA
-# P100, each with about 9.5e12 operations per second (section 5.2 and footnote 5). The base model took 12 hours (100,000
-# steps of 0.4 seconds), the big one 3.5 days (300,000 steps of 1.0 seconds).
+# P100s, each with about 9.5e12 operations per second (section 5.2 and footnote 5). The base model took 12 hours
+# (100,000 steps of 0.4 seconds), the big one 3.5 days (300,000 steps of 1.0 seconds).
 
 # %% tags=["see"]
 for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24, 1.0, 300_000)]:
@@ -962,7 +965,8 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 #
 # <details><summary>Why does the generator have a bias if the matrix is tied?</summary>
 #
-# It is one number for each word: how frequent the word is in general. Many models leave it out. The paper doesn't say.
+# It adds one number for each word, which can represent how frequent the word is in general. Many models leave it out.
+# The paper doesn't say whether its model has one.
 #
 # </details>
 #
