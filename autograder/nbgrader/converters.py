@@ -217,7 +217,7 @@ class CourseGenerateAssignment(_Replacing, GenerateAssignment):
         super().init_notebooks()
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
-        """Prepare the folder, with the files that every lesson has."""
+        """Prepare the folder of the release, and copy the files for the whole course into it."""
         super().init_assignment(assignment_id, student_id)
         course = Path(self.coursedir.root)
         release = Path(self._format_dest(assignment_id, student_id))

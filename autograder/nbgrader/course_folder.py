@@ -62,7 +62,7 @@ class CourseFolder:
         return Gradebook(directory.db_url, directory.course_id)
 
     def current(self, lesson: str) -> dict[str, set[str]]:
-        """Return the current hashes of `Job.depends_on` for each notebook of a lesson."""
+        """Return, for each part of `Job.depends_on`, the current hashes of a lesson's notebooks."""
         if lesson not in self._current:
             current: dict[str, set[str]] = {"checks": set(), "limits": set()}
             for name in released_notebooks(self.directory(lesson), lesson):

@@ -206,7 +206,10 @@ def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
 
 
 def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
-    """Run a solution notebook: no cell may fail, and all checks must pass, both as graded and as released."""
+    """Run a solution notebook, and return its problems: cells that fail, and checks that don't pass.
+
+    Each check runs twice: as it is graded, and as students see it.
+    """
     source = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
     notebook = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
     notebook.cells = list(_with_practice(notebook.cells))
@@ -244,7 +247,10 @@ def _with_practice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
 
 
 def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
-    """Run a released notebook: each check must fail, and an exercise's check with the message of its stub."""
+    """Run a released notebook, and return its problems.
+
+    Every check must fail, and the check of an exercise must fail with the message of its stub.
+    """
     notebook = _read(folder / lesson.name / f"{lesson.name}.ipynb")
     notebook.cells = _without_pictures(notebook.cells, lesson)
     _run(notebook, folder / lesson.name)

@@ -1,4 +1,4 @@
-"""An executor of worker processes on this machine that survives the death of any of them."""
+"""An executor that runs jobs in worker processes on this machine, and survives the death of any worker."""
 
 import multiprocessing
 import os

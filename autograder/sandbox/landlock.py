@@ -1,7 +1,7 @@
 """Landlock: irrevocably restrict the files that a process and its children can access.
 
-Needs Linux 5.13 or later and no privileges. It doesn't cover the names, sizes, modes and times of files, and
-connections other than TCP. https://docs.kernel.org/userspace-api/landlock.html
+It needs Linux 5.13 or later, but no privileges. It restricts neither access to the names, sizes, modes and
+times of files nor connections other than TCP. https://docs.kernel.org/userspace-api/landlock.html
 """
 
 import ctypes

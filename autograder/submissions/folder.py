@@ -68,7 +68,7 @@ class Submission:
             return (same_name or found)[0]
         if found:
             names = ", ".join(shown(str(path.relative_to(folder))) for path in found[:5])
-            raise UnreadableError(f"there is no {named.name}, but several other notebooks: {names}")
+            raise UnreadableError(f"there is no {named.name}; notebooks found instead: {names}")
         raise UnreadableError(f"there is no notebook in it; expected {named.name}")
 
     def digest(self) -> str:

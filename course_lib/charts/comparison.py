@@ -107,7 +107,7 @@ def _layout(windows: Sequence[Window]) -> tuple[int, bool]:
 
 
 def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: bool) -> list[Cell]:
-    """Return the cells of the third panel: the difference, or a pale equals sign."""
+    """Return the cells of the third panel: the difference, a pale equals sign, or "≠" if it has no room."""
     cells = []
     for f, e, differs in zip(found.flat, expected.flat, wrong.flat, strict=True):
         details = f"got {exact(f)}, expected {exact(e)}"

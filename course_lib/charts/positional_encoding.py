@@ -83,7 +83,7 @@ def _wave(waves: Floats, pair: int, turn: str, *, last: bool) -> alt.LayerChart:
 
 
 def number_field(values: Numbers, *, rows: str, columns: str, value: str = "value", title: str) -> Picture:
-    """Draw a table of up to 5,000 finite numbers as coloured cells; a tooltip tells each number.
+    """Draw a table of up to 5,000 finite numbers as coloured cells; a tooltip shows each number.
 
     `values` is (R, C). `rows`, `columns` and `value` say what they are; rows and columns are numbered from 0.
     Negative numbers are brown, positive ones blue; if none is negative, the shades start at white. Raises

@@ -146,7 +146,7 @@ def softmax_saturation(
     check_table(table, ("d_k", "divided", "largest_weight", "gradient"))
     if table["divided"].dtype != bool:
         raise ValueError(
-            f"table: expected True or False in the column divided, got {table['divided'].dtype}."
+            f"table: expected True or False in the column 'divided', got {table['divided'].dtype}."
         )
     check_column(table, "d_k", "widths of 1 or more", 1)
     check_column(table, "largest_weight", "weights from 0 to 1", 0, 1.001)
@@ -256,9 +256,9 @@ def softmax_temperature(
 
     The reciprocal of the factor is known as the temperature. `scores` has one axis, a finite score for each
     key; `keys` are words, by default numbers. `factor` is the slider's initial value, `largest_factor` its
-    maximum. The bar on the right is the Frobenius norm of the softmax's Jacobian, diag(w) - w w^T, computed
-    in the browser like the weights: the size of what a training step can feel. Raises ValueError for scores
-    that aren't finite or a factor outside 0 to `largest_factor`.
+    maximum. The bar on the right is the Frobenius norm of the softmax's Jacobian, diag(w) - w w^T, which
+    limits the gradient that reaches the scores. It is computed in the browser, like the weights. Raises
+    ValueError for scores that aren't finite or a factor outside 0 to `largest_factor`.
     """
     row = from_tensor(scores, "scores", (1,))
     if not np.isfinite(row).all():

@@ -26,7 +26,7 @@ def normalisation_effect(
     *,
     title: str = "Before: a mean and spread of its own at each position. After: the same everywhere",
 ) -> Picture:
-    """Draw the features of each position before and after, as ticks, over a bar of one standard deviation.
+    """Draw the features of each position before and after layer normalisation, as ticks over a bar.
 
     `before` and `after` are (L, D), and `words` name the L positions. The bar is centred on the mean and
     reaches one standard deviation (that of all D features) to each side; both numbers are written next to it.
@@ -173,7 +173,7 @@ def _parameter_bar(parameters: Mapping[str, int], colour: alt.Color) -> alt.Laye
 
 
 def _arithmetic(table: pd.DataFrame, colour: alt.Color) -> alt.Chart:
-    """Draw the parts' shares at each length as stacked areas."""
+    """Draw each part's share of the multiplications at each sentence length as stacked areas."""
     log = alt.Scale(type="log", base=2, nice=False)
     ticks = alt.Axis(format=",", tickCount=7)
     share = alt.Axis(title="share of the multiplications", format="%")

@@ -166,7 +166,7 @@ def _finish(message: str, points: float) -> float:
 
 
 def _show(difference: Difference) -> None:
-    """Draw the result beside the expected one if both are tables and a plotting library is installed."""
+    """Draw the result beside the expected one, if both have at least two axes and charts can be imported."""
     found, expected = difference.found, difference.expected
     if found is None or expected is None or min(found.dim(), expected.dim()) < 2:
         return

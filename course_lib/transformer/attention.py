@@ -53,7 +53,7 @@ def scaled_dot_product_attention(
 ) -> tuple[Float[Tensor, "... Q v"], Float[Tensor, "... Q K"]]:
     """Return, for each query, the mean of the values weighted by the attention weights, and these weights.
 
-    Section 3.2.1, equation 1. `dropout`, if given, is applied to the weights before they are multiplied with
+    Section 3.2.1, equation 1. `dropout`, if given, is applied to the weights before they are multiplied by
     the values. The returned weights are those before dropout, so that each row still sums to one.
     """
     weights = attention_weights(attention_scores(query, key), mask)

@@ -25,8 +25,10 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
             )
         for name in names:
             if state[name].shape != states[0][name].shape:
-                shapes = f"{tuple(state[name].shape)}, and in the first {tuple(states[0][name].shape)}"
-                raise ValueError(f"in checkpoint {number}, {name} has the shape {shapes}")
+                shape, first = tuple(state[name].shape), tuple(states[0][name].shape)
+                raise ValueError(
+                    f"checkpoint {number}: {name} has shape {shape}, but {first} in the first checkpoint"
+                )
     average: dict[str, Tensor] = {}
     for name in names:
         entries = [state[name].detach() for state in states]

@@ -56,7 +56,7 @@ def test_a_memory_that_does_not_fit_is_refused() -> None:
     model = Candidate(LocalBackend(None)).make(table_model(LOGITS))
     reply = model.call(SOURCE, MASK, torch.tensor([[1]]), None)
     assert isinstance(reply, Raised)
-    assert reply.message == "the memory has 2 rows, and the target has 1"
+    assert reply.message == "memory and target have different batch sizes: 2 and 1"
 
 
 def test_it_notes_how_it_was_used() -> None:

@@ -69,7 +69,7 @@ def test_other_encodings_are_refused_by_line(tmp_path: Path) -> None:
 def test_damaged_gzip_is_refused(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
     whole = gzip.compress(b"eins zwei drei vier\n" * 100)
     german, english = files(tmp_path, damage(whole), whole, ".gz")
-    assert f"{german}: this gzip file is damaged; get it again" in refusal(german, english)
+    assert f"{german}: this gzip file is damaged. Replace it with an intact copy." in refusal(german, english)
 
 
 def test_a_folder_corpus_has_three_splits(corpus_folder: Path) -> None:

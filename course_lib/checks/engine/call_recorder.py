@@ -87,7 +87,7 @@ class CallRecorder:
 
 
 def _code(name: str) -> CodeType | None:
-    """Return the code of a function of torch, if it is written in Python."""
+    """Return the code object of a torch function, or None if it isn't written in Python."""
     found: object = torch
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)

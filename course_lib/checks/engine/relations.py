@@ -180,7 +180,7 @@ def _of_truth_values(expected: Tensor, found: Tensor) -> Iterator[str]:
 
 
 def _whole(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
-    """Describe one operation that turns every expected number into the found one."""
+    """Yield descriptions of single operations that turn all expected numbers into the student's."""
     if expected.numel() == 1:
         yield from _of_one(expected.item(), found.item())
         return

@@ -116,7 +116,7 @@ def test_where_it_cannot_be_told_which_notebook_counts_nobody_guesses(
     desk.hand_in("bela", desk.released, "b.ipynb")
     desk.hand_in("carl", b"notes", "notes.txt")
     desk.autograde()
-    assert "several other notebooks: a.ipynb, b.ipynb" in desk.not_graded["bela"]
+    assert "notebooks found instead: a.ipynb, b.ipynb" in desk.not_graded["bela"]
     assert "no notebook in it" in desk.not_graded["carl"]
     assert desk.scores("bela") is desk.scores("carl") is None
     assert graded(desk, "anna")

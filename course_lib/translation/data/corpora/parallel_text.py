@@ -74,7 +74,7 @@ def _read_lines(path: Path) -> list[str]:
         if path.suffix == ".gz":
             content = gzip.decompress(content)
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise BadInputError(f"{path}: this gzip file is damaged; get it again") from None
+        raise BadInputError(f"{path}: this gzip file is damaged. Replace it with an intact copy.") from None
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read ({error.strerror})") from None
     return _lines(content, str(path))
@@ -110,10 +110,12 @@ def read_members(archive: Path, names: Iterable[str]) -> dict[str, list[str]]:
                 if not missing:
                     return found
     except (tarfile.TarError, EOFError, zlib.error):
-        raise BadInputError(f"{archive}: this .tgz archive is damaged; get it again") from None
+        raise BadInputError(f"{archive}: this .tgz archive is damaged. Download it again.") from None
     except OSError as error:
         raise BadInputError(f"{archive}: cannot be read as a .tgz archive ({error})") from None
-    raise BadInputError(f"{archive}: {', '.join(sorted(missing))} is not in this archive; get it again")
+    raise BadInputError(
+        f"{archive}: not found in this archive: {', '.join(sorted(missing))}. Download it again."
+    )
 
 
 def segments(lines: Iterable[str]) -> list[str]:

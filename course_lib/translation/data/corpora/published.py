@@ -82,8 +82,8 @@ class PublishedCorpus:
         for file in self.files:
             if not has_checksum(paths[file.name], file.checksum):
                 raise BadInputError(
-                    f"{paths[file.name]}: not the published file (its checksum differs); get it again from "
-                    f"{file.home}/{file.name}"
+                    f"{paths[file.name]}: not the published file (its checksum differs). Download it "
+                    f"again from {file.home}/{file.name}"
                 )
         return paths
 

@@ -1,4 +1,6 @@
-"""Adapters from a student's code to the lab: a resumable schedule, a search, and the reference's model."""
+"""Adapters from a student's code to the lab: a resumable schedule, a search, and a reference model that
+shares the student's weights.
+"""
 
 import warnings
 from collections.abc import Callable, Sequence
