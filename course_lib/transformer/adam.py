@@ -19,12 +19,12 @@ def adam_update(
 
     Kingma and Ba 2015 (arXiv 1412.6980), algorithm 1, as cited in section 5.3. `mean` and `variance` are the
     running means of the gradients and of their squares, as the previous update returned them; before the
-    first update they are zeros. They are returned without the bias correction, which only the step of the
-    parameter uses. `eps` is added to the square root. The arguments are not modified.
+    first update they are zeros. They are returned without the bias correction, which is used only to move the
+    parameter. `eps` is added to the square root. The arguments are not modified.
     """
     mean = beta1 * mean + (1 - beta1) * gradient
     variance = beta2 * variance + (1 - beta2) * gradient**2
-    # The running means start at zero, so the first ones are too small. These divisions correct that exactly.
+    # The running means start at zero, which makes the first ones too small. These divisions remove that bias.
     corrected_mean = mean / (1 - beta1**step)
     corrected_variance = variance / (1 - beta2**step)
     parameter = parameter - lr * corrected_mean / (corrected_variance.sqrt() + eps)

@@ -9,8 +9,8 @@ def build_vocabulary(
 ) -> dict[str, int]:
     """Return the ids of the words that occur at least `min_count` times. A sentence is a list of words.
 
-    The specials come first, in their order; then the words by descending count, ties alphabetically. Build
-    the vocabulary from the training split only: the other splits must stay unseen.
+    The specials come first, in their order; then the words by descending count, ties in the order of
+    `sorted`. Build the vocabulary from the training split only: the other splits must stay unseen.
     """
     counts = Counter(word for sentence in sentences for word in sentence)
     frequent = [word for word, count in counts.items() if count >= min_count and word not in specials]

@@ -127,10 +127,10 @@ print(f"corrections of update 2:   {1 - 0.9**2:.4f} and {1 - 0.98**2:.4f}")
 # %% [markdown]
 # ### See it: a steep weight and a flat one
 #
-# Two weights, and a loss that is a hundred times steeper along one of them: $\frac12 (100\, \theta_1^2 +
-# \theta_2^2)$. Both start at 1, and the loss is lowest where both are 0. The rate of gradient descent, 0.015, is
-# about as much as the steep weight tolerates. Adam runs twice: at a rate of 0.05 throughout, and with a **warm-up**,
-# in which the rate rises to 0.05 over the first 20 updates.
+# Two weights, and a loss that is a hundred times steeper along one of them: $\frac12 (100\, \theta_1^2 + \theta_2^2)$.
+# Both start at 1, and the loss is lowest where both are 0. The rate of gradient descent, 0.015, is not far below the
+# largest that the steep weight tolerates. Adam runs twice: at a rate of 0.05 throughout, and with a **warm-up**, in
+# which the rate rises to 0.05 over the first 20 updates.
 #
 # **Change something:** the rate of gradient descent, 0.015. What happens at 0.021? Then raise Adam's rate to 0.5.
 
@@ -218,8 +218,8 @@ named_lines(
 # 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it into a region from which the gradients
 # hardly lead it back. So the rate should stay **small while the optimiser is still learning what to trust**.
 #
-# The idea is older: He et al. ([2016](https://arxiv.org/abs/1512.03385)) warmed up a network of 110 layers, and Goyal
-# et al. ([2017](https://arxiv.org/abs/1706.02677)) very large batches.
+# The idea is older than the Transformer: He et al. ([2016](https://arxiv.org/abs/1512.03385)) used a warm-up for a
+# network of 110 layers, and Goyal et al. ([2017](https://arxiv.org/abs/1706.02677)) for very large batches.
 
 # %% [markdown]
 # ## 2. One line: up, then down
@@ -240,8 +240,8 @@ named_lines(
 # straight line. The first falls: four times as many updates, half the rate. **The smaller one counts**: at first the
 # line, later the falling curve.
 #
-# They meet where $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is the
-# purpose of the odd power: it makes the two halves fit together.
+# They meet where $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is what
+# the unusual power of -1.5 is for: it makes the two halves meet at the end of the warm-up.
 #
 # ### A worked example
 #
@@ -272,7 +272,8 @@ for update in [4, 8, 9, 10, 16]:
 # %% [markdown]
 # ### Build it
 #
-# The arguments are plain numbers, not tensors. In Python `**` is the power, and it binds more tightly than `*`.
+# The arguments are plain numbers, not tensors. Python's operator for powers is `**`, and it binds more tightly than
+# `*`.
 
 # %% build="learning_rate"
 ### BEGIN SOLUTION course_lib.transformer.schedule:learning_rate
@@ -284,8 +285,8 @@ for update in [4, 8, 9, 10, 16]:
 # %% [markdown]
 # ### See it: two halves make a schedule
 #
-# Your function, and the two terms of the minimum, for a warm-up of 100. ($d_\mathrm{model}$ is 1, so that nothing is
-# in front.)
+# Your function, and the two terms of the minimum, for a warm-up of 100. ($d_\mathrm{model}$ is 1, so the factor in
+# front of the minimum is 1, too.)
 #
 # **Change something:** replace `100**-1.5` by `100**-1` or by `100**-2`. Where do the terms meet then?
 
@@ -376,7 +377,8 @@ for update in [1, 2, 3]:
 
 # %% [markdown]
 # Look closely at that number, because a mistake here has been copied many times. The first call, with 0, is made when
-# the scheduler is created. PyTorch counts the updates that are **done**; equation 3 counts the **next** one.
+# the scheduler is created. PyTorch passes the number of updates that are **done**; equation 3 needs the number of the
+# **next** one.
 #
 # Play: create `tiny` with `lr=0.1`, and look at the rates again.
 #
@@ -460,7 +462,7 @@ schedule_curves(
 # - **post-norm, without:** the same, but updates 1 to 39 already run at the peak rate,
 # - **pre-norm, without:** the other kind of model, which normalises before each sublayer.
 #
-# Each line is the mean loss of the last ten updates; guessing among the ten symbols would cost $\ln 10 \approx 2.3$.
+# Each line shows the mean loss of the last ten updates; guessing among the ten symbols would cost $\ln 10 \approx 2.3$.
 # The cell takes several seconds. Write down your guess first: which of the three learns, and which doesn't?
 #
 # **Change something:** a `factor` of 0.1 instead of 0.5. Is the warm-up still needed? And how large may the factor be
@@ -575,17 +577,17 @@ named_lines(
 #
 # <details><summary>How long should the warm-up be?</summary>
 #
-# The paper takes 4,000 of 100,000 updates; small models on small corpora get by with a few hundred. Too long a
-# warm-up costs time and lowers the peak. Too short a warm-up can ruin the whole run. If a loss jumps up early and
+# The paper uses 4,000 of its 100,000 updates for it; small models on small corpora get by with a few hundred. Too long
+# a warm-up costs time and lowers the peak. Too short a warm-up can ruin the whole run. If the loss jumps up early and
 # stays there, first try twice the warm-up or half the factor.
 #
 # </details>
 #
 # <details><summary>Why does the rate fall with the root of the step, and not in some other way?</summary>
 #
-# Later steps should be smaller, so that the weights settle. The root falls so slowly that you needn't decide in
-# advance when to stop. Many newer programs let the rate fall to zero along a cosine or a straight line. That often
-# ends a little better, but fixes the number of updates at the start.
+# Later steps should be smaller, so that the weights settle. The root falls so slowly that you needn't decide in advance
+# when to stop. Many newer programs let the rate fall to zero along a cosine or a straight line. That often gives a
+# slightly lower final loss, but you have to choose the number of updates at the start.
 #
 # </details>
 #
@@ -622,7 +624,7 @@ architecture_map(built=finished_exercises())
 # - Xiong et al. 2020, *On Layer Normalization in the Transformer Architecture*
 #   ([arXiv 2002.04745](https://arxiv.org/abs/2002.04745)), and Ma and Yarats 2019, *On the Adequacy of Untuned Warmup for
 #   Adaptive Optimization* ([arXiv 1910.04209](https://arxiv.org/abs/1910.04209)): why a warm-up helps.
-# - Loshchilov and Hutter 2019, *Decoupled Weight Decay Regularization*
-#   ([arXiv 1711.05101](https://arxiv.org/abs/1711.05101)): AdamW, the usual optimiser of Transformers today, and 2017,
-#   *SGDR* ([arXiv 1608.03983](https://arxiv.org/abs/1608.03983)): the cosine schedule.
+# - Loshchilov and Hutter 2019, *Decoupled Weight Decay Regularization* ([arXiv
+#   1711.05101](https://arxiv.org/abs/1711.05101)): AdamW, the usual optimiser of Transformers today. The same authors'
+#   *SGDR* of 2017 ([arXiv 1608.03983](https://arxiv.org/abs/1608.03983)) introduced the cosine schedule.
 # - What people do today: pre-norm models, AdamW, a short linear warm-up, then a cosine or linear decay.

@@ -2,17 +2,17 @@
 # # Lesson 08: label smoothing
 #
 # What should the model be told is *correct*? The corpus says "the next word is **dog**", and nothing else. That asks
-# the model to be infinitely sure of every word, even where another one would have done as well.
+# the model to be infinitely sure of every word, even where another one would have done just as well.
 #
-# The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole
-# vocabulary. By the usual measure of surprise the model gets *worse*, and its translations get better.
+# The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole vocabulary.
+# Judged by how well it predicts the next word, the model gets *worse*, but its translations get better.
 #
 # By the end of this lesson you will be able to
 #
 # - compute smoothed targets, and say exactly which probability each word gets (three versions are in circulation),
 # - write the loss that goes with them: correct for padded batches, and stable for very large and very small numbers,
 # - work out the lowest value that a loss can reach, and judge a training curve by it,
-# - read a calibration plot: is a model that says 80% right in 80% of the cases?
+# - read a calibration plot: if a model is 80% sure of its predictions, are 80% of them right?
 #
 # **Time:** about an hour and a half. **In the paper:** section 5.4 of
 # Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762), which cites section 7 of
@@ -66,9 +66,9 @@ from course_lib.transformer import (
 # others down, even when the model is already right. Two things follow:
 #
 # - The model becomes **overconfident**. On new sentences it is just as confident as on those that it was trained on,
-#   and less often right.
-# - The target forbids **words that would have done as well**. "A dog *runs*" or "a dog *is running*": the corpus has
-#   one of them, and the target says that the other is impossible. A model that believes this learns the sentence by
+#   but less often right.
+# - The target forbids **words that would have done just as well**. "A dog *runs*" or "a dog *is running*": the corpus
+#   has one of them, and the target says that the other is impossible. A model that believes this learns the sentence by
 #   heart.
 #
 # The remedy comes from image recognition: smoothed labels gained Szegedy et al. about 0.2 percentage points on
@@ -333,9 +333,9 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # the symbol that is *probably* correct: even a perfect model is right in only about 82% of the cases, and should say
 # so. (A fifth is random, and one in ten of those is right by chance.)
 #
-# To make it harder, there are only 200 sentences for training, so that a model can **memorise** their errors. Three
-# small Transformers, trained on them with a smoothing of 0, 0.1 and 0.3, predict the symbols of 500 new sentences.
-# The cell takes a few seconds.
+# To make it harder to stay calibrated, there are only 200 sentences for training, so that a model can **memorise**
+# their errors. Three small Transformers, trained on them with a smoothing of 0, 0.1 and 0.3, predict the symbols of 500
+# new sentences. The cell takes a few seconds.
 #
 # **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No errors at all (`errors = 0.0`): is the
 # smoothed model still calibrated?
@@ -440,8 +440,8 @@ calibration_curves(pd.concat(tables))
 #
 # <details><summary>Should I use the smoothed loss for validation, too?</summary>
 #
-# Either will do, if you know which one you are looking at. The final lab reports the validation loss *without*
-# smoothing, because its exponential is the perplexity, next to a smoothed training loss. So the two differ by about
+# Either will do, if you know which one you are looking at. In the final lab the training loss is smoothed, but the
+# validation loss isn't, because the exponential of the unsmoothed loss is the perplexity. So the two differ by about
 # the floor, even for a model that does equally well on both. To see overfitting, watch whether the validation loss
 # rises.
 #
@@ -455,14 +455,14 @@ calibration_curves(pd.concat(tables))
 #
 # <details><summary>A table of (batch, length, vocabulary) just for the targets: isn't that a waste?</summary>
 #
-# Yes. All rows are alike except for one number, so fast programs compute the same loss without the table: $(1 -
+# Yes. In each row all numbers but one are equal, so fast programs compute the same loss without the table: $(1 -
 # \varepsilon)$ times the label's $-\ln p_y$, plus $\varepsilon$ times the mean of $-\ln p_k$ over all words.
 #
 # </details>
 #
 # <details><summary>Why does a row of padding get zeros, and not a target of "padding"?</summary>
 #
-# Otherwise the model would spend its effort on writing padding after the end, where nobody reads, and the mean loss
+# Otherwise the model would spend its effort on writing padding after the end, where nobody reads it, and the mean loss
 # would look wonderful.
 #
 # </details>
@@ -497,5 +497,5 @@ architecture_map(built=finished_exercises())
 # - Müller, Kornblith and Hinton 2019, *When Does Label Smoothing Help?*
 #   ([arXiv 1906.02629](https://arxiv.org/abs/1906.02629)). One finding: a smoothed model is a worse teacher for
 #   distillation.
-# - What people do today: most translators still smooth by 0.1. Large language models mostly don't: they see each sentence
-#   about once, so there is little to memorise.
+# - What people do today: most translators still smooth by 0.1. Large language models mostly don't: they see most
+#   sentences only about once, so they overfit less.

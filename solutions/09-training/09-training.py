@@ -404,8 +404,8 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 #
 # ### See it: does it really copy?
 #
-# We want copies, not a low loss. So now the model writes by itself, with `greedy_decode` of lesson 06: 200 sequences
-# that it was never trained on. Every letter and the end have to be right.
+# We want copies, not a low loss. So now the model writes by itself, with the `greedy_decode` of lesson 06: 200
+# sequences that it was never trained on. Every letter and the end have to be right.
 #
 # **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What does it
 # do, and from which position on?
@@ -637,8 +637,8 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # <details><summary>Doesn't dropout make the update differ between one piece and four?</summary>
 #
-# Yes: each piece draws other random numbers. What is the same for every split is the mean; the comparisons above use
-# a dropout of 0 to show just that.
+# Yes: with other pieces, dropout draws its random numbers in a different order, and so drops other features. The
+# comparisons above use a dropout of 0, so that only the split can make a difference.
 #
 # </details>
 #

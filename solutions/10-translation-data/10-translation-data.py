@@ -66,8 +66,8 @@ from course_lib.translation.data.corpora import Corpus, load_corpus
 # ## 1. The text
 #
 # A **parallel corpus** is the same text in two languages, sentence by sentence. This course includes one: 6,000 image
-# captions in German and English for training, and 300 each for validation and for the test. A program wrote them from
-# a grammar and a small dictionary.
+# captions in German and English for training, and 300 each for validation and testing. A program wrote them from a
+# grammar and a small dictionary.
 #
 # If you have [Multi30k](https://github.com/multi30k/dataset), whose captions were written by people, set the
 # environment variable `COURSE_DATA` to the folder with its files before you start JupyterLab. The next cell prints
@@ -138,11 +138,11 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # descending count, equally frequent ones in the order of Python's `sorted`. A trained model knows its words by id
 # alone, so the ids must be the same every time.
 #
-# A rare word gives its row of the table hardly anything to learn from, so words that occur less often than a
-# `min_count` get no id, and become `<unknown>`.
+# A rare word gives its row of the table hardly anything to learn from, so words that occur fewer than `min_count` times
+# get no id, and become `<unknown>`.
 #
-# **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. The model must not
-# know even the words of the validation and test sentences.
+# **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. The model must know
+# nothing about the validation and test sentences, not even which words they contain.
 #
 # ### A worked example
 #
@@ -246,8 +246,8 @@ print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} char
 # Sentences become several times as long, the cost of attention grows with the square of their length (lesson 01), and
 # the model must first learn that *M-a-n-t-e-l* means something.
 #
-# **Subwords** are between the two: frequent words stay whole, and rare ones are split into frequent pieces.
-# *Fahrradhelm* may become *Fahrrad* + *helm*, whose meanings help to guess the whole.
+# **Subwords** are a compromise between the two: frequent words stay whole, and rare ones are split into frequent
+# pieces. *Fahrradhelm* may become *Fahrrad* + *helm*, whose meanings help to guess the whole.
 #
 # The pieces come from counting, by **byte-pair encoding** (BPE). Philip Gage published it in 1994 to compress files:
 # replace the most frequent pair of bytes by a byte that doesn't occur, and repeat. Sennrich et al.
@@ -355,7 +355,8 @@ steps = [[spell(word, merges[:done]) for word in counts] for done in range(len(m
 merge_steps(list(counts), steps, merges, start=6)
 
 # %% [markdown]
-# Look at *schneehut*: the word occurs once, but its end is *hut*, which other words made a symbol long before.
+# Look at *schneehut*: the word occurs only once, but it ends in *hut*, which became a symbol early on thanks to other
+# words.
 #
 # Before you apply it to the whole text: how large does the vocabulary become?
 
@@ -406,8 +407,8 @@ sentence_pieces(
 
 # %% [markdown]
 # With several thousand merges, almost all frequent words are whole. The final lab uses the library
-# [tokenizers](https://github.com/huggingface/tokenizers), which learns the same kind of merges, faster, and starts
-# with **bytes** instead of characters. There are only 256 byte values, in every script, so `<unknown>` is never
+# [tokenizers](https://github.com/huggingface/tokenizers), which learns the same kind of merges, faster, and starts with
+# **bytes** instead of characters. Text in any script consists of the same 256 byte values, so `<unknown>` is never
 # needed. The space before a word is part of its first piece, so that the text can be restored exactly.
 #
 # There is a price: a sentence has more pieces than words.
@@ -707,10 +708,10 @@ batch_tables(
 # %% [markdown]
 # ### PyTorch's own loader
 #
-# Most programs leave the loop over batches to PyTorch's `DataLoader`. Your two functions fit into it: the plan is its
-# `batch_sampler`, and `collate` is its `collate_fn`. With `num_workers` it prepares batches in other processes while
-# the GPU computes, which pays off when preparing them is slow, as with images. The lab's sentences are already ids,
-# and building a batch takes much less time than an update, so one background thread is enough.
+# Most programs leave the loop over batches to PyTorch's `DataLoader`. Your two functions fit into it: the list of
+# batches is its `batch_sampler`, and `collate` is its `collate_fn`. With `num_workers` it prepares batches in other
+# processes while the GPU computes, which pays off when preparing them is slow, as with images. The lab's sentences are
+# already ids, and building a batch takes much less time than an update, so one background thread is enough.
 
 # %% tags=["see"]
 from torch.utils.data import DataLoader
@@ -747,8 +748,8 @@ for index, (source, target) in enumerate(loader):
 # <details><summary>How many merges are best?</summary>
 #
 # It depends on how much text there is. Many merges make short sentences of rare symbols, few make long sentences of
-# frequent ones. For 29,000 captions a few thousand are common; the paper's 4.5 million pairs got about 37,000
-# symbols. You find out by training.
+# frequent ones. For 29,000 captions a few thousand are common; the paper's 4.5 million pairs got about 37,000 symbols.
+# The only way to find out is to try several.
 #
 # </details>
 #

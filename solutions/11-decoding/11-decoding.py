@@ -73,8 +73,9 @@ from course_lib.translation.data.corpora import load_captions
 # ## 1. A trained translator, word by word
 #
 # The next cell uses everything from lessons 01 to 10: the course's 6,000 captions, a vocabulary for each language,
-# batches of similar lengths, a Transformer with one layer and 64 features, label smoothing, and 360 updates. It takes
-# about ten seconds on an idle laptop, and keeps a copy of the weights every 20 updates: a **checkpoint**.
+# batches of sentences of similar length, a Transformer with one layer and 64 features, label smoothing, and 360
+# updates. It takes about ten seconds on an idle laptop, and keeps a copy of the weights every 20 updates: a
+# **checkpoint**.
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
@@ -202,10 +203,9 @@ word_by_word(
 )
 
 # %% [markdown]
-# Content words look at their counterparts, wherever these are, some with nearly all their weight. Words such as *is*,
-# or the full stop, have no counterpart. But attention weights must sum to 1, so theirs are spread out, or go to the
-# start or the end symbol. And even a word of which the model is sure stays near 0.9, the target that smoothing gave
-# it.
+# Content words look at their counterparts, wherever these are, some with nearly all their weight. Words such as *is*
+# have no counterpart here. But attention weights must sum to 1, so theirs are spread out, or go to the start or the end
+# symbol. And even a word of which the model is sure stays near 0.9, the target that smoothing gave it.
 #
 # ### See it: all heads of the cross-attention
 #
@@ -230,8 +230,8 @@ layers_and_heads(
 # %% [markdown]
 # Nobody told the model which German word belongs to which English one; knowing it makes the next word easier to
 # predict. Before attention, a recurrent network had to squeeze a whole sentence into one vector, and long sentences
-# suffered. Bahdanau et al. ([2015](https://arxiv.org/abs/1409.0473)) let their decoder look back at every source
-# word, and showed tables like this one. The Transformer kept that idea without the recurrence.
+# suffered. Bahdanau et al. ([2015](https://arxiv.org/abs/1409.0473)) let their decoder look back at every source word,
+# and published pictures like this one. The Transformer kept that idea without the recurrence.
 #
 # But attention weights only show where information *may* come from, not that the model used it.
 #
@@ -262,8 +262,8 @@ layers_and_heads(
 # %% check="predict_beam_of_two"
 
 # %% [markdown]
-# Greedy decoding starts with **a**, and ends with "a dog", which has a probability of $0.6 \cdot 0.4 = 0.24$. That
-# the other word was the better start turns out one step too late.
+# Greedy decoding starts with **a**, and ends with "a dog", which has a probability of $0.6 \cdot 0.4 = 0.24$. It finds
+# out one step too late that **the** was the better start.
 #
 # Trying all sentences is impossible: a vocabulary of $V$ words has $V^n$ sentences of length $n$. **Beam search** is
 # the compromise. It keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix with its
@@ -591,9 +591,7 @@ table
 
 # %% tags=["see"]
 surest = 1 - 0.1 + 0.1 / len(english)
-print(
-    f"the smoothed target gives the correct word {surest:.4f}, so even a sure word costs {-math.log(surest):.3f}"
-)
+print(f"a model that is sure of a word gives it about {surest:.4f}, which costs {-math.log(surest):.3f} nats")
 print(f"{reference_length:.1f} such words and the end: {-math.log(surest) * (reference_length + 1):.2f}")
 
 # %% [markdown]
@@ -795,10 +793,10 @@ pd.DataFrame(
 #
 # ### See it: when averaging does harm
 #
-# A second model computes **exactly** what the translator computes. Only its inner features are numbered backwards:
-# those inside the feed-forward networks (the rows of `inner` and, to match, the columns of `outer`), and those inside
-# attention (the rows of the query, key and value projections, and the columns of the output projection). Each feature
-# does what it did before, under another number.
+# A second model computes **exactly** what the translator computes. The only difference is that its inner features are
+# numbered backwards: those inside the feed-forward networks (the rows of `inner` and, to match, the columns of
+# `outer`), and those inside attention (the rows of the query, key and value projections, and the columns of the output
+# projection). Each feature does what it did before, under another number.
 #
 # Write down your guess first: what is the loss of the average of the two models?
 #
@@ -851,7 +849,7 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # <details><summary>My search sets finished sentences aside and refills the beam. Is that wrong?</summary>
 #
 # No, that is the other common way. Here a finished hypothesis keeps its place in the beam; there it goes into a
-# separate list, and the beam stays full of unfinished ones. That looks at a few more prefixes. The check accepts
+# separate list, and the beam stays full of unfinished ones. That search explores a few more prefixes. The check accepts
 # both.
 #
 # </details>
@@ -859,8 +857,8 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # <details><summary>Why is the penalty used at the end and not in each step?</summary>
 #
 # Among unfinished beams it would change nothing, because they all have the same length. A finished one does compete
-# with longer ones in each step, and some programs compare scores there. In ours the plain total decides who stays,
-# and the score decides who wins.
+# with longer ones in each step, and some programs compare scores there. In ours the plain total decides which
+# hypotheses stay, and the score decides which one wins.
 #
 # </details>
 #

@@ -1,13 +1,14 @@
 # %% [markdown]
 # # Lesson 12: data parallelism by hand
 #
-# The paper's base model was trained on eight GPUs for twelve hours. One GPU would have needed four days, a long time
-# to find out that a learning rate was wrong. Nearly every large model is trained in the way that you build here.
+# The paper's base model was trained on eight GPUs for twelve hours. One GPU would have needed four days, a long time to
+# find out that a learning rate was wrong. Nearly every large model is trained with **data parallelism**, which you
+# build here.
 #
 # The idea: **every processor has the whole model and works on its own share of the sentences; then all of them add up
-# their gradients and make the same update.** The difficulty is that a mistake rarely raises an error: the run hangs,
-# or trains a slightly different model. So the checks run your code on several ranks, and compare everything with the
-# results of a single process.
+# their gradients and make the same update.** The difficulty is that a mistake rarely raises an error: the run hangs, or
+# trains a slightly different model. So the checks run your code in several processes at once, and compare everything
+# with the results of a single process.
 #
 # By the end of this lesson you will be able to
 #
@@ -328,9 +329,10 @@ print("after, on each:    ", total)
 # %% [markdown]
 # ## 5. Communicate while computing
 #
-# `all_reduce_gradients` wastes time in two ways. It starts when the backward pass has ended, so the network is idle
-# before that, and the GPU after it. And it makes one call for each parameter. A Transformer has hundreds, most of
-# them small, and each call has a fixed cost (its *latency*), however few bytes it carries.
+# `all_reduce_gradients` wastes time in two ways. It starts when the backward pass has ended, so until then the network
+# between the ranks is idle, and from then on the GPU is. And it makes one call for each parameter tensor. A Transformer
+# has hundreds of these, most of them small, and each call has a fixed cost (its *latency*), however few bytes it
+# carries.
 #
 # DDP solves both problems (Li et al. 2020, section 3.2):
 #
@@ -544,12 +546,11 @@ print(vector.detach(), "and state for", list(optimizer.state_dict()["state"]))
 # ### See it: what does a rank need?
 #
 # The memory of one rank for weights, gradients and Adam's state in float32, for the 63 million parameters of the base
-# model (lesson 06). What the forward pass keeps for the backward pass comes on top, and depends on the batch. With
-# many ranks, your `ShardedOptimizer` saves nearly half. The other stages of ZeRO share out the gradients and the
-# weights, too.
+# model (lesson 06). The activations aren't included; how much memory they need depends on the batch. With many ranks,
+# your `ShardedOptimizer` saves nearly half. The other stages of ZeRO share out the gradients and the weights, too.
 #
-# **Change something:** the paper's big model, with 213 million parameters; a model of 7 billion. A GPU of 80 GB: from how
-# many ranks on do weights, gradients and state fit?
+# **Change something:** the paper's big model, with 213 million parameters; a model with 7 billion. How many ranks does
+# the larger one need before weights, gradients and state fit on GPUs of 80 GB?
 
 # %% tags=["see"]
 millions = 63

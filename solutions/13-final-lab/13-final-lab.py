@@ -111,7 +111,8 @@ print(Path("my_run.yaml").read_text())
 # course train my_run.yaml run_folder=../runs/my-own-parts --parts ..
 # ```
 #
-# It prints a table of your parts, and first compares each one with the reference. These are the parts that it can use:
+# It first compares each of your parts with the reference, and prints a table of them. These are the parts that it can
+# use:
 
 # %% tags=["see"]
 from course_lib.curriculum import public_curriculum
@@ -279,11 +280,11 @@ layers_and_heads(
 # %% [markdown]
 # ## 3. How good is it?
 #
-# **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes what share
-# of their words, pairs, triples and groups of four also occur in the reference. Each counts at most as often as it
-# occurs in the reference, so "the the the" scores badly. BLEU is the geometric mean of the four shares, multiplied by
-# a penalty if the translations are too short overall. For a single sentence it says little. 100 would be the
-# reference, word for word, which no human translator reaches.
+# **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes what share of
+# their words, and of their groups of two, three and four adjacent words, also occur in the reference. Each counts at
+# most as often as it occurs in the reference, so "the the the" scores badly. BLEU is the geometric mean of the four
+# shares, multiplied by a penalty if the translations are too short overall. For a single sentence it says little. 100
+# would be the reference, word for word, which no human translator reaches.
 #
 # BLEU varies by several points with how the text is split into words and whether case matters, so a score without
 # this information is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes
@@ -291,8 +292,8 @@ layers_and_heads(
 #
 # ### See it: greedy, beam, averaged
 #
-# The same run, decoded greedily and with a beam of 4, each with the last weights, the best ones, and the average of
-# the last snapshots, which a run keeps if `training.average_last` asks for it.
+# The same run, decoded greedily and with a beam of 4, each with the last weights, those with the best validation
+# result, and the average of the last snapshots, which a run keeps if `training.average_last` asks for it.
 #
 # The cell uses the first 100 sentences of the validation split, because the test split is for the end. How large are
 # the differences? How long does each way take?
@@ -578,16 +579,16 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # <details><summary>Can several runs translate together?</summary>
 #
 # Yes, as an ensemble: `course translate ../runs/one german.txt --with ../runs/two`. For each next word the
-# probabilities of the models are averaged. Models with different random weights are wrong in different places: two
-# runs of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only in their seed, reach 42.9 together, at the cost
-# of both. Their sizes may differ, but not their vocabularies, because an id must mean the same word in all.
+# probabilities of the models are averaged. Models with different random weights are wrong in different places: two runs
+# of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only in their seed, reach 42.9 together, at the cost of
+# running both. Their sizes may differ, but not their vocabularies, because an id must mean the same word in all.
 #
 # </details>
 #
 # <details><summary>Why doesn't the update get larger with more processes?</summary>
 #
-# Because then it would be another update, with another best learning rate, and two runs couldn't be compared. If you
-# want larger updates on more processes, increase `training.batches_per_update`.
+# Because then it would be a different update, with a different best learning rate, and two runs couldn't be compared.
+# If you want larger updates on more processes, increase `training.batches_per_update`.
 #
 # </details>
 #
