@@ -31,7 +31,7 @@ def test_most_composites_of_three_known_mistakes_are_named() -> None:
     found = [
         examine_version(exercise, mistakes, "composites")
         for exercise in exercises()
-        for mistakes in composites(exercise, size=3, count=3)
+        for mistakes in composites(exercise, size=3, count=4)
     ]
     named = sum(verdict.tier == "exact" for verdict in found if not verdict.passed)
     failed = sum(not verdict.passed for verdict in found)
