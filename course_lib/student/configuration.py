@@ -33,10 +33,11 @@ _SERVER = """\
 {header}
 from pathlib import Path
 
-from course_lib.student.progress.start_page import LABEXTENSIONS, after_saving, first_page
+from course_lib.student.progress.start_page import LABEXTENSIONS, SETTINGS, after_saving, first_page
 
 c = get_config()
 c.FileContentsManager.post_save_hook = after_saving
+c.LabApp.app_settings_dir = str(SETTINGS)
 c.LabApp.extra_labextensions_path = [str(LABEXTENSIONS)]
 c.LabApp.default_url = first_page(Path.home(), {course_id!r})
 """

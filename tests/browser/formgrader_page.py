@@ -1,21 +1,25 @@
-"""Formgrader open in JupyterLab, as an instructor has it before them."""
+"""Formgrader open in JupyterLab, or on a page of its own, as an instructor has it before them."""
 
 from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 
 class FormgraderPage:
-    """What an instructor does with Formgrader."""
+    """What an instructor does with Formgrader.
 
-    def __init__(self, page: Page) -> None:
+    `frame` is the part of the window that shows it: the page itself, or a frame of JupyterLab.
+    """
+
+    def __init__(self, page: Page, frame: Page | FrameLocator) -> None:
         self.page = page
-        page.get_by_role("menuitem", name="Nbgrader").first.click()
-        page.locator(".lm-Menu-itemLabel").get_by_text("Formgrader", exact=True).click()
+        self.frame = frame
         self._wait_for("Manage Assignments")
 
-    @property
-    def frame(self) -> FrameLocator:
-        """Its part of JupyterLab's window."""
-        return self.page.frame_locator(".jp-MainAreaWidget:not(.lm-mod-hidden) iframe")
+    @classmethod
+    def in_jupyterlab(cls, page: Page) -> "FormgraderPage":
+        """Open it from JupyterLab's menu."""
+        page.get_by_role("menuitem", name="Nbgrader").first.click()
+        page.locator(".lm-Menu-itemLabel").get_by_text("Formgrader", exact=True).click()
+        return cls(page, page.frame_locator(".jp-MainAreaWidget:not(.lm-mod-hidden) iframe"))
 
     def row(self, text: str) -> Locator:
         """Give the row of the table that holds a name."""

@@ -66,7 +66,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     page.on("console", lambda message: said_by_scripts.append(message.text))
     page.set_viewport_size({"width": 1700, "height": 1100})
     page.goto(instructors_lab.url("lab"))
-    formgrader = FormgraderPage(page)
+    formgrader = FormgraderPage.in_jupyterlab(page)
     for known in load_curriculum(course).lessons:
         expect(formgrader.row(known.name)).to_contain_text("draft")
     shoot(page, "formgrader-1-assignments")

@@ -15,6 +15,7 @@ def test_jupyter_and_nbgrader_read_it(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (config.Exchange.root, config.CourseDirectory.course_id) == ("/srv/ex'change", "a-course")
     config = PyFileConfigLoader(server.name, path=str(server.parent)).load_config()
     assert config.LabApp.default_url == "/lab/tree/a-course/start.md"
+    assert (Path(config.LabApp.app_settings_dir) / "overrides.json").is_file()
     [extensions] = config.LabApp.extra_labextensions_path
     assert list(Path(extensions).glob("*/static/start_page.js"))
     assert (tmp_path / "a-course" / "start.md").is_file()

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from course_lib.student.progress.notebooks import ProgressError, nearest_lessons
-from course_lib.student.progress.start_page import LABEXTENSIONS, PAGE, after_saving, write_page
-
-_SETTINGS = Path(__file__).parent / "jupyterlab"
+from course_lib.student.progress.start_page import LABEXTENSIONS, PAGE, SETTINGS, after_saving, write_page
 
 
 def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
@@ -22,7 +20,7 @@ def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
     return [
         *(sys.executable, "-m", "jupyterlab"),
         f"--notebook-dir={folder}",
-        f"--LabApp.app_settings_dir={_SETTINGS}",
+        f"--LabApp.app_settings_dir={SETTINGS}",
         f"--LabApp.extra_labextensions_path={LABEXTENSIONS}",
         f"--LabApp.default_url=/lab/tree/{PAGE}",
         f"--FileContentsManager.post_save_hook={after_saving.__module__}.{after_saving.__name__}",

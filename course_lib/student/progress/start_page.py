@@ -17,8 +17,10 @@ from course_lib.student.progress.notebooks import Lesson, ProgressError, is_less
 
 #: The page's name, in the folder of the lessons.
 PAGE = "start.md"
+#: The folder of JupyterLab's settings, which show Markdown files rendered, for `LabApp.app_settings_dir`.
+SETTINGS = Path(__file__).parent / "jupyterlab"
 #: The folder of the extension that reloads an open page, for `LabApp.extra_labextensions_path`.
-LABEXTENSIONS = Path(__file__).parent / "jupyterlab" / "labextensions"
+LABEXTENSIONS = SETTINGS / "labextensions"
 _BAR_LENGTH = 10
 
 _TEMPLATE = """\

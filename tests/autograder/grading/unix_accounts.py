@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 #: Debian keeps these commands in a folder that is not on the path of every shell, and not of every CI either.
 _SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin{os.pathsep}/sbin"
@@ -66,9 +67,18 @@ def why_unavailable() -> str | None:
     return None
 
 
-def _run(*command: str, check: bool = True) -> None:
+def _run(*command: str, check: bool = True, typed: str | None = None) -> None:
     program = shutil.which(command[0], path=_SYSTEM_PATH) or command[0]
-    subprocess.run([program, *command[1:]], check=check, capture_output=not check)
+    subprocess.run([program, *command[1:]], check=check, capture_output=not check, input=typed, text=True)
+
+
+def give_home(account: Account, home: Path, password: str | None = None) -> None:
+    """Create an account's home folder, which nobody else can enter; with a password, it can log in."""
+    home.mkdir(mode=0o700, parents=True)
+    os.chown(home, account.uid, account.group)
+    _run("usermod", "--home", str(home), "--shell", "/bin/bash", account.name)
+    if password:
+        _run("chpasswd", typed=f"{account.name}:{password}\n")
 
 
 @contextmanager
