@@ -6,7 +6,9 @@ number of processes. Without torchrun, a run is one process with rank 0, and eve
 
 import contextlib
 import errno
+import io
 import os
+import pickle
 import socket
 import sys
 import time
@@ -26,6 +28,8 @@ Value = TypeVar("Value")
 
 #: How long ranks wait for rank 0 to prepare the data, which may include downloading and tokenising a corpus.
 _PREPARATION_TIMEOUT = timedelta(days=1)
+#: How long a collective waits for the other ranks over gloo: its default.
+_COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 #: How long a rank waits for its peers to answer when it checks that they are still running.
 _PROBE_TIMEOUT = timedelta(seconds=3)
 
@@ -35,7 +39,7 @@ class RankZeroError(BadInputError):
 
 
 class LostPeerError(RuntimeError):
-    """Communication failed because another process of the run has exited."""
+    """Communication failed because another process of the run has exited or doesn't answer."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +163,22 @@ def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def timeouts_reported(timeout: timedelta = _COLLECTIVE_TIMEOUT) -> Iterator[None]:
+    """Raise LostPeerError in place of a RuntimeError if the block took as long as a collective waits.
+
+    The block must be short without this wait, as an update is.
+    """
+    started = time.monotonic()
+    try:
+        yield
+    except RuntimeError as error:
+        if time.monotonic() - started < 0.9 * timeout.total_seconds():
+            raise
+        minutes = timeout.total_seconds() / 60
+        raise LostPeerError(f"another process has not answered for {minutes:.0f} minutes") from error
+
+
 def _control_all_reduce(group: "dist.ProcessGroup", timeout: timedelta) -> None:
     work = dist.all_reduce(torch.zeros(1), group=group, async_op=True)
     assert work is not None, "this process is in the group"
@@ -191,14 +211,51 @@ def rank_zero_first(distributed: DistributedInfo, function: Callable[[], Value])
 def broadcast_from_rank_zero(distributed: DistributedInfo, function: Callable[[], Value]) -> Value:
     """Call `function` on rank 0 and return its result on all ranks.
 
-    A BadInputError is raised on all ranks, as by `rank_zero_first`.
+    The result may contain tensors on the CPU, which are sent one by one, so that a checkpoint is never in
+    memory twice. A BadInputError is raised on all ranks, as by `rank_zero_first`.
     """
-    result: list[Value | None] = [
-        rank_zero_first(distributed, lambda: function() if distributed.is_rank_zero else None)
-    ]
-    if distributed.world_size > 1:
-        dist.broadcast_object_list(result)
-    return result[0]  # type: ignore[return-value]
+    result = rank_zero_first(distributed, lambda: function() if distributed.is_rank_zero else None)
+    if distributed.world_size == 1:
+        return result  # type: ignore[return-value]
+    tensors: list[Tensor] = []
+    if distributed.is_rank_zero:
+        pickled = io.BytesIO()
+        _TensorPickler(pickled, tensors).dump(result)
+        dist.broadcast_object_list([pickled.getvalue()])
+    else:
+        message: list[bytes] = [b""]
+        dist.broadcast_object_list(message)
+        result = _TensorUnpickler(io.BytesIO(message[0]), tensors).load()
+    for tensor in tensors:
+        # As bytes, because gloo doesn't know every type.
+        dist.broadcast(tensor.contiguous().flatten().view(torch.uint8), 0)
+    return result  # type: ignore[return-value]
+
+
+class _TensorPickler(pickle.Pickler):
+    """A pickler that writes only the shapes and types of tensors, and collects the tensors in a list."""
+
+    def __init__(self, file: io.BytesIO, tensors: list[Tensor]) -> None:
+        super().__init__(file)
+        self._tensors = tensors
+
+    def persistent_id(self, obj: object) -> tuple[torch.Size, torch.dtype] | None:
+        if not isinstance(obj, Tensor):
+            return None
+        self._tensors.append(obj)
+        return obj.shape, obj.dtype
+
+
+class _TensorUnpickler(pickle.Unpickler):
+    """The reverse of `_TensorPickler`: it makes tensors to receive into, and collects them in a list."""
+
+    def __init__(self, file: io.BytesIO, tensors: list[Tensor]) -> None:
+        super().__init__(file)
+        self._tensors = tensors
+
+    def persistent_load(self, pid: tuple[torch.Size, torch.dtype]) -> Tensor:
+        self._tensors.append(torch.empty(pid[0], dtype=pid[1]))
+        return self._tensors[-1]
 
 
 def raise_on_all_ranks(distributed: DistributedInfo, message: str) -> NoReturn:

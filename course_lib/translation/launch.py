@@ -14,7 +14,9 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch.distributed as dist
 from torch.distributed import run
@@ -46,10 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"])
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))
-    # NCCL's flight recorder: if a collective times out, each rank writes what it was waiting for to a file.
-    os.environ.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000")
+    # NCCL's flight recorder: if a collective times out, each rank writes what it waited for to a file.
+    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
     os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
-    os.environ.setdefault("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", os.path.abspath("nccl-trace-rank-"))
+    traces = Path(os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.abspath("nccl-trace-rank-")))
+    started = time.time()
     # Otherwise restarted processes use torchrun's own store, with the addresses of the dead ones.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     options = run.parse_args(sys.argv[1:] if arguments is None else list(arguments))
@@ -62,6 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SignalException as stopped:
         return EXIT_KEYBOARD if stopped.sigval == signal.SIGINT else EXIT_RESTART
     except ChildFailedError as failed:
+        _report_killed(failed)
+        if any(path.stat().st_mtime >= started for path in traces.parent.glob(f"{traces.name}*")):
+            _report(
+                f"each process wrote the collectives that it waited for to {traces}N, where N is its rank. "
+                f"To compare them: torchfrtrace --prefix {traces.name} {traces.parent}"
+            )
         # If a process dies, torchrun stops the others, so a code is only meaningful if all of them share it.
         codes = {failure.exitcode for failure in failed.failures.values()}
         return codes.pop() if len(codes) == 1 and min(codes) > 0 else EXIT_FAILED
@@ -98,9 +107,25 @@ def _is_other_program(endpoint: str) -> bool:
     return not answered.wait(_SECONDS_TO_ANSWER)
 
 
+def _report_killed(failed: ChildFailedError) -> None:
+    """Report the processes of this machine that were killed by a signal, other than torchrun's own."""
+    for rank, failure in failed.failures.items():
+        if failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM:
+            cause = ", often because the machine ran out of memory" * (failure.exitcode == -signal.SIGKILL)
+            _report(
+                f"process {rank} ({socket.gethostname()}, process id {failure.pid}) was killed by "
+                f"{failure.signal_name()}{cause}. Run the same command again to resume from the latest "
+                "checkpoint; with --max-restarts=3, this happens by itself."
+            )
+
+
 def _failed_rendezvous(why: str) -> int:
-    print(f"launch: the rendezvous of the processes failed: {why}", file=sys.stderr, flush=True)
+    _report(f"the rendezvous of the processes failed: {why}")
     return EXIT_RENDEZVOUS_FAILED
+
+
+def _report(message: str) -> None:
+    print(f"launch: {message}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -27,8 +28,10 @@ from course_lib.translation.distributed import (
     lost_peers_reported,
     process_group,
     rank_zero_first,
+    timeouts_reported,
     wait_for_peers,
 )
+from course_lib.translation.train.peer_watch import EXIT_LOST_PEER, watched_peers
 from tests.free_ports import free_ports
 
 
@@ -135,6 +138,51 @@ def first_says(distributed: DistributedInfo) -> tuple[str, int]:
 
 def test_the_first_decides_for_all_and_all_know_the_largest() -> None:
     assert in_processes(2, first_says) == [("said by 0", 1), ("said by 0", 1)]
+
+
+def state_from_first(distributed: DistributedInfo) -> bool:
+    state: dict[str, Any] = {
+        "a": torch.tensor(7),
+        "b": [torch.arange(6.0).view(2, 3).T, torch.tensor([True, False])],
+        "c": "x",
+    }
+    got = broadcast_from_rank_zero(distributed, lambda: state if distributed.is_rank_zero else {})
+    same = [torch.equal(got["a"], state["a"]), *map(torch.equal, got["b"], state["b"])]
+    return all(same) and got["c"] == "x" and got["b"][1].dtype == torch.bool
+
+
+def test_tensors_are_sent_as_they_are() -> None:
+    assert in_processes(2, state_from_first) == [True, True]
+
+
+def freeze(distributed: DistributedInfo, rank: int) -> str:
+    """Freeze one process while the other waits for it in a collective."""
+    with watched_peers(distributed, 2):
+        if distributed.rank == rank:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        dist.all_reduce(torch.zeros(1))
+    return "continued"
+
+
+def test_a_frozen_process_is_not_waited_for() -> None:
+    started = start(2, freeze, 0)
+    started[1][0].join(60)
+    assert started[1][0].exitcode == EXIT_LOST_PEER
+    kill(started)
+
+
+def test_a_watch_ends_with_its_run() -> None:
+    assert in_processes(3, freeze, 99) == ["continued"] * 3
+
+
+def test_an_error_after_a_long_wait_is_a_lost_peer() -> None:
+    with (
+        pytest.raises(LostPeerError, match="has not answered for 0 minutes"),
+        timeouts_reported(timedelta(0)),
+    ):
+        raise RuntimeError("Timed out")
+    with pytest.raises(RuntimeError, match=r"^own$"), timeouts_reported():
+        raise RuntimeError("own")
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -70,6 +70,8 @@ class LatestCheckpoint:
     """The newest intact checkpoint; None if there are no checkpoints."""
     damaged: list[Path]
     """Newer checkpoints, which are damaged."""
+    state: dict[str, Any] | None = None
+    """The contents of the checkpoint."""
 
 
 class Checkpoints(StepFiles):
@@ -85,18 +87,18 @@ class Checkpoints(StepFiles):
         self.remove_others(up_to=step)
 
     def find_latest(self) -> LatestCheckpoint:
-        """Find the newest intact checkpoint.
+        """Find and load the newest intact checkpoint.
 
         Raises BadInputError if all are damaged, or if a file cannot be read, because it may be intact.
         """
         damaged: list[Path] = []
         for path in self.newest_first():
             try:
-                load_checkpoint(path)
+                state = load_checkpoint(path)
             except DamagedCheckpointError:
                 damaged.append(path)
             else:
-                return LatestCheckpoint(path, damaged)
+                return LatestCheckpoint(path, damaged, state)
         if damaged:
             raise BadInputError(
                 f"{self.folder}: there is no intact checkpoint, but {len(damaged)} damaged "

@@ -172,6 +172,8 @@ class TrainingConfig(Section):
     """auto: a GPU if there is one, otherwise the CPU."""
     threads: MayChange[int | None] = Field(default=None, ge=1)
     """CPU threads per process. Default: the cores, divided evenly among the processes of a machine."""
+    peer_timeout: MayChange[int] = Field(default=120, ge=1)
+    """Seconds without a sign of life from another process after which a run ends."""
     length_buckets: int | None = Field(default=None, ge=1, le=16)
     """Pad each batch to one of this many lengths, and to a fixed number of sentences for each length, so that
     a model is compiled for few shapes. Default: pad to the longest sentence of the batch."""

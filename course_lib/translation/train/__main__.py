@@ -24,10 +24,10 @@ from course_lib.translation.distributed import (
 )
 from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.interruption import Interrupted, Interruption
+from course_lib.translation.train.peer_watch import EXIT_LOST_PEER, watched_peers
 from course_lib.translation.train.student_code.cells import UpdateFailedError
 from course_lib.translation.train.student_code.parts import UNEQUAL_PARTS, PartsChoice
 
-EXIT_LOST_PEER = 1
 #: How long a rank that has lost a peer waits for its own signal. A cluster may signal the ranks at different
 #: times.
 _SECONDS_UNTIL_SIGNAL = 5.0
@@ -63,11 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     flush=True,
                 )
             return stopped.exit_code
-        except LostPeerError:
+        except LostPeerError as lost:
             assert distributed is not None, "a single process has no peers"
             print(
-                f"train, process {distributed.rank}: another process has exited, so this one stops. Run the "
-                "same command again to resume from the latest checkpoint.",
+                f"train, process {distributed.rank}: {lost}, so this one stops. Run the same command again "
+                "to resume from the latest checkpoint.",
                 file=sys.stderr,
                 flush=True,
             )
@@ -78,7 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(options: argparse.Namespace, distributed: DistributedInfo, interruption: Interruption) -> None:
     config = rank_zero_first(distributed, lambda: load_config(options.config, options.overrides))
     choice = PartsChoice(options.parts, options.parts_unequal) if options.parts else None
-    result = train(config, distributed, interruption, choice)
+    with watched_peers(distributed, config.training.peer_timeout):
+        result = train(config, distributed, interruption, choice)
     if distributed.is_rank_zero:
         print(_summary(result))
 

@@ -11,7 +11,13 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedModel
 from course_lib.translation.configs.schema import RunConfig, TrainingConfig
 from course_lib.translation.data.prepared import PreparedData
-from course_lib.translation.distributed import DistributedInfo, global_max, rank_zero_first
+from course_lib.translation.distributed import (
+    DistributedInfo,
+    broadcast_from_rank_zero,
+    global_max,
+    rank_zero_first,
+    timeouts_reported,
+)
 from course_lib.translation.model.seq2seq import REFERENCE, TransformerModel
 from course_lib.translation.train.evaluation import BestWeights, Evaluator
 from course_lib.translation.train.interruption import Interrupted, Interruption
@@ -184,7 +190,8 @@ class Experiment:
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
             upcoming = plan[trainer.updates_done + 1 : trainer.updates_done + 2]
-            learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
+            with timeouts_reported():
+                learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
             self.display.advance()
             if note := self._profiler.step():
                 self.display.print(note)
@@ -232,8 +239,10 @@ class Experiment:
         use, test, validation = self.config.evaluation.weights, self.data.test, self.data.validation
         self.files.save_average(self.trainer.step)
         if use != "last":
-            chosen = rank_zero_first(self.distributed, lambda: self.files.load_model(use, self._best.step))
-            self._model.load_state_dict(chosen.weights)
+            weights = broadcast_from_rank_zero(
+                self.distributed, lambda: self.files.load_model(use, self._best.step).weights
+            )
+            self._model.load_state_dict(weights)
         settings = self.evaluator.settings(
             self._model, [source for source, _ in validation.pairs], validation.references
         )

@@ -100,7 +100,7 @@ class RunFiles:
             self._try("The averaged model", lambda _: save_model(path, averaged))
 
     def load_model(self, kind: ModelKind, best_step: int) -> TrainedModel:
-        """Load one of the run's models, on any rank.
+        """Load one of the run's models.
 
         Raises BadInputError if the best model was not saved at update `best_step`.
         """

@@ -10,7 +10,7 @@ import torch
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
-from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint, require_same_config
+from course_lib.translation.checkpoints.checkpoint import Checkpoints, require_same_config
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
 from course_lib.translation.configs.loader import documented_yaml, keys, value_text
@@ -215,8 +215,8 @@ def open_run(
     # Other nodes may have mounted the folder elsewhere.
     path = latest.path and folder.checkpoints / latest.path.name
     start = rank_zero_first(distributed, lambda: None if path else load_starting_run(config))
-    config, data, state = rank_zero_first(
-        distributed, lambda: _load(folder, config, distributed, path, student, start)
+    config, data = rank_zero_first(
+        distributed, lambda: _load(folder, config, distributed, path, latest.state, student, start)
     )
     require_equal(
         distributed,
@@ -226,7 +226,7 @@ def open_run(
             "the weights to start from": start.fingerprint if start else "none",
         },
     )
-    return RunInputs(config, data, state, start, latest.damaged)
+    return RunInputs(config, data, latest.state, start, latest.damaged)
 
 
 def _load(
@@ -234,13 +234,12 @@ def _load(
     config: RunConfig,
     distributed: DistributedInfo,
     checkpoint: Path | None,
+    state: dict[str, Any] | None,
     student: StudentCode | None,
     start: TrainedRun | None,
-) -> tuple[RunConfig, PreparedData, dict[str, Any] | None]:
-    state = None
+) -> tuple[RunConfig, PreparedData]:
     given, config = config, divide_updates(config, distributed.world_size)
-    if checkpoint is not None:
-        state = load_checkpoint(checkpoint)
+    if checkpoint is not None and state is not None:
         config = _divided_as_before(checkpoint, state, given, distributed.world_size)
         require_same_config(checkpoint, state["config"], config)
         require_same_code(checkpoint, folder.parts, state.get("parts"), student)
@@ -250,7 +249,7 @@ def _load(
                 "file."
             )
     if not distributed.is_rank_zero:
-        return config, open_existing(config.data, folder.data, folder.vocabulary), state
+        return config, open_existing(config.data, folder.data, folder.vocabulary)
     folder.remove_temporary_files()
     # The vocabulary must not change after the first checkpoint.
     known = start.vocabularies if start else None
@@ -279,7 +278,7 @@ def _load(
             student.save(folder.parts)
     except OSError as error:
         raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
-    return config, data, state
+    return config, data
 
 
 def _divided_as_before(

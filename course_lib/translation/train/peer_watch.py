@@ -1,0 +1,110 @@
+"""Detection of frozen processes, which a collective would wait for.
+
+If a process has exited, the collectives of the others fail at once. If it is frozen, or if its machine can't
+be reached, they wait for half an hour. So each rank sends heartbeats to the next one, from a thread.
+"""
+
+import os
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import NoReturn
+
+import torch
+import torch.distributed as dist
+
+from course_lib.translation.distributed import DistributedInfo, all_gather
+
+EXIT_LOST_PEER = 1
+#: The time between two heartbeats.
+_INTERVAL = timedelta(seconds=1)
+#: Heartbeats that may be on their way at the same time. Their memory must not be freed before they arrive.
+_IN_FLIGHT = 10_000
+
+
+@contextmanager
+def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[None]:
+    """End this process, with a message, if the previous rank sends no heartbeat for some seconds.
+
+    The main thread can't be interrupted while it waits in a collective, so the process ends without saving.
+    Must be called on every rank.
+    """
+    if distributed.world_size == 1:
+        yield
+        return
+    watch = _PeerWatch(distributed, seconds)
+    watch.start()
+    yield
+    # Not after an exception: the other ranks may not get here then.
+    watch.stop()
+
+
+class _PeerWatch:
+    """Two threads: one receives the heartbeats of the previous rank, the other sends and counts them."""
+
+    def __init__(self, distributed: DistributedInfo, seconds: int) -> None:
+        rank, world_size = distributed.rank, distributed.world_size
+        self._rank, self._previous, self._next = rank, (rank - 1) % world_size, (rank + 1) % world_size
+        self._names = all_gather(distributed, [f"{socket.gethostname()}, process id {os.getpid()}"])
+        self._group = dist.new_group(backend="gloo")
+        self._limit = seconds
+        self._silent = 0.0
+        self._stopped = threading.Event()
+        self._receiver = threading.Thread(target=self._receive, name="heartbeats received", daemon=True)
+        self._sender = threading.Thread(target=self._send, name="heartbeats sent", daemon=True)
+
+    def start(self) -> None:
+        self._receiver.start()
+        self._sender.start()
+
+    def stop(self) -> None:
+        """Wait until the neighbours have stopped too, so that the group can be destroyed."""
+        self._stopped.set()
+        self._sender.join()
+
+    def _receive(self) -> None:
+        beat = torch.ones(1)
+        try:
+            while beat:  # The last one is 0.
+                dist.recv(beat, self._previous, self._group)
+                self._silent = 0.0
+        except RuntimeError:
+            return  # The process has exited. The collectives of this one report that.
+
+    def _send(self) -> None:
+        sent = deque[dist.Work | None](maxlen=_IN_FLIGHT)
+        seconds, has_said_goodbye = _INTERVAL.total_seconds(), False
+        try:
+            while self._receiver.is_alive() or not has_said_goodbye:
+                if not has_said_goodbye:
+                    has_said_goodbye = self._stopped.is_set()
+                    beat = torch.tensor([0.0 if has_said_goodbye else 1.0])
+                    sent.append(dist.isend(beat, self._next, self._group))
+                if has_said_goodbye:
+                    self._receiver.join(seconds)
+                else:
+                    self._stopped.wait(seconds)
+                # Count intervals rather than read a clock, which continues while all processes are suspended.
+                self._silent += seconds
+                if self._silent > self._limit and self._receiver.is_alive():
+                    self._end()
+            for work in sent:
+                if work is not None:
+                    work.wait(timeout=_INTERVAL * 10)
+        except RuntimeError:
+            return  # The next process has exited.
+
+    def _end(self) -> NoReturn:
+        print(
+            f"\ntrain, process {self._rank}: process {self._previous} ({self._names[self._previous]}) has "
+            f"not answered for {self._limit} seconds: it is frozen, or its machine can't be reached. The "
+            "run ends. Check that machine, then run the same command again to resume from the latest "
+            "checkpoint.",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(EXIT_LOST_PEER)
