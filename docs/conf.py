@@ -1,5 +1,7 @@
 """Sphinx's configuration: `make docs`."""
 
+from typing import Any
+
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
@@ -18,6 +20,7 @@ html_theme = "furo"
 html_title = project
 html_math_renderer = "mathml"
 html_css_files = ["lessons.css"]
+html_js_files = ["scrolling.js"]
 html_static_path = ["_static"]
 html_copy_source = False
 
@@ -31,6 +34,7 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+default_role = "literal"  # docstrings write code in single backticks
 
 
 def _inline(translator: HTML5Translator, node: nodes.math) -> None:
@@ -43,7 +47,25 @@ def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def _name_levels(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tree: object) -> None:
+    """Set the heading level of the captions in the sidebar, which ARIA requires."""
+    tree = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+
+
+def _mark_code(
+    _app: Sphinx, _kind: str, _name: str, _object: object, _options: object, lines: list[str]
+) -> None:
+    """Mark the indented examples in docstrings as code."""
+    for number in reversed(range(2, len(lines))):
+        before, blank, line = lines[number - 2 : number + 1]
+        if line.startswith("    ") and not blank and not before.startswith(" "):
+            lines[number:number] = ["::", ""]
+
+
 def setup(app: Sphinx) -> ExtensionMetadata:
-    """Render formulas as MathML, which needs neither scripts nor the internet."""
+    """Render formulas as MathML, which needs neither scripts nor the internet, and complete the sidebar."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    app.connect("html-page-context", _name_levels, priority=900)  # after the theme has added its context
+    app.connect("autodoc-process-docstring", _mark_code)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -52,6 +52,7 @@ class FeedbackExporter(HTMLExporter):
         """Render the page."""
         page, resources = super().from_notebook_node(nb, resources, **more)
         policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"/>'
+        policy += '\n<meta name="viewport" content="width=device-width"/>'
         return page.replace("<html>", '<html lang="en">', 1).replace(
             "<head>", f"<head>\n{policy}", 1
         ), resources

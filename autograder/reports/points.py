@@ -197,4 +197,17 @@ STYLE = """
 .rendered_html .course-wrong, .course-wrong { border-left-color: #d55e00 !important; }
 summary { display: list-item !important; cursor: pointer; }
 .course-repairs { border-left: 5px solid #cc79a7; padding: 4px 10px; margin: 8px 0; }
+/* nbgrader's page: enough contrast, and no text that is wider than a narrow window. */
+#notebook a { color: #0550ae; text-decoration: underline; }
+#notebook div.nbgrader_cell .panel-heading { height: auto; overflow: hidden; }
+#notebook div.nbgrader_cell .panel-heading a { color: inherit; }
+#notebook .highlight .c, #notebook .highlight .c1 { color: #2f6060; }
+#notebook pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+#notebook .rendered_html, #notebook .output_subarea { overflow-wrap: anywhere; }
+#notebook img, #notebook svg { max-width: 100%; height: auto; }
+@media (max-width: 700px) {
+  .container, .panel-body, #notebook, #notebook-container { padding-left: 4px; padding-right: 4px; }
+  #notebook div.prompt { min-width: 0; }
+  .course-summary th, .course-summary td { padding: 3px 4px; }
+}
 """

@@ -2,12 +2,8 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from nbconvert.exporters import HTMLExporter
@@ -17,6 +13,7 @@ from playwright.sync_api import Page
 from tests.autograder.small_course import LESSON, SmallCourse
 from tests.browser.hostile_notebook import ATTACKER, in_html, made_hostile
 from tests.browser.jupyterlab import jupyterlab
+from tests.browser.web_server import served
 from tests.nbgrader_command import nbgrader
 
 pytestmark = pytest.mark.browser
@@ -73,16 +70,6 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
     [made] = (small.root / "autograder" / "feedback").rglob("*.html")
     (small.root / "page.html").write_bytes(made.read_bytes())  # a path that is an address
     return small
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder to the browser, which reaches this machine alone."""
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 def test_the_attacks_run_where_nothing_stops_them(course: SmallCourse, page: Page, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from course_lib.student.progress.start_page import PAGE, write_page
+from tests.browser.accessibility import violations
 from tests.browser.notebook_page import NotebookPage
 from tests.browser.screenshots import shoot
 
@@ -23,6 +24,7 @@ def test_start_page(lab: str, page: Page, folder: Path) -> None:
     shown = page.locator(".jp-MarkdownViewer")
     expect(shown.locator("tr", has_text=TITLE)).to_contain_text("not started")
     shoot(page, "start-page")
+    assert violations(page, within=".jp-MarkdownViewer") == ""  # the rest of the window is JupyterLab's own
 
     shown.get_by_role("link", name=TITLE).click()
     notebook = NotebookPage(page)
