@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from autograder.judge.job import Cell, Job
+from autograder.judge.job import Cell, Job, NotComputedError
 from autograder.judge.lesson_context import LessonContext
 from autograder.judge.notebook_run import run
 from autograder.sandbox.archive import pack_files, whole_course
@@ -66,7 +66,12 @@ def run_smoke_test(confinement: Confinement) -> float:
     fork_server.start()
     course = pack_files(whole_course())
     try:
-        result = run(job, LessonContext(course, {}, {}), fork_server)
+        try:
+            result = run(job, LessonContext(course, {}, {}), fork_server)
+        except NotComputedError as error:
+            raise CourseError(
+                f"Grading a notebook of two cells failed: {error}\n{fork_server.log_tail()}"
+            ) from None
         texts = [
             str(output.get("text") or output.get("evalue")) for cell in result.outputs for output in cell
         ]

@@ -17,13 +17,13 @@ from nbgrader.preprocessors import (
     IgnorePattern,
     LimitOutput,
     LockCells,
-    SaveAutoGrades,
     SaveCells,
 )
 
 from autograder.nbgrader.converters import install
 from autograder.nbgrader.mark_scheme import ShowMarkScheme
 from autograder.nbgrader.sandboxed_execute import RecordGrading, SandboxedExecute
+from autograder.nbgrader.saved_scores import SaveScores
 from autograder.release.solutions import refresh_at_start
 from autograder.release.stubs import NamedStubs
 from autograder.reports.feedback import FeedbackExporter, ForStudents
@@ -101,7 +101,7 @@ c.Autograde.autograde_preprocessors = [
     IgnorePattern,
     ClearMetadataPreprocessor,
     LimitOutput,
-    SaveAutoGrades,
+    SaveScores,
     AssignLatePenalties,
     ShowMarkScheme,
     RecordGrading,

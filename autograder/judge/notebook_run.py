@@ -8,7 +8,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from autograder.judge.cell_dependencies import cells_to_run
-from autograder.judge.job import Job, Result
+from autograder.judge.job import Job, NotComputedError, Result
 from autograder.judge.lesson_context import LessonContext
 from autograder.judge.locked_cells import judge
 from autograder.judge.static_checks import static_warnings
@@ -50,10 +50,15 @@ class _KernelFailedError(Exception):
     """The kernel can't be used any longer. The message says why."""
 
 
+class _KernelNotStartedError(_KernelFailedError):
+    """The kernel ended, or ran out of time, before it answered for the first time."""
+
+
 def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
     """Run a notebook, and return a result whatever its code does.
 
-    Raises NotComputedError if a check itself fails.
+    Raises NotComputedError if a check itself fails, or if kernels don't start and the files next to the
+    notebook aren't the cause.
     """
     start = time.monotonic()
     result = asyncio.run(_Run(job, lesson, fork_server).run())
@@ -77,6 +82,8 @@ class _Run:
         """The index of the first cell that hasn't been started."""
         self.silent_kernels = 0
         """The number of kernels that never answered the judge."""
+        self.has_started = False
+        """Whether a kernel has started with the files next to the notebook."""
 
     async def run(self) -> Result:
         """Run all cells. After a cell that ended its kernel, continue with the next cell in a new kernel."""
@@ -85,9 +92,11 @@ class _Run:
         optional = {cell.id for cell in self.job.cells if cell.optional and not self.job.everything}
         runs = cells_to_run(cells, optional, judged, self.lesson.may_not_call)
         deadline = time.monotonic() + self.job.limits.notebook_seconds
+        reason, failed = f"the kernel ended {self.job.limits.restarts + 1} times", None
         for _ in range(self.job.limits.restarts + 1):
             try:
-                async with self._kernel() as kernel:
+                async with self._kernel(self.job.files) as kernel:
+                    self.has_started = True
                     for index, cell in enumerate(cells):
                         again = index < self.reached
                         self.reached = max(self.reached, index + 1)
@@ -95,30 +104,49 @@ class _Run:
                             await self._judge_cell(kernel, index)
                         elif runs[index] and index not in self.failed:
                             await self._run_cell(kernel, cell, index, deadline - time.monotonic(), again)
+                failed = None
                 break
             except _KernelFailedError as ended:
+                failed = ended
                 self._note(str(ended))
                 if self.silent_kernels > _MAX_SILENT_KERNELS:
-                    self._give_up("earlier kernels didn't answer the judge")
+                    reason = "earlier kernels didn't answer the judge"
                     break
                 if time.monotonic() > deadline:
-                    self._give_up(
-                        f"the notebook took longer than {self.job.limits.notebook_seconds:g} seconds"
-                    )
+                    reason = f"the notebook took longer than {self.job.limits.notebook_seconds:g} seconds"
                     break
             finally:
                 for violation in self.fork_server.clear().violations:
                     self._note(violation)
-        else:
-            self._give_up(f"the kernel ended {self.job.limits.restarts + 1} times")
+        if isinstance(failed, _KernelNotStartedError):
+            await self._require_own_fault()
+            reason = "no kernel starts with the files next to the notebook, but one starts without them"
+        if failed is not None:
+            self._give_up(reason)
         for number, outputs in enumerate(self.result.outputs, start=1):
             for output in outputs:
                 if output.output_type == "execute_result":
                     output.execution_count = number
         return self.result
 
+    async def _require_own_fault(self) -> None:
+        """Raise NotComputedError unless only the files next to the notebook keep kernels from starting."""
+        if not self.has_started:
+            try:
+                async with self._kernel(()):
+                    return
+            except _KernelNotStartedError:
+                pass
+            finally:
+                self.fork_server.clear()
+        raise NotComputedError(
+            "the kernel didn't start, and the files that were handed in are not the cause. Is this machine "
+            "overloaded, or out of memory? `course doctor` tests the sandbox"
+        )
+
     @asynccontextmanager
-    async def _kernel(self) -> AsyncIterator["_Kernel"]:
+    async def _kernel(self, files: Iterable[tuple[str, bytes]]) -> AsyncIterator["_Kernel"]:
+        """Start a kernel next to these files. Raises _KernelNotStartedError."""
         ours, theirs = socket.socketpair()
         manager = AsyncKernelManager(kernel_name="python3")
         assert manager.kernel_spec is not None
@@ -128,7 +156,7 @@ class _Run:
         manager.context.setsockopt(zmq.MAXMSGSIZE, 4 * self.job.limits.output_bytes + 2**20)
         client = None
         try:
-            work = pack_files({f"work/{path}": content for path, content in self.job.files})
+            work = pack_files({f"work/{path}": content for path, content in files})
             try:
                 await manager.start_kernel(
                     launch=Launch(
@@ -296,7 +324,7 @@ async def _wait_until_ready(client: AsyncKernelClient, fork_server: ForkServer) 
             await client.get_iopub_msg(timeout=0.1)
             await client.get_shell_msg(timeout=5)
             return
-    raise _KernelFailedError("the kernel didn't start")
+    raise _KernelNotStartedError("the kernel didn't start")
 
 
 async def _wait_for_reply(client: AsyncKernelClient, request: str) -> None:

@@ -6,6 +6,7 @@ No other module patches nbgrader.
 """
 
 import os
+import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -20,7 +21,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import api, autogradeapp, generateassignmentapp, generatefeedbackapp
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import BaseConverter, NbGraderException
-from nbgrader.utils import is_grade, is_locked, is_solution, is_task
+from nbgrader.utils import find_all_files, is_grade, is_locked, is_solution, is_task, setenv
 from sqlalchemy import create_engine
 from traitlets import Type
 
@@ -44,15 +45,19 @@ def install() -> None:
     autogradeapp.Autograde = CourseAutograde
     generateassignmentapp.GenerateAssignment = api.GenerateAssignment = CourseGenerateAssignment
     generatefeedbackapp.GenerateFeedback = api.GenerateFeedback = CourseGenerateFeedback
-    # nbgrader opens the gradebook some twenty times for each submission, each time with a new engine, which
-    # would compile all its SQL again.
-    gradebook.create_engine = cache(create_engine)
+    # nbgrader opens the gradebook many times, each time with a new engine, which would compile all its SQL
+    # again. A connection that the database has closed in the meantime is opened again.
+    gradebook.create_engine = cache(partial(create_engine, pool_pre_ping=True))
     # Formgrader grades many times in one process: its workers are kept between runs.
     api.Autograde = partial(CourseAutograde, workers=SharedExecutor(_IDLE_SECONDS))
 
 
 class RepairedNotebookExporter(NotebookExporter):
-    """A NotebookExporter that finds repaired notebooks in memory, by the path of the submitted file."""
+    """A NotebookExporter that finds repaired notebooks in memory, by the path of the submitted file.
+
+    It applies the preprocessors to these notebooks themselves and validates the results once, while nbconvert
+    copies each notebook four times.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -67,7 +72,11 @@ class RepairedNotebookExporter(NotebookExporter):
             return super().from_filename(filename, resources, **options)
         path = Path(filename)
         resources = {**(resources or {}), "metadata": {"name": path.stem, "path": str(path.parent)}}
-        return self.from_notebook_node(notebook, resources, **options)
+        resources = self._init_resources(resources)
+        for preprocessor in self._preprocessors:
+            notebook, resources = preprocessor(notebook, resources)
+        nbformat.validate(notebook, relax_add_props=True)
+        return nbformat.v4.writes(notebook) + "\n", resources
 
 
 class CourseAutograde(Autograde):
@@ -95,6 +104,8 @@ class CourseAutograde(Autograde):
         """Grade all submissions in a run that continues if one of them fails."""
         try:
             with self._executing() as execute:
+                for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
+                    self.exporter.register_preprocessor(step)
                 GradingRun(self, execute, self._convert, self._students).run()
         except NbGraderException as error:
             self.log.error("%s", error)  # the command itself ends without a message
@@ -113,14 +124,13 @@ class CourseAutograde(Autograde):
             return
         execute = SandboxedExecute(parent=self)
         execute.group_shared = self.coursedir.groupshared
-        # nbgrader makes new preprocessors for each notebook from classes, but takes an instance as it is.
         self.autograde_preprocessors = [execute if step is SandboxedExecute else step for step in steps]
         with execute.running(self._workers):
             yield execute
 
-    def _convert(self, prepared: Prepared) -> None:
+    def _convert(self, prepared: Prepared, book: Gradebook) -> None:
         """Process one submission with nbgrader, and raise the error that stopped it, if any."""
-        submission = prepared.submission
+        submission, self._gradebook = prepared.submission, book
         self.exporter.repaired = {
             submission.path(name): notebook for name, notebook in prepared.notebooks.items()
         }
@@ -134,14 +144,50 @@ class CourseAutograde(Autograde):
             raise
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
-        """Prepare the folder and the gradebook, and record the exception if that fails."""
+        """Prepare the folder and the gradebook, and record the exception if that fails.
+
+        This replaces nbgrader's own method, which opens the gradebook five times.
+        """
         with self._recording_errors():
-            super().init_assignment(assignment_id, student_id)
+            BaseConverter.init_assignment(self, assignment_id, student_id)
+            self._copy_lesson_files(assignment_id, student_id)
+            book = self._gradebook
+            if self.create_student:
+                book.update_or_create_student(student_id)
+            source = self._format_source(assignment_id, student_id)
+            timestamp = self.coursedir.get_existing_timestamp(source)
+            given = {} if timestamp is None else {"timestamp": timestamp}
+            submission = book.update_or_create_submission(assignment_id, student_id, **given)
+            if timestamp is not None and (late := submission.total_seconds_late) > 0:
+                self.log.warning("%s, %s: %s seconds late", student_id, assignment_id, late)
+            for notebook in submission.notebooks:
+                path = os.path.join(source, f"{notebook.name}.ipynb")
+                if not os.path.exists(path):
+                    self.log.warning("No submitted file: %s", path)
+                    for grade in notebook.grades:
+                        grade.auto_score, grade.needs_manual_grade = 0, False
+            book.db.commit()
+
+    def _copy_lesson_files(self, assignment_id: str, student_id: str) -> None:
+        """Copy the instructor's files of a lesson into a graded folder, except those that students edit."""
+        source = self.coursedir.format_path(self.coursedir.source_directory, ".", assignment_id)
+        graded = self._format_dest(assignment_id, student_id)
+        of_students = self.exclude_overwriting.get(assignment_id, [])
+        for path in find_all_files(source, [*self.coursedir.ignore, "*.ipynb"]):
+            name = os.path.relpath(path, source)
+            if name not in of_students:
+                copy = Path(graded, name)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.unlink(missing_ok=True)
+                shutil.copy(path, copy)
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
-        """Process a notebook, and record the exception if that fails."""
-        with self._recording_errors():
-            super().convert_single_notebook(notebook_filename)
+        """Process a notebook with all preprocessors, and record the exception if that fails.
+
+        nbgrader would write the sanitized notebook to a file and read it again.
+        """
+        with self._recording_errors(), setenv(NBGRADER_EXECUTION="autograde"):
+            BaseConverter.convert_single_notebook(self, notebook_filename)
 
     @contextmanager
     def _recording_errors(self) -> Iterator[None]:

@@ -10,7 +10,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +35,15 @@ _ATTEMPTS = 3
 class GradingRun:
     """A run that grades all submissions requested from a converter.
 
-    `write_grades` has nbgrader process one submission. `execute` is None if something else runs notebooks.
-    `students`, if given, are the only ones whose submissions are graded.
+    `write_grades` has nbgrader process one submission, with this gradebook. `execute` is None if something
+    else runs notebooks. `students`, if given, are the only ones whose submissions are graded.
     """
 
     def __init__(
         self,
         converter: Autograde,
         execute: SandboxedExecute | None,
-        write_grades: Callable[[Prepared], None],
+        write_grades: Callable[[Prepared, Gradebook], None],
         students: Collection[str] | None = None,
     ) -> None:
         self._converter, self._course, self._log = converter, converter.coursedir, converter.log
@@ -80,9 +79,10 @@ class GradingRun:
             due = [submission for submission in found if self._is_due(submission)]
             if self._execute is not None and self._execute.results is not None:
                 self._execute.results.expect(sum(len(submission.notebooks) for submission in due))
-            for prepared in self._prepare_ahead(due):
-                with self._reporting(prepared.submission):
-                    self._grade_unchanged(prepared)
+            with self._open_gradebook() as gradebook:
+                for prepared in self._prepare_ahead(due):
+                    with self._reporting(prepared.submission):
+                        self._grade_unchanged(prepared, gradebook)
             self._report_stale()
         if self._failed:
             raise NbGraderException(
@@ -99,7 +99,7 @@ class GradingRun:
                 f"there is no notebook{named} in {folder}, and submissions are compared with it. "
                 f"Run `nbgrader generate_assignment {lesson}` first."
             )
-        with Gradebook(self._course.db_url, self._course.course_id) as gradebook:
+        with self._open_gradebook() as gradebook:
             try:
                 gradebook.find_assignment(lesson)
             except MissingEntry:
@@ -171,35 +171,37 @@ class GradingRun:
         yield from waiting
 
     # --- Grading --------------------------------------------------------------------------------------------
-    def _grade_unchanged(self, prepared: Prepared) -> None:
+    def _grade_unchanged(self, prepared: Prepared, gradebook: Gradebook) -> None:
         """Grade a submission, and repeat this if its files change in the meantime."""
         for _ in range(_ATTEMPTS):
-            if self._grade(prepared):
+            if self._grade(prepared, gradebook):
                 return
             prepared = self._preparation.prepare_again(prepared)
         raise UnreadableError(
             f"its files changed {_ATTEMPTS} times while it was graded; run this command again"
         )
 
-    def _grade(self, prepared: Prepared) -> bool:
+    def _grade(self, prepared: Prepared, gradebook: Gradebook) -> bool:
         """Grade a submission, and return whether its files are still those that were read."""
         submission, course = prepared.submission, self._course
         replacement = FolderReplacement(self._graded_folder(submission))
         graded_again = {f"{name}.ipynb" for name in submission.notebooks}
         replacement.begin(
-            save_scores(course, submission.lesson, submission.student),
+            save_scores(gradebook, submission.lesson, submission.student),
             None if course.notebook_id == "*" else lambda _, names: graded_again.intersection(names),
         )
         ignored = course.ignore
         course.ignore = [*ignored, *map(glob.escape, submission.refused)]
         try:
-            self._write_grades(prepared)
+            self._write_grades(prepared, gradebook)
             unchanged = submission.digest() == prepared.digest
         except BaseException:
+            gradebook.db.remove()
             replacement.roll_back(self._restore(submission))
             raise
         finally:
             course.ignore = ignored
+            gradebook.db.remove()  # The next submission starts with a new session.
         if not unchanged:
             replacement.roll_back(self._restore(submission))
             return False
@@ -208,7 +210,11 @@ class GradingRun:
         return True
 
     def _restore(self, submission: Submission) -> Callable[[dict[str, Any]], None]:
-        return partial(restore_scores, self._course, submission.lesson, submission.student)
+        def restore(scores: dict[str, Any]) -> None:
+            with self._open_gradebook() as gradebook:
+                restore_scores(gradebook, submission.lesson, submission.student, scores)
+
+        return restore
 
     @contextmanager
     def _reporting(self, submission: Submission) -> Iterator[None]:
@@ -223,6 +229,9 @@ class GradingRun:
             self._not_graded.add(submission.lesson, submission.student, reason)
 
     # --- The course -----------------------------------------------------------------------------------------
+    def _open_gradebook(self) -> Gradebook:
+        return Gradebook(self._course.db_url, self._course.course_id)
+
     def _graded_folder(self, submission: Submission) -> Path:
         return Path(
             self._course.format_path(self._course.autograded_directory, submission.student, submission.lesson)

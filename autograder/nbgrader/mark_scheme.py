@@ -25,11 +25,14 @@ class ShowMarkScheme(NbGraderPreprocessor):
 
     solutions = Unicode("", help="The folder of the solution notebooks").tag(config=True)
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._known: dict[Path, dict[str, str]] = {}
+
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Add the cells to one notebook."""
         names = resources["nbgrader"]
-        path = Path(self.solutions, names["assignment"], f"{names['notebook']}.ipynb")
-        schemes = {cell.id: _MARKER.sub("", cell.source) for cell in nbformat.read(path, as_version=4).cells}
+        schemes = self._schemes(Path(self.solutions, names["assignment"], f"{names['notebook']}.ipynb"))
         cells: list[NotebookNode] = []
         for cell in nb.cells:
             cells.append(cell)
@@ -39,3 +42,10 @@ class ShowMarkScheme(NbGraderPreprocessor):
                 cells.append(new_markdown_cell(text, id=f"{TAG}-{grade_id}", metadata={"tags": [TAG]}))
         nb.cells = cells
         return nb, resources
+
+    def _schemes(self, path: Path) -> dict[str, str]:
+        """Return the cells of a solution notebook by id. They are read once in a run."""
+        if path not in self._known:
+            cells = nbformat.read(path, as_version=4).cells
+            self._known[path] = {cell.id: _MARKER.sub("", cell.source) for cell in cells}
+        return self._known[path]

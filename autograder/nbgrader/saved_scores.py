@@ -1,55 +1,103 @@
-"""A snapshot of one submission's automatic scores in the gradebook, to undo a grading that failed.
+"""The automatic scores of a submission in the gradebook: write them, and undo this if grading fails.
 
-The snapshot excludes manual scores and comments, because automatic grading never changes those.
+A snapshot excludes manual scores and comments, because automatic grading never changes those.
 """
 
 from datetime import datetime
 from typing import Any
 
-from nbgrader.api import Gradebook, MissingEntry, SubmittedAssignment
-from nbgrader.coursedir import CourseDirectory
+from nbformat import NotebookNode
+from nbgrader.api import (
+    BaseCell,
+    Comment,
+    Grade,
+    Gradebook,
+    MissingEntry,
+    SubmittedAssignment,
+    SubmittedNotebook,
+)
+from nbgrader.preprocessors import SaveAutoGrades
+from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, is_task
+from sqlalchemy import select
 
 Snapshot = dict[str, Any]
 
 
-def save_scores(course: CourseDirectory, lesson: str, student: str) -> Snapshot:
+class SaveScores(SaveAutoGrades):
+    """nbgrader's SaveAutoGrades, with one transaction for each notebook instead of one for each cell."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """Write the scores of a notebook, and whether its answers were changed."""
+        names = resources["nbgrader"]
+        with Gradebook(names["db_url"]) as gradebook:
+            submitted = gradebook.find_submission_notebook(
+                names["notebook"], names["assignment"], names["student"]
+            )
+            grades, comments = _grades(gradebook, submitted), _comments(gradebook, submitted)
+            for cell in nb.cells:
+                if is_grade(cell):
+                    grade = grades[cell.metadata.nbgrader.grade_id]
+                    grade.auto_score, _ = determine_grade(cell, self.log)
+                    grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+                if is_solution(cell) or is_task(cell):
+                    unchanged = cell.metadata.nbgrader.get("checksum") == compute_checksum(cell)
+                    comment = comments[cell.metadata.nbgrader.grade_id]
+                    comment.auto_comment = "No response." if unchanged and not is_task(cell) else None
+            gradebook.db.commit()
+        return nb, resources
+
+
+def save_scores(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
     """Return the automatic scores of a submission as plain JSON; they are empty if it is new."""
-    with Gradebook(course.db_url, course.course_id) as gradebook:
-        submission = _find(gradebook, lesson, student)
-        if submission is None:
-            return {"timestamp": None, "notebooks": {}}
-        return {
-            "timestamp": submission.timestamp.isoformat() if submission.timestamp else None,
-            "notebooks": {
-                notebook.name: {
-                    "penalty": notebook.late_submission_penalty,
-                    "grades": {
-                        grade.name: [grade.auto_score, grade.needs_manual_grade] for grade in notebook.grades
-                    },
-                    "comments": {comment.name: comment.auto_comment for comment in notebook.comments},
-                }
-                for notebook in submission.notebooks
-            },
-        }
+    submission = _find(gradebook, lesson, student)
+    if submission is None:
+        return {"timestamp": None, "notebooks": {}}
+    return {
+        "timestamp": submission.timestamp.isoformat() if submission.timestamp else None,
+        "notebooks": {
+            notebook.name: {
+                "penalty": notebook.late_submission_penalty,
+                "grades": {
+                    name: [grade.auto_score, grade.needs_manual_grade]
+                    for name, grade in _grades(gradebook, notebook).items()
+                },
+                "comments": {
+                    name: comment.auto_comment for name, comment in _comments(gradebook, notebook).items()
+                },
+            }
+            for notebook in submission.notebooks
+        },
+    }
 
 
-def restore_scores(course: CourseDirectory, lesson: str, student: str, snapshot: Snapshot) -> None:
+def restore_scores(gradebook: Gradebook, lesson: str, student: str, snapshot: Snapshot) -> None:
     """Set the automatic scores of a submission back to a snapshot."""
-    with Gradebook(course.db_url, course.course_id) as gradebook:
-        submission = _find(gradebook, lesson, student)
-        if submission is None:
-            return
-        timestamp = snapshot["timestamp"]
-        submission.timestamp = datetime.fromisoformat(timestamp) if timestamp else None
-        for notebook in submission.notebooks:
-            saved = snapshot["notebooks"].get(notebook.name, {"penalty": None, "grades": {}, "comments": {}})
-            notebook.late_submission_penalty = saved["penalty"]
-            for grade in notebook.grades:
-                unscored = [None, grade.manual_score is not None]
-                grade.auto_score, grade.needs_manual_grade = saved["grades"].get(grade.name, unscored)
-            for comment in notebook.comments:
-                comment.auto_comment = saved["comments"].get(comment.name)
-        gradebook.db.commit()
+    submission = _find(gradebook, lesson, student)
+    if submission is None:
+        return
+    timestamp = snapshot["timestamp"]
+    submission.timestamp = datetime.fromisoformat(timestamp) if timestamp else None
+    for notebook in submission.notebooks:
+        saved = snapshot["notebooks"].get(notebook.name, {"penalty": None, "grades": {}, "comments": {}})
+        notebook.late_submission_penalty = saved["penalty"]
+        for name, grade in _grades(gradebook, notebook).items():
+            unscored = [None, grade.manual_score is not None]
+            grade.auto_score, grade.needs_manual_grade = saved["grades"].get(name, unscored)
+        for name, comment in _comments(gradebook, notebook).items():
+            comment.auto_comment = saved["comments"].get(name)
+    gradebook.db.commit()
+
+
+def _grades(gradebook: Gradebook, notebook: SubmittedNotebook) -> dict[str, Grade]:
+    """Return a notebook's grades by the names of their cells, from one query."""
+    query = select(BaseCell.name, Grade).join(Grade.cell).where(Grade.notebook_id == notebook.id)
+    return {row.name: row.Grade for row in gradebook.db.execute(query)}
+
+
+def _comments(gradebook: Gradebook, notebook: SubmittedNotebook) -> dict[str, Comment]:
+    """Return a notebook's comments by the names of their cells, from one query."""
+    query = select(BaseCell.name, Comment).join(Comment.cell).where(Comment.notebook_id == notebook.id)
+    return {row.name: row.Comment for row in gradebook.db.execute(query)}
 
 
 def _find(gradebook: Gradebook, lesson: str, student: str) -> SubmittedAssignment | None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
 from course_lib.checks.engine.comparison import Difference
-from course_lib.checks.engine.diagnosis import CourseError, Verdict, examine, examine_prediction
+from course_lib.checks.engine.diagnosis import BrokenCheckError, Verdict, examine, examine_prediction
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.findings import Finding, Kind, emit
 from course_lib.checks.engine.local_backend import LocalBackend
@@ -60,9 +60,10 @@ def check(
 
     `names` holds the student's objects: in a notebook, `globals()`. Prints one line if the answer is correct.
     Otherwise raises a CheckError whose message says what is wrong, and shows a picture of the result next to
-    the expected one. Raises CourseError if the reference fails, so that a broken check never passes an answer
-    or reports it as wrong. `may_not_call` names torch functions that would solve the whole exercise. For a
-    file to submit, `levels` maps scores to points, and the notebook's folder is searched instead of `names`.
+    the expected one. Raises BrokenCheckError if the reference fails or the check has a bug, so that a broken
+    check never passes an answer or reports it as wrong. `may_not_call` names torch functions that would solve
+    the whole exercise. For a file to submit, `levels` maps scores to points, and the notebook's folder is
+    searched instead of `names`.
 
     With `grading`, which only an instructor's copy of a check cell contains, the check draws different
     numbers and returns the points that a partly correct answer earns. None means all points, as nbgrader
@@ -70,8 +71,30 @@ def check(
     """
     graded = _Grading(**grading) if grading is not None else None
     entry = find(name)
+    try:
+        return _check(name, entry, names, may_not_call, levels or {}, graded)
+    except CheckError:
+        raise
+    except Exception as error:
+        _emit(name, "error", (), 0.0, graded)
+        if isinstance(error, BrokenCheckError):
+            raise
+        raise BrokenCheckError(
+            f"The check of {name} could not run: it raised {type(error).__name__} ({error}). This is an "
+            "error of the course, not of your code. Run the cell again; if it fails again, report it."
+        ) from error
+
+
+def _check(
+    name: str,
+    entry: Exercise | Prediction | HandIn,
+    names: Mapping[str, object],
+    may_not_call: Sequence[str],
+    levels: Levels,
+    graded: _Grading | None,
+) -> float | None:
     if isinstance(entry, HandIn):
-        return _check_hand_in(entry, levels or {}, graded)
+        return _check_hand_in(entry, levels, graded)
     if name not in names:
         _emit(name, "missing", (), 0.0, graded)
         others = [other for other in names if not other.startswith("_") and other not in catalogue()]
@@ -84,11 +107,7 @@ def check(
 
 
 def _check_exercise(exercise: Exercise, backend: Backend, graded: _Grading | None) -> float | None:
-    try:
-        verdict = examine(exercise, backend, f"graded {graded.seed}" if graded else _PRACTICE_SEED)
-    except CourseError:
-        _emit(exercise.name, "error", (), 0.0, graded)
-        raise
+    verdict = examine(exercise, backend, f"graded {graded.seed}" if graded else _PRACTICE_SEED)
     points = 0.0 if verdict.forbidden else _points(verdict.named, graded)
     _emit(exercise.name, _kind(verdict), verdict.named, points, graded, verdict.forbidden)
     if verdict.passed:

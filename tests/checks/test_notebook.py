@@ -13,7 +13,7 @@ import torch
 
 from course_lib.checks import CheckError, check
 from course_lib.checks.engine.candidate import Request
-from course_lib.checks.engine.diagnosis import CourseError, examine
+from course_lib.checks.engine.diagnosis import BrokenCheckError, examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.findings import record
 from course_lib.checks.engine.local_backend import LocalBackend
@@ -326,7 +326,10 @@ def test_a_machine_that_slept_spoils_no_later_check(untouched: Exercise) -> None
 
     with pytest.MonkeyPatch.context() as sleeping:
         sleeping.setattr(LocalBackend, "ask", late)
-        with record() as findings, pytest.raises(CourseError, match="error of the course, not of your code"):
+        with (
+            record() as findings,
+            pytest.raises(BrokenCheckError, match="error of the course, not of your code"),
+        ):
             check("shift_target", {"shift_target": untouched.reference})
         assert [finding.verdict for finding in findings] == ["error"]
     check("shift_target", {"shift_target": untouched.reference})
@@ -337,7 +340,7 @@ def test_a_broken_reference_lets_nothing_pass(untouched: Exercise) -> None:
         raise ImportError("a fixture is missing")
 
     failing = replace(untouched, reference=broken, outcomes={})
-    with pytest.raises(CourseError, match="its reference raised ImportError \\(a fixture is missing\\)"):
+    with pytest.raises(BrokenCheckError, match="its reference raised ImportError \\(a fixture is missing\\)"):
         examine(failing, LocalBackend(broken), "practice")
 
 

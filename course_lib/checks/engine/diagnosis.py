@@ -23,10 +23,18 @@ from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.relations import relation
 from course_lib.checks.engine.reply import KERNEL_DIED, LEFTOVER_STUB, OUT_OF_TIME, Raised, Returned
 from course_lib.checks.engine.search import Explanation, Search, combinable
-from course_lib.checks.engine.versions import CourseError, Outcome, Versions, difference, outcome_of
+from course_lib.checks.engine.versions import BrokenCheckError, Outcome, Versions, difference, outcome_of
 from course_lib.student.stubs import UNWRITTEN
 
-__all__ = ["CourseError", "Tier", "Verdict", "combinable", "examine", "examine_prediction", "examine_version"]
+__all__ = [
+    "BrokenCheckError",
+    "Tier",
+    "Verdict",
+    "combinable",
+    "examine",
+    "examine_prediction",
+    "examine_version",
+]
 
 #: What a message is based on: misconceptions that explain all results, or those of one test, or facts.
 Tier = Literal["exact", "partial", "structural", "numbers"]
@@ -96,7 +104,7 @@ def _undisturbed() -> Iterator[None]:
 def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
     """Run every probe of an exercise on the backend's object, compare with the reference, and diagnose.
 
-    Raises CourseError if the reference itself fails.
+    Raises BrokenCheckError if the reference itself fails.
     """
     return _verdict(exercise, [outcome_of(probe, backend, seed) for probe in exercise.probes], seed, backend)
 

@@ -21,8 +21,8 @@ _RUN, _REQUEST = 20, 25
 _COMPILING, _CHARACTERS = 20, 40
 
 
-class CourseError(RuntimeError):
-    """The check itself failed because its reference doesn't run, whatever the student's answer is."""
+class BrokenCheckError(RuntimeError):
+    """The check itself failed, whatever the answer is: its reference doesn't run, or it has a bug."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Versions:
         self._built: set[Mistakes] = set()
 
     def reference(self, number: int) -> Outcome:
-        """Return what a probe observes of the reference. Raises CourseError if the reference fails."""
+        """Return what a probe observes of the reference. Raises BrokenCheckError if the reference fails."""
         outcome = self.outcome((), number)
         for reply in outcome.replies:
             if isinstance(reply, Raised) and reply.kind != "ValueError":
                 # Don't cache the outcome: a suspended machine can cause a timeout once.
                 self._exercise.outcomes.pop((self._seed, ()), None)
-                raise CourseError(
+                raise BrokenCheckError(
                     f"The check of {self._exercise.name} could not run: its reference raised {reply.kind} "
                     f"({reply.message}) in the test “{self._exercise.probes[number].says}”. This is an "
                     "error of the course, not of your code. Run the cell again; if it fails again, report it."

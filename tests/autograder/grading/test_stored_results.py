@@ -153,8 +153,8 @@ def test_a_submission_that_changes_while_it_is_graded_is_graded_as_it_is_in_the_
     other = (desk.folder("bela") / f"{LESSON}.ipynb").read_bytes()
     convert = converters.CourseAutograde._convert
 
-    def hand_in_meanwhile(self: Any, prepared: Any) -> None:
-        convert(self, prepared)
+    def hand_in_meanwhile(self: Any, prepared: Any, gradebook: Any) -> None:
+        convert(self, prepared, gradebook)
         if prepared.submission.student == "anna":
             desk.hand_in("anna", other, at="2025-02-01 12:00:00 UTC")
 

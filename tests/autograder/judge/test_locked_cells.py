@@ -10,7 +10,9 @@ import pytest
 from autograder.judge.job import NotComputedError
 from autograder.judge.locked_cells import imports_of, judge, modules_of
 from course_lib.checks import check
+from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.probe import Draw, Observed, Probe
 from course_lib.checks.exercises.final_lab import translation_score
 from course_lib.checks.exercises.final_lab.hand_in import handed_in
 from course_lib.checks.exercises.registry import catalogue
@@ -62,6 +64,19 @@ def test_a_check_whose_reference_fails_costs_no_points(monkeypatch: pytest.Monke
     source = f'check("attention_scores", globals(), grading={COSTS})'
     with pytest.raises(NotComputedError, match="its reference raised ImportError"):
         judged(source, attention_scores=RIGHT)
+
+
+def test_a_bug_in_a_probe_costs_no_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    def buggy(candidate: Candidate, draw: Draw) -> Observed:
+        return {}["a key that is missing"]
+
+    entry = catalogue()["attention_scores"]
+    broken = replace(entry, probes=(*entry.probes, Probe("never tested", buggy)), outcomes={})
+    monkeypatch.setitem(catalogue(), entry.name, broken)
+    source = f'check("attention_scores", globals(), grading={COSTS})'
+    for written in (RIGHT, UNSCALED):
+        with pytest.raises(NotComputedError, match=r"it raised KeyError \('a key that is missing'\)"):
+            judged(source, attention_scores=written)
 
 
 def test_translations_that_this_machine_cannot_score_cost_no_points(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from autograder.judge.job import Cell, Job, Result
+from autograder.judge.job import Cell, Job, NotComputedError, Result
 from autograder.judge.lesson_source import load_lesson_source
 from autograder.release.build import COURSE
 from autograder.results.local_executor import LocalExecutor
@@ -143,7 +143,15 @@ def test_a_kernel_that_ends_before_it_answers_is_not_waited_for(desk: Desk) -> N
     # One of them cannot be unpacked. To wait for the kernel would take longer than the notebook may.
     files = (("a", b"a file"), ("a/b", b"a file in it"))
     result = desk.run(RIGHT, CHECK, files=files, restarts=1, notebook_seconds=50)
-    assert said(result)[1] == "the kernel ended 2 times"
+    reason = "no kernel starts with the files next to the notebook, but one starts without them"
+    assert said(result)[1] == reason
+    assert result.findings["cell-1"]["points"] == 0
+    assert reason in result.violations
+
+
+def test_a_kernel_that_never_starts_gives_no_result(desk: Desk) -> None:
+    with pytest.raises(NotComputedError, match="the kernel didn't start, and the files"):
+        desk.run(RIGHT, CHECK, files=(("note.txt", b"harmless"),), restarts=1, memory_bytes=1_000_000)
 
 
 def test_a_notebook_has_an_end(desk: Desk) -> None:
