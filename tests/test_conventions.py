@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -136,6 +137,20 @@ def test_notebooks_are_kept_without_outputs() -> None:
     for path in notebooks:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         assert not [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")], path
+
+
+def test_headings_in_lessons_are_in_order_and_images_have_a_description() -> None:
+    for path in sorted((ROOT / "lessons").glob("*/*.ipynb")):
+        level = 0
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            text = re.sub(r"^```.*?^```", "", "".join(cell["source"]), flags=re.MULTILINE | re.DOTALL)
+            if cell["cell_type"] == "markdown":
+                for marks in re.findall(r"^(#+) ", text, re.MULTILINE):
+                    assert len(marks) <= level + 1, f"{path.name}, {cell['id']}: skips a heading level"
+                    level = len(marks)
+                nameless = re.findall(r"!\[\s*\]\(.*|<img(?![^>]*alt=\"[^\"]).*", text)
+                assert nameless == [], f"{path.name}, {cell['id']}"
+        assert level, f"{path.name} has no heading"
 
 
 def test_nothing_names_the_machine_it_was_written_on() -> None:

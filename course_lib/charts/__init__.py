@@ -23,7 +23,7 @@ from course_lib.charts.schedule import schedule_curves
 from course_lib.charts.softmax import score_spread, softmax_saturation, softmax_temperature
 from course_lib.charts.sublayers import layer_costs, normalisation_effect
 from course_lib.charts.the_transformer import decoding_steps, parameters_by_part, shape_flow
-from course_lib.charts.theme import Picture, as_svg, show_offline
+from course_lib.charts.theme import Picture, as_svg, as_table, show_offline
 from course_lib.charts.training import learning_curve, token_counts
 from course_lib.charts.translation_data import (
     batch_tables,
@@ -38,6 +38,7 @@ __all__ = [
     "aligned_shapes",
     "architecture_map",
     "as_svg",
+    "as_table",
     "attention_heatmap",
     "attention_over_sentence",
     "attention_steps",

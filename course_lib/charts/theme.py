@@ -7,13 +7,14 @@ pale on white. Ramps change in lightness from end to end, so that they can also 
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from io import StringIO
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import altair as alt
+import pandas as pd
 
 Picture: TypeAlias = (
     alt.Chart | alt.LayerChart | alt.FacetChart | alt.ConcatChart | alt.HConcatChart | alt.VConcatChart
@@ -51,6 +52,8 @@ NAME = "build-the-transformer"
 
 ID = re.compile(r'(<\w+ id="|="url\(#)([^")]+)')
 """The definition or the use of an id inside an SVG, such as that of a clipping area or a gradient."""
+
+_EMPTY_MARKS = re.compile(r'<g class="mark-[^>]*></g>')
 
 
 def red_green_blue(colour: str) -> tuple[float, float, float]:
@@ -145,6 +148,7 @@ def as_svg(chart: Picture) -> str:
     with alt.theme.enable(NAME):
         chart.save(buffer, format="svg")
     svg = buffer.getvalue()
+    svg = _EMPTY_MARKS.sub("", svg)  # screen readers would announce them
     # vl-convert increments its ids during the life of the process. These ids depend on the chart alone.
     ids = {
         name: str(number) for number, name in enumerate(dict.fromkeys(name for _, name in ID.findall(svg)))
@@ -159,3 +163,36 @@ def as_svg(chart: Picture) -> str:
     return svg.replace(font, "").replace(
         "<svg", f'<svg role="img" aria-label="{description}"{font}{narrow}', 1
     )
+
+
+def as_table(chart: Picture) -> pd.DataFrame:
+    """Return the values of a chart as a table, for readers who can't see the chart or want the numbers.
+
+    The columns are those of the chart's tooltips, for the marks that have the most of them.
+    """
+    spec = chart.to_dict()
+    tables: dict[tuple[str, ...], list[pd.DataFrame]] = {}
+    for tips, rows in _described_marks(spec, spec.get("data", {}), spec.get("datasets", {})):
+        fields = {tip["field"]: tip.get("title") or tip["field"] for tip in tips if tip.get("field") in rows}
+        if fields:
+            table = rows[list(fields)].rename(columns=fields).drop_duplicates()
+            tables.setdefault(tuple(fields.values()), []).append(table)
+    if not tables:
+        raise ValueError("this chart has no values with tooltips, so there is no table of it")
+    largest = max(tables.values(), key=lambda parts: len(parts[0].columns) * sum(map(len, parts)))
+    return pd.concat(largest, ignore_index=True).drop_duplicates(ignore_index=True)
+
+
+def _described_marks(
+    spec: dict[str, Any], data: dict[str, Any], datasets: dict[str, Any]
+) -> Iterator[tuple[list[dict[str, Any]], pd.DataFrame]]:
+    """Yield the tooltips and the rows of each mark of a specification."""
+    data = spec.get("data", data)
+    tips = spec.get("encoding", {}).get("tooltip", [])
+    if tips and "mark" in spec:
+        yield tips, pd.DataFrame(datasets.get(data.get("name"), data.get("values", [])))
+    for part in ("layer", "hconcat", "vconcat", "concat"):
+        for inner in spec.get(part, []):
+            yield from _described_marks(inner, data, datasets)
+    if isinstance(inner := spec.get("spec"), dict):
+        yield from _described_marks(inner, data, datasets)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from course_lib import charts
-from course_lib.charts import Picture, as_svg
+from course_lib.charts import Picture, as_svg, as_table
 from course_lib.charts.theme import NAME
 
 WORDS = ["the", "animal", "crossed", "the", "street"]
@@ -236,3 +236,23 @@ def test_survives_the_way_through_the_notebook_renderer(name: str) -> None:
 def test_has_a_title_of_the_callers(name: str) -> None:
     parameters = inspect.signature(getattr(charts, name)).parameters
     assert parameters["title"].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_is_available_as_a_table(name: str) -> None:
+    table = as_table(EXAMPLES[name]())
+    assert len(table.columns) >= 2
+    assert len(table) >= 1
+
+
+def test_the_table_has_the_values_of_the_chart() -> None:
+    weights = torch.tensor([[0.25, 0.75], [1.0, 0.0]])
+    table = as_table(charts.attention_heatmap(weights, ["a", "b"], ["c", "d"]))
+    assert [str(value) for value in table.iloc[:, -1]] == ["0.25", "0.75", "1", "0"]
+    assert list(table.iloc[:, 0]) == ["a", "a", "b", "b"]
+    assert list(table.iloc[:, 1]) == ["c", "d", "c", "d"]
+
+
+def test_a_chart_without_tooltips_has_no_table() -> None:
+    with pytest.raises(ValueError, match="no values with tooltips"):
+        as_table(alt.Chart(pd.DataFrame({"x": [1]})).mark_point())
