@@ -1,6 +1,6 @@
 """The command that translates text with a trained run, one sentence per line.
 
-    python -m course_lib.translation.translate RUN_FOLDER [FILE] [--beam 5] [--n-best 3] ...
+    python -m course_lib.translation.translate RUN [FILE] [--beam 5] [--n-best 3] ...
 
 Without FILE, it reads standard input: line by line from a keyboard, and in batches from a pipe.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from course_lib.atomic_files import atomic_write
 from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
+from course_lib.translation.checkpoints.provided import find_run, provided_models
 from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.schema import Direction
 from course_lib.translation.data.prepared import open_existing
@@ -54,14 +55,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="course translate", description="Translate text with a trained run, one sentence a line."
     )
-    parser.add_argument("run_folder", metavar="RUN_FOLDER", help="the folder of a trained run")
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help=f"the folder of a trained run, or a model that comes with the course: "
+        f"{', '.join(provided_models())}",
+    )
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="the text to translate; default: standard input"
     )
     parser.add_argument(
         "--to",
         choices=_DIRECTIONS,
-        help="the language to translate into, for a run trained in both directions",
+        help="the language to translate into, for a model trained in both directions",
     )
     parser.add_argument("--beam", type=int, help="hypotheses kept at every step; 1 is greedy")
     parser.add_argument("--alpha", type=float, help="exponent of the length penalty")
@@ -110,7 +116,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.attention is not None and options.attention.suffix not in SUFFIXES:
         raise BadInputError(f"--attention: expected a file name ending in {' or '.join(SUFFIXES)}.")
     translator = load_translator(
-        options.run_folder,
+        options.run,
         options.checkpoint,
         options.device,
         options.ensemble_with,
@@ -119,7 +125,9 @@ def _run(options: argparse.Namespace) -> None:
     direction = translator.direction
     translator.settings = _settings(translator.settings, options)
     if options.tune:
-        folder = RunFolder(Path(options.run_folder))
+        folder, is_provided = find_run(options.run)
+        if is_provided:
+            raise BadInputError("--tune: the length penalty of a provided model is tuned already.")
         _tune(translator, folder)
         if not options.ensemble_with:
             # The length penalty tuned for an ensemble isn't the best one for its first run alone.

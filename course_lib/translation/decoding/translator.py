@@ -8,8 +8,9 @@ from typing import overload
 import torch
 
 from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.provided import load_run
 from course_lib.translation.checkpoints.run_folder import RunFolder
-from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
+from course_lib.translation.checkpoints.trained_model import TrainedRun
 from course_lib.translation.configs.schema import Direction, RunConfig
 from course_lib.translation.data.subwords import (
     END,
@@ -176,7 +177,7 @@ def load_translator(
     ensemble_with: Sequence[str | Path] = (),
     direction: Direction | None = None,
 ) -> Translator:
-    """Load a translator from the folder of a run, which may still be training.
+    """Load a translator from a provided model, or from the folder of a run, which may still be training.
 
     `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that the run's
     config names, or another if that one hasn't been saved yet. `device` is cpu, cuda or auto. `direction`
@@ -184,15 +185,14 @@ def load_translator(
     `ensemble_with` holds the folders of runs whose models decode together with this one. Raises BadInputError
     if a run, the model or the device is missing, or if the vocabularies differ.
     """
-    folder = RunFolder(Path(run_folder))
-    run = load_trained_run(folder, checkpoint)
+    folder, run = load_run(run_folder, checkpoint)
     if direction is not None:
         run = _in_direction(folder, run, direction)
     config, target_device = run.model.config, device_named(device)
     first = _build(folder, run, target_device)
     model: TransformerModel | Ensemble = first
     if ensemble_with:
-        others = [_load_member(RunFolder(Path(other)), run, target_device) for other in ensemble_with]
+        others = [_load_member(other, run, target_device) for other in ensemble_with]
         model = Ensemble([first, *others])
     alpha = DEFAULT_ALPHA if config.evaluation.alpha == "auto" else config.evaluation.alpha
     settings = load_settings(folder.search) or SearchSettings(config.evaluation.beam_size, alpha)
@@ -211,9 +211,9 @@ def _in_direction(folder: RunFolder, run: TrainedRun, direction: Direction) -> T
     return replace(run, vocabularies=run.vocabularies.reversed)
 
 
-def _load_member(folder: RunFolder, first: TrainedRun, device: torch.device) -> TransformerModel:
+def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> TransformerModel:
     """Load the model of another run, which must have the vocabularies of the first."""
-    run = load_trained_run(folder)
+    folder, run = load_run(name)
     ours, theirs = first.model.config.data.direction, run.model.config.data.direction
     if ours != theirs and not isinstance(run.vocabularies, BidirectionalSubwords):
         raise BadInputError(f"{folder.path}: this run translates {theirs}, but the first run {ours}.")

@@ -1,0 +1,101 @@
+"""Trained models that come with the course, so that translating and its pictures work without training.
+
+A provided model is a folder of `provided/` with the config, the vocabulary and the search settings of its
+run, a model card (README.md), and the weights in float16 as one safetensors file. That file is cut into
+pieces, which a repository stores better than one large file.
+
+    python -m course_lib.translation.checkpoints.provided RUN_FOLDER FOLDER
+
+writes such a folder from a run; the model card is written by hand.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.checkpoints.trained_model import TrainedModel, TrainedRun, load_trained_run
+from course_lib.translation.configs.loader import load_config
+from course_lib.translation.data.vocabularies import load_vocabularies
+
+_FOLDER = Path(__file__).with_name("provided")
+_PIECE_BYTES = 450_000
+
+
+def provided_models() -> list[str]:
+    """List the names of the provided models."""
+    return sorted(path.name for path in _FOLDER.iterdir() if path.is_dir())
+
+
+def find_run(name: str | Path) -> tuple[RunFolder, bool]:
+    """Return the folder of a run or of a provided model, and whether it is a provided one.
+
+    A folder takes precedence over a provided model of the same name.
+    """
+    path = Path(name)
+    is_provided = not path.exists() and str(name) in provided_models()
+    return RunFolder(_FOLDER / path if is_provided else path), is_provided
+
+
+def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder, TrainedRun]:
+    """Load a run or a provided model, which has only one checkpoint.
+
+    Raises BadInputError as `load_trained_run` does, or if a provided model is damaged.
+    """
+    folder, is_provided = find_run(name)
+    if not is_provided:
+        return folder, load_trained_run(folder, checkpoint)
+    if checkpoint is not None:
+        raise BadInputError(f"--checkpoint: the provided model {name} has only one checkpoint.")
+    return folder, load_provided(folder)
+
+
+def load_provided(folder: RunFolder) -> TrainedRun:
+    """Load the provided model in a folder. Raises BadInputError if it is damaged."""
+    config = load_config(str(folder.config))
+    vocabularies = load_vocabularies(folder.vocabulary, config.data.direction)
+    data = b"".join(path.read_bytes() for path in sorted(folder.path.glob("model.safetensors.*")))
+    try:
+        weights = safetensors.torch.load(data)
+    except safetensors.SafetensorError as error:
+        raise BadInputError(
+            f"{folder.path}: the provided model is damaged ({error}). Install the course again."
+        ) from None
+    facts = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+    weights = {name: weight.float() for name, weight in weights.items()}
+    weights |= {name: weights[same] for name, same in json.loads(facts["tied"]).items()}
+    return TrainedRun(TrainedModel(config, facts["vocabulary"], weights, int(facts["step"])), vocabularies)
+
+
+def provide(run: RunFolder, folder: Path) -> None:
+    """Write the folder of a provided model, with the weights that the run's config selects."""
+    model = load_trained_run(run).model
+    kept: dict[str, Tensor] = {}
+    tied: dict[str, str] = {}
+    for name, weight in model.weights.items():
+        same = next((other for other in kept if torch.equal(model.weights[other], weight)), None)
+        if same is None or weight.unique().numel() < 2:
+            kept[name] = weight.to(torch.float16).contiguous()
+        else:
+            tied[name] = same
+    facts = {"vocabulary": model.vocabulary, "step": str(model.step), "tied": json.dumps(tied)}
+    data = safetensors.torch.save(kept, facts)
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("model.safetensors.*"):
+        old.unlink()
+    for number, start in enumerate(range(0, len(data), _PIECE_BYTES)):
+        (folder / f"model.safetensors.{number:02}").write_bytes(data[start : start + _PIECE_BYTES])
+    for path in (run.config, run.vocabulary, run.search):
+        if path.exists():
+            shutil.copyfile(path, folder / path.name)
+
+
+if __name__ == "__main__":
+    provide(RunFolder(Path(sys.argv[1])), Path(sys.argv[2]))

@@ -1,0 +1,102 @@
+"""The provided model: it translates both ways as its card says, and damage to it is detected."""
+
+import gzip
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from sacrebleu.metrics import BLEU
+
+from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.provided import find_run, load_provided, provide, provided_models
+from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.checkpoints.trained_model import load_trained_run
+from course_lib.translation.configs.schema import Direction
+from course_lib.translation.decoding.translator import load_translator
+from course_lib.translation.translate import main
+
+FOLDER = find_run("multi30k")[0].path
+TEST = ("test_2016_flickr", "test_2017_flickr")
+
+
+def test_it_is_small() -> None:
+    sizes = [path.stat().st_size for path in FOLDER.iterdir()]
+    assert sum(sizes) <= 8_000_000
+    assert max(sizes) < 500_000
+
+
+def test_it_translates_both_ways(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert provided_models() == ["multi30k"]
+    for language, sentence, expected in (
+        (
+            "english",
+            "Ein Hund schläft auf dem Sofa.",
+            r"A dog (is sleeping|sleeps) on (the|a) (couch|sofa)\.",
+        ),
+        (
+            "german",
+            "A dog is sleeping on the couch.",
+            r"Ein Hund schläft auf (der|dem|einem|einer) (Couch|Sofa)\.",
+        ),
+    ):
+        (tmp_path / "text").write_text(f"{sentence}\n", "utf-8")
+        assert main(["multi30k", "--to", language, str(tmp_path / "text")]) == 0
+        assert re.fullmatch(expected, capsys.readouterr().out.strip())
+
+
+def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("multi30k").mkdir()
+    assert find_run("multi30k") == (RunFolder(Path("multi30k")), False)
+
+
+def test_what_it_cannot_do_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, message in (
+        (["--tune"], "the length penalty of a provided model is tuned already"),
+        (["--checkpoint", "best"], "the provided model multi30k has only one checkpoint"),
+    ):
+        assert main(["multi30k", *option]) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_can_be_provided(trained_folder: Path, tmp_path: Path) -> None:
+    run = RunFolder(trained_folder)
+    provide(run, tmp_path)
+    expected, found = load_trained_run(run), load_provided(RunFolder(tmp_path))
+    assert found.vocabularies.fingerprint == expected.vocabularies.fingerprint
+    assert found.model.step == expected.model.step
+    assert found.model.weights.keys() == expected.model.weights.keys()
+    for name, weight in expected.model.weights.items():
+        torch.testing.assert_close(found.model.weights[name], weight.half().float(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("piece", ["model.safetensors.00", "model.safetensors.07"])
+def test_damage_is_detected(piece: str, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(FOLDER, copy)
+    (copy / piece).unlink()
+    with pytest.raises(BadInputError, match="the provided model is damaged"):
+        load_provided(RunFolder(copy))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("COURSE_DATA" not in os.environ, reason="COURSE_DATA names no mirror folder")
+@pytest.mark.parametrize("direction", ["de-en", "en-de"])
+def test_the_scores_of_its_card(direction: Direction) -> None:
+    folder = Path(os.environ["COURSE_DATA"]) / "multi30k"
+    source, target = direction.split("-")
+    translator = load_translator("multi30k", direction=direction)
+    card = (FOLDER / "README.md").read_text("utf-8")
+    [row] = re.findall(rf"^\| {direction} \|(.+)\|$", card, re.MULTILINE)
+    scores = [float(number) for number in row.split("|")]
+    for score, stem in zip(scores, TEST, strict=True):
+        lines = {
+            language: gzip.decompress((folder / f"{stem}.{language}.gz").read_bytes()).decode().splitlines()
+            for language in (source, target)
+        }
+        bleu = BLEU().corpus_score(translator.translate(lines[source]), [lines[target]]).score
+        assert abs(bleu - score) < 0.05
