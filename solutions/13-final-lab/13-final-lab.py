@@ -10,6 +10,7 @@
 # - start a run that can be interrupted at any moment, and read the metrics that it writes,
 # - look at the attention of a trained translator, head by head,
 # - report how good it is, in a number that others can compare with theirs,
+# - predict the memory and the speed of a run, then measure both,
 # - test a hypothesis with several seeds, and say what the result shows and what it doesn't.
 #
 # **Time:** about three hours of yours, plus the time of the run. **In the paper:** sections 5.1 to 5.4 and 6.1 of
@@ -213,7 +214,9 @@ watch_live(
 # ### See it: your own sentences
 #
 # **Change something:** write sentences of your own. Words that the model has never seen, a sentence without a verb, a
-# long one. What happens if a sentence isn't a caption?
+# long one. What happens if a sentence isn't a caption? The course also comes with a model that was trained on
+# Multi30k, so it knows more words: set `chosen = "multi30k"`. It translates into German as well, in a terminal:
+# `course translate multi30k --to german`.
 
 # %% tags=["see"]
 from course_lib.translation.decoding.translator import load_translator
@@ -360,11 +363,181 @@ for german, written, right in worst[:10]:
     print(f"reads:     {german}\nwrites:    {written}\nreference: {right}\n")
 
 # %% [markdown]
-# ## 4. An experiment
+# ## 4. What does it cost?
+#
+# Before a run takes a night, you want to know whether it fits into memory, how long it takes, and whether a second
+# processor would help. Three small measurements answer this. Write down your predictions first; they aren't graded.
+#
+# ### Predict: memory
+#
+# While a model is trained, four kinds of tensors take up memory: its **weights**, a **gradient** for each weight, what
+# the **optimiser** remembers (for Adam, two means for each weight, lesson 07), and the **activations**: the results of
+# the forward pass that the backward pass needs again. A float32 number takes 4 bytes.
+#
+# The next cell makes updates with a model of the size of `captions`, and adds up the tensors of each kind.
+#
+# 1. How many bytes does each weight cost, without the activations?
+# 2. Which of the four grow if a batch has twice as many sentences?
+# 3. A batch of 64 sentences of 16 words and one of 4 sentences of 256 words have the same number of words. Do they
+#    need the same memory?
+
+# %% tags=["see"]
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.optim import Adam
+from torch.optim.lr_scheduler import LambdaLR
+
+from course_lib.transformer import (
+    LabelSmoothingLoss,
+    Transformer,
+    TransformerConfig,
+    tie_embeddings,
+    train_step,
+)
+
+VOCABULARY = 2000
+SIZES = TransformerConfig(layers=2, d_model=128, heads=4, d_ff=512)
+
+torch.manual_seed(0)
+model = tie_embeddings(Transformer(VOCABULARY, VOCABULARY, SIZES))
+weights = list(model.parameters())
+adam = Adam(weights, lr=1e-4)
+loss, scheduler = LabelSmoothingLoss(VOCABULARY, 0), LambdaLR(adam, lambda done: 1.0)
+
+
+def one_update(sentences, words):
+    source, target = torch.randint(1, VOCABULARY, (2, sentences, words))
+    train_step(model, loss, [(source, target)], adam, scheduler)
+
+
+def mib(tensors, without=()):
+    """The memory of tensors in MiB. Tensors that share their numbers, such as views, count once."""
+    storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in tensors}
+    for each in without:
+        storages.pop(each.untyped_storage().data_ptr(), None)
+    return sum(storages.values()) / 2**20
+
+
+def memory_of(sentences, words):
+    saved = []
+    with saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
+        one_update(sentences, words)
+    return {
+        "sentences": sentences,
+        "words": words,
+        "weights": mib(weights),
+        "gradients": mib(weight.grad for weight in weights),
+        "optimiser": mib(mean for state in adam.state.values() for mean in state.values()),
+        "activations": mib(saved, without=weights),
+    }
+
+
+print(f"{sum(weight.numel() for weight in weights):,} weights; memory in MiB:")
+pd.DataFrame([memory_of(*shape) for shape in [(32, 16), (64, 16), (4, 256)]]).round(1)
+
+# %% [markdown]
+# Weights, gradients and the two means take 4 + 4 + 8 = **16 bytes for each weight**, whatever the batch is. The 65
+# million weights of the paper's base model need about 1 GB.
+#
+# The activations grow with the number of words. Long sentences need more of them than short ones, because every head
+# keeps a weight for each *pair* of words: 256 words have 256 times as many pairs as 16 words, and there are only a
+# sixteenth as many sentences. So if memory runs out, make the batches smaller and accumulate gradients (lesson 09), which
+# leaves the update as it was.
+#
+# On a GPU, a run prints such an estimate before it starts, and `memory_gib` in `metrics.jsonl` is the measured peak.
+# (Without a GPU, it is the peak of the whole process, including Python and PyTorch.)
+#
+# ### Predict: where the time goes
+#
+# `mfu`, the *model FLOPs utilisation*, compares a run with a machine that does nothing but the model's matrix products,
+# as fast as it can. A **profiler** shows what the rest of the time is spent on: it records every operation of some
+# updates. Which operations will be at the top, and what share of the time is left for the others?
+
+# %% tags=["see"]
+from torch.profiler import ProfilerActivity, profile
+
+UPDATES = 3
+with profile(activities=[ProfilerActivity.CPU]) as profiler:
+    for _ in range(UPDATES):
+        one_update(32, 16)
+operations = pd.DataFrame(
+    [
+        {
+            "operation": each.key,
+            "calls in an update": each.count / UPDATES,
+            "milliseconds": each.self_cpu_time_total / 1000 / UPDATES,
+        }
+        for each in profiler.key_averages()
+    ]
+).sort_values("milliseconds", ascending=False)
+operations["share"] = operations["milliseconds"] / operations["milliseconds"].sum()
+products = operations["operation"].isin(["aten::mm", "aten::addmm", "aten::bmm"])
+print(f"matrix products: {operations.loc[products, 'share'].sum():.0%} of the time")
+operations.head(12).round(3)
+
+# %% [markdown]
+# `mm` is a product of two matrices, `addmm` one with a bias added (a linear layer), and `bmm` a product for each
+# sentence and head (attention). The milliseconds of a row don't include the operations that it calls in turn.
+#
+# The rest consists of many short operations: the optimiser's additions and roots, softmax, dropout, copies. For sentences
+# this short they take a large part of the time. So the lab merges what it can: one product for query, key and value,
+# one fused operation for LayerNorm, one for the loss.
+#
+# A run profiles itself with `training.profile=5`. Its folder then has `profile/operations.txt`, a table like this one,
+# and `profile/trace.json`, a timeline: in Chromium, open `chrome://tracing` and load the file. Each bar is an
+# operation, and a gap is time in which the processor waited, on a GPU usually for Python to start the next operation.
+#
+# ### Predict: two processes, four processes
+#
+# Several processes share the batches of an update, and add up their gradients at its end (lesson 12). How much faster
+# is a run with two processes than with one, on your machine? And with four? The next cell measures it, with one thread
+# for each process, which takes half a minute on an idle machine.
+
+# %% tags=["see"]
+import os
+
+
+def tokens_per_second(processes):
+    run = BackgroundRun(
+        "captions",
+        f"../runs/scaling-{processes}",
+        "data.train_pairs=2000",
+        "training.batches_per_update=4",
+        "training.threads=1",
+        "training.log_every=10",
+        processes=processes,
+        restart=True,
+    )
+    # The first row also counts the time of starting up.
+    while run.running and sum("tokens_per_second" in row for row in run.rows()) < 4:
+        time.sleep(0.2)
+    run.stop()
+    speeds = [row["tokens_per_second"] for row in run.rows() if "tokens_per_second" in row]
+    return max(speeds[1:], default=float("nan"))
+
+
+scaling = pd.DataFrame({"processes": [1, 2, 4]})
+scaling["tokens a second"] = [tokens_per_second(count) for count in scaling["processes"]]
+scaling["speed-up"] = scaling["tokens a second"] / scaling["tokens a second"][0]
+scaling["efficiency"] = scaling["speed-up"] / scaling["processes"]
+print(f"this machine has {os.cpu_count()} cores")
+scaling.round(2)
+
+# %% [markdown]
+# The **speed-up** is the throughput divided by that of one process, and the **efficiency** is the speed-up for each
+# process. It is below 1 for three reasons. At the end of an update all processes wait for the slowest. Then they
+# exchange gradients, 4 bytes for each weight, which takes the same time however few batches each of them had. And
+# what they share is divided among them: the memory's speed, and the cores, if there are more processes than cores.
+#
+# On several GPUs, the exchange begins while the backward pass is still computing the other gradients. That is what your
+# `GradientBuckets` in lesson 12 were for. Whether it is hidden completely depends on the network between the GPUs, so
+# measure with two before you ask for eight.
+#
+# ## 5. An experiment
 #
 # Papers say that one setting is better than another. Is it, on your data? Find out as a researcher would: write down
 # a **hypothesis** first, change **one** thing, and repeat each run with several seeds, because scores also differ
-# from seed to seed. Choose one of these eight experiments:
+# from seed to seed. Choose one of these ten experiments:
 #
 # | experiment | setting A | setting B |
 # |---|---|---|
@@ -376,10 +549,14 @@ for german, written, right in worst[:10]:
 # | `dropout` | `model.dropout=0.0` | `model.dropout=0.2` |
 # | `batch` | `training.batches_per_update=1` | `training.batches_per_update=4` |
 # | `vocabulary` | `data.vocab_size=500` | `data.vocab_size=2000` |
+# | `data` | `data.train_pairs=1500` | `data.train_pairs=6000` |
+# | `search` | greedy decoding, or a beam without a length penalty | a beam of 4 with one |
 #
-# (The number of heads doesn't affect the number of parameters. For `vocabulary`, compare BLEU alone: with other
-# subwords, the loss of a token means something else.) For each setting, start three runs or more, with the seeds 1, 2
-# and 3. On two idle cores a run takes about half a minute:
+# (The number of heads doesn't affect the number of parameters. For `vocabulary` and `data`, compare BLEU alone: with
+# other subwords, the loss of a token means something else. For `data`, give both settings the same number of updates:
+# `training.epochs=20 training.updates=230`. For `search`, three runs are enough, because the same weights are decoded
+# in two ways: call them `A-1` to `A-3`, and set `SEARCH` below.) For each setting, start three runs or more, with the
+# seeds 1, 2 and 3. On two idle cores a run takes about half a minute:
 #
 # ```bash
 # course train captions run_folder=../runs/experiment/A-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=false
@@ -391,6 +568,7 @@ for german, written, right in worst[:10]:
 
 # %% tags=["see"]
 EXPERIMENT = Path("../runs/experiment")
+SEARCH = {}  # for the experiment `search`: {"A": {"beam": 1}, "B": {"beam": 4, "alpha": 1.0}}
 found = []
 for folder in sorted(path for path in EXPERIMENT.glob("*-*") if path.is_dir()):
     setting, _, seed = folder.name.rpartition("-")
@@ -401,19 +579,29 @@ for folder in sorted(path for path in EXPERIMENT.glob("*-*") if path.is_dir()):
         found.append(
             {"setting": setting, "seed": seed, "validation loss": losses[-1], "validation BLEU": bleus[-1]}
         )
+if SEARCH:
+    captions = load_corpus(load_config("captions").data).validation
+    folders = {row["seed"]: EXPERIMENT / f"A-{row['seed']}" for row in found if row["setting"] == "A"}
+    found = [
+        {"setting": setting, "seed": seed, "validation BLEU": score(texts, captions.english).bleu}
+        for setting, search in SEARCH.items()
+        for seed, folder in folders.items()
+        for texts in [load_translator(folder).translate(captions.german, **search)]
+    ]
 runs = pd.DataFrame(found, columns=["setting", "seed", "validation loss", "validation BLEU"])
 print(runs.to_string(index=False) if found else f"there are no finished epochs in {EXPERIMENT} yet")
 runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["count", "mean", "min", "max"]).round(3)
 
 # %% [markdown]
-# And the spread as a picture: a dot for each run.
+# And the spread as a picture: a dot for each run. (Where you compare BLEU, set `MEASURE = "validation BLEU"`.)
 
 # %% tags=["see"]
 import altair as alt
 
-spread = alt.Chart(runs, description="The validation loss of each run, by setting").mark_circle(size=90)
+MEASURE = "validation loss"
+spread = alt.Chart(runs, description=f"The {MEASURE} of each run, by setting").mark_circle(size=90)
 spread.encode(
-    x=alt.X("validation loss:Q", scale=alt.Scale(zero=False)),
+    x=alt.X(f"{MEASURE}:Q", scale=alt.Scale(zero=False)),
     y="setting:N",
     tooltip=["seed:N", "validation BLEU:Q"],
 ).properties(width=480, height=120, title="How far apart are the settings, and how far the seeds?")
@@ -478,7 +666,7 @@ spread.encode(
 # ### END MARK SCHEME
 
 # %% [markdown]
-# ## 5. Hand it in
+# ## 6. Hand it in
 #
 # Three files of your run are handed in with this notebook: `config.yaml`, its configuration; `metrics.jsonl`, its
 # metrics; and `translations.txt`, its translations of the **test split**, one per line. The cell below copies them

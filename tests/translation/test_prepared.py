@@ -74,6 +74,18 @@ def test_the_vocabulary_knows_nothing_of_validation_and_test(bench: Bench) -> No
     assert bench.prepare().vocabularies.fingerprint == Subwords.learn(train, 320).fingerprint
 
 
+def test_fewer_pairs_to_train_on(bench: Bench) -> None:
+    whole = bench.prepare(max_length=400)
+    some = bench.prepare(max_length=400, train_pairs=100)
+    german, english = (lines(bench.corpus / f"train.{language}")[:100] for language in ("de", "en"))
+    vocabularies = some.vocabularies
+    expected = zip(vocabularies.source.encode(german), vocabularies.target.encode(english), strict=True)
+    assert list(some.train) == list(expected)
+    assert vocabularies.fingerprint != whole.vocabularies.fingerprint
+    assert some.validation.references == whole.validation.references
+    assert len(bench.prepare(train_pairs=1000).train) == len(whole.train) == 240
+
+
 def test_long_pairs_are_dropped_and_counted(bench: Bench) -> None:
     lengths = bench.prepare(max_length=400).train.lengths + 2
     kept = (lengths.max(axis=1) <= 40).sum()
@@ -190,6 +202,7 @@ def test_other_data_or_options_make_it_anew(bench: Bench) -> None:
         {"too_long": "drop"},
         {"vocab_size": 310},
         {"tokenizer": "separate-bpe"},
+        {"train_pairs": 100},
     ]
     prints += [bench.prepare(**keys).fingerprint for keys in others]
     write_split(bench.corpus, "test", [("zwei Hunde", "two dogs")])

@@ -54,6 +54,8 @@ class DataConfig(Section):
     """The address to download the published files from. Default: the publisher's address."""
     cache: MayChange[str | None] = None
     """The folder to keep downloads in. Default: the user's cache folder."""
+    train_pairs: int | None = Field(default=None, ge=1)
+    """Train on the first pairs of the training split only, at most this many. Default: on all."""
     vocab_size: int = Field(default=8000, ge=300)
     """Number of subwords in a vocabulary, learned from the training split. tokenizer: words uses min_count
     instead."""

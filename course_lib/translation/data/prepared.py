@@ -32,6 +32,7 @@ LAYOUT = 4
 #: The settings that influence the ids.
 ID_SETTINGS = (
     "corpus",
+    "train_pairs",
     "direction",
     "tokenizer",
     "vocab_size",

@@ -28,19 +28,34 @@ def rows_so_far(run_folder: str | Path) -> list[MetricsRow]:
 
 
 class BackgroundRun:
-    """A training run in another process, started and monitored by a notebook.
+    """A training run in other processes, started and monitored by a notebook.
 
     Interrupting a cell of the notebook doesn't stop the run, but `stop` does. With `restart`, an earlier run
     in the folder is deleted first. Raises BadInputError if the folder contains anything but a run.
     """
 
-    def __init__(self, config: str, run_folder: str | Path, *overrides: str, restart: bool = False) -> None:
+    def __init__(
+        self,
+        config: str,
+        run_folder: str | Path,
+        *overrides: str,
+        processes: int = 1,
+        restart: bool = False,
+    ) -> None:
         self.folder = Path(run_folder)
         if restart and self.folder.exists():
             self._delete()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log = self.folder / _OUTPUT
         command = [sys.executable, "-m", "course_lib.translation.train", config]
+        if processes > 1:
+            launcher = [
+                "course_lib.translation.launch",
+                "--standalone",
+                f"--nproc-per-node={processes}",
+                "-m",
+            ]
+            command[2:2] = launcher
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, f"run_folder={self.folder}", *overrides],

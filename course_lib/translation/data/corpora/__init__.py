@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from course_lib.errors import BadInputError
@@ -24,12 +25,17 @@ CAPTIONS = Path(__file__).with_name("captions")
 
 
 def load_corpus(config: DataConfig) -> Corpus:
-    """Load the corpus that the config names. Raises BadInputError if a file is missing or damaged."""
+    """Load the corpus that the config names, with at most `config.train_pairs` pairs to train on.
+
+    Raises BadInputError if a file is missing or damaged.
+    """
     if config.corpus in PUBLISHED:
         mirror = config.mirror or os.environ.get("COURSE_DATA")
         cache = Path(config.cache) if config.cache else None
-        return PUBLISHED[config.corpus].load(Path(mirror) if mirror else None, config.url, cache)
-    return _read_folder(_folder(config))
+        corpus = PUBLISHED[config.corpus].load(Path(mirror) if mirror else None, config.url, cache)
+    else:
+        corpus = _read_folder(_folder(config))
+    return replace(corpus, train=corpus.train.first(config.train_pairs))
 
 
 def load_captions() -> Corpus:

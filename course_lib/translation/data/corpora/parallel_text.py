@@ -25,6 +25,10 @@ class ParallelText:
     def __len__(self) -> int:
         return len(self.german)
 
+    def first(self, count: int | None) -> "ParallelText":
+        """Return the first `count` pairs, or all of them if it is None."""
+        return ParallelText(self.german[:count], self.english[:count])
+
     def sides(self, direction: Direction) -> tuple[list[str], list[str]]:
         """Return the sources and the targets for a direction."""
         return (self.german, self.english) if direction == "de-en" else (self.english, self.german)
