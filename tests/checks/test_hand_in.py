@@ -1,6 +1,7 @@
 """Files that are handed in: what they are worth, and what is said of those that are worth nothing."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from course_lib.checks.exercises.final_lab.hand_in import (
 )
 from course_lib.checks.exercises.final_lab.translation_score import SENTENCES, references
 from course_lib.checks.notebook import CheckError
+from course_lib.translation.checkpoints.provided import find_run
 from course_lib.translation.configs.loader import documented_yaml, load_config, provided_configs
 from course_lib.translation.data.corpora import load_captions
 from course_lib.translation.train.scoring import score
@@ -218,6 +220,17 @@ def test_the_references_themselves_are_for_a_person_to_look_at() -> None:
     assert copied.share == 1
     assert copied.look_at.startswith("translations.txt is the reference, word for word (BLEU 100.0)")
     assert translations(lines(worse(0.05))).look_at == ""
+
+
+@pytest.mark.skipif("COURSE_DATA" not in os.environ, reason="COURSE_DATA names no mirror folder")
+def test_translations_of_the_provided_model_are_for_a_person_to_look_at() -> None:
+    written = find_run("multi30k")[0].path / "test_2016_flickr.en"
+    sentences = written.read_text("utf-8").splitlines()
+    assert translations(lines(sentences)).look_at == (
+        "100% of translations.txt is what the model that comes with the course writes"
+    )
+    others = [f"{sentence} !" if number % 2 else sentence for number, sentence in enumerate(sentences)]
+    assert translations(lines(others)).look_at == ""
 
 
 def test_translations_far_better_than_their_run_are_for_a_person_to_look_at() -> None:

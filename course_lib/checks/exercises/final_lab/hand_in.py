@@ -14,10 +14,17 @@ from course_lib.checks.engine.findings import Kind
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.final_lab.edited_config import ConfigError, repeated_config
 from course_lib.checks.exercises.final_lab.run_metrics import MetricsError, final_bleu, read_metrics
-from course_lib.checks.exercises.final_lab.translation_score import TranslationsError, score_lines
+from course_lib.checks.exercises.final_lab.translation_score import (
+    TranslationsError,
+    score_lines,
+    share_of_provided,
+)
 
 #: The maximum size of a file. The translations of WMT14's 3,003 test sentences take half a megabyte.
 MOST_BYTES = 4 * 2**20
+
+#: The share of lines that a translations file may have in common with those of the provided model.
+SUSPICIOUS_SHARE = 0.7
 
 #: The BLEU thresholds of each corpus, with the points for each.
 Levels = Mapping[str, Sequence[Sequence[float]]]
@@ -136,11 +143,13 @@ def _judge_translations(content: bytes, levels: Levels) -> Handed:
     further = [f"{least:g} for {more:g}" for least, more in levels[corpus] if more > points]
     more = f" For more points you need BLEU {', '.join(further)}." if further else ""
     says = f"BLEU {score.bleu:.1f} on {corpus} ({score.signature}): {points:g} of {most:g} points.{more}"
-    return Handed(says, points / most, look_at=_odd(score.bleu))
+    return Handed(says, points / most, look_at=_odd(content, score.bleu))
 
 
-def _odd(bleu: float) -> str:
-    """Return what is suspicious about a score, or an empty string."""
+def _odd(content: bytes, bleu: float) -> str:
+    """Return what is suspicious about translations with this score, or an empty string."""
+    if (share := share_of_provided(content)) >= SUSPICIOUS_SHARE:
+        return f"{share:.0%} of translations.txt is what the model that comes with the course writes"
     if bleu > 99.5:
         return f"translations.txt is the reference, word for word (BLEU {bleu:.1f}): did a model write it?"
     metrics = _content(METRICS.file)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from course_lib.checks.engine.findings import Kind
@@ -61,6 +62,16 @@ def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
             look_at=f"the references of {corpus} are missing; set COURSE_DATA and grade again: {right}",
         )
     return corpus, score(lines, right)
+
+
+def share_of_provided(content: bytes) -> float:
+    """Return the share of lines that equal the provided model's translations of Multi30k's test set."""
+    folder = files("course_lib.translation.checkpoints") / "provided" / "multi30k"
+    provided = (folder / "test_2016_flickr.en").read_text("utf-8").splitlines()
+    lines = _lines(content)
+    if len(lines) != len(provided):
+        return 0.0
+    return sum(line.strip() == other for line, other in zip(lines, provided, strict=True)) / len(lines)
 
 
 def _lines(content: bytes) -> list[str]:
