@@ -204,6 +204,7 @@ summary { display: list-item !important; cursor: pointer; }
 #notebook .highlight .c, #notebook .highlight .c1 { color: #2f6060; }
 #notebook pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 #notebook .rendered_html, #notebook .output_subarea { overflow-wrap: anywhere; }
+#notebook .course-summary th { overflow-wrap: normal; }
 #notebook img, #notebook svg { max-width: 100%; height: auto; }
 @media (max-width: 700px) {
   .container, .panel-body, #notebook, #notebook-container { padding-left: 4px; padding-right: 4px; }

@@ -158,7 +158,8 @@ def as_svg(chart: Picture) -> str:
     svg = ID.sub(lambda match: match[1] + prefix + match[2], svg)
     # Set the font once instead of for every word, which saves a third of a heat map's bytes.
     font = f' font-family="{FONT}"'
-    narrow = ' style="max-width:100%;height:auto"'
+    # Browsers may have a wider font than vl-convert measured with: show a title that is wider than the chart.
+    narrow = ' style="max-width:100%;height:auto;overflow:visible"'
     description = "" if chart.description is alt.Undefined else escape(str(chart.description))
     return svg.replace(font, "").replace(
         "<svg", f'<svg role="img" aria-label="{description}"{font}{narrow}', 1
@@ -190,7 +191,7 @@ def _described_marks(
     data = spec.get("data", data)
     tips = spec.get("encoding", {}).get("tooltip", [])
     if tips and "mark" in spec:
-        yield tips, pd.DataFrame(datasets.get(data.get("name"), data.get("values", [])))
+        yield tips, pd.DataFrame(datasets.get(data.get("name", ""), data.get("values", [])))
     for part in ("layer", "hconcat", "vconcat", "concat"):
         for inner in spec.get(part, []):
             yield from _described_marks(inner, data, datasets)
