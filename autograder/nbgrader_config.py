@@ -52,6 +52,9 @@ c.CourseDirectory.release_directory = "lessons"
 c.CourseDirectory.submitted_directory = "autograder/submitted"
 c.CourseDirectory.autograded_directory = "autograder/autograded"
 c.CourseDirectory.feedback_directory = "autograder/feedback"
+# Downloads from Canvas or Moodle, for `nbgrader zip_collect`.
+c.ZipCollectApp.downloaded_directory = "autograder/downloaded"
+c.ZipCollectApp.collector_plugin = "autograder.submissions.downloads.DownloadCollector"
 # To use another gradebook, set COURSE_GRADEBOOK=sqlite:////absolute/path.db
 c.CourseDirectory.db_url = os.environ.get("COURSE_GRADEBOOK", f"sqlite:///{course}/autograder/gradebook.db")
 # nbgrader releases every file next to a notebook, and copies it into graded folders: exclude the sources.

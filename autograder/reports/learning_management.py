@@ -65,6 +65,18 @@ def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGr
     ]
 
 
+def read_roster(path: str) -> list[list[str]]:
+    """Read the rows of a CSV file exported from Canvas or Moodle. Raises ValueError if it has none."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"the roster {path} cannot be read ({error})") from None
+    rows = [row for row in csv.reader(io.StringIO(text)) if any(row)]
+    if not rows:
+        raise ValueError(f"the roster {path} is empty; export it from the gradebook again")
+    return rows
+
+
 class _Export(ExportPlugin):
     """An exporter of one CSV file with a row per student and a column per lesson."""
 
@@ -88,23 +100,16 @@ class _Export(ExportPlugin):
         }
         chosen = set(map(str, self.student))
         grades = [grade for grade in final_grades(gradebook, list(most)) if not chosen or grade.id in chosen]
-        rows = self.with_roster(self.read_roster(), grades, most) if self.roster else self.table(grades, most)
+        rows = (
+            self.with_roster(read_roster(self.roster), grades, most)
+            if self.roster
+            else self.table(grades, most)
+        )
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(rows)
         target = Path(self.to or self.file)
         atomic_write_text(target, text.getvalue())
         self.log.info("Wrote %s", target)
-
-    def read_roster(self) -> list[list[str]]:
-        """Read the roster's rows. Raises ValueError if it has none."""
-        try:
-            text = Path(self.roster).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"the roster {self.roster} cannot be read ({error})") from None
-        rows = [row for row in csv.reader(io.StringIO(text)) if any(row)]
-        if not rows:
-            raise ValueError(f"the roster {self.roster} is empty; export it from the gradebook again")
-        return rows
 
     def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
         """Return the rows of a file without a roster."""

@@ -1,0 +1,203 @@
+"""Collect submissions that were downloaded from Canvas or Moodle: the collector of `nbgrader zip_collect`.
+
+Both systems put the student into the name of each file, or of a folder around it:
+
+- Canvas: `NAME_USER_ATTACHMENT_FILE` or `NAME_LATE_USER_ATTACHMENT_FILE`, where NAME is the sortable name
+  without spaces and punctuation, and USER is the ID in the gradebook (`content_zipper.rb`).
+- Moodle: `NAME_PARTICIPANT_assignsubmission_file_FILE`, or a folder `NAME_PARTICIPANT_assignsubmission_file`,
+  where NAME is the full name, and PARTICIPANT is a number that differs between assignments (`mod/assign`).
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from nbgrader.api import Gradebook
+from nbgrader.plugins import FileNameCollectorPlugin
+from traitlets import Unicode
+
+from autograder.reports.learning_management import read_roster
+from autograder.submissions.reading import shown
+from course_lib.checks.exercises.final_lab.hand_in import CONFIG, METRICS, TRANSLATIONS
+
+_MOODLE = re.compile(r"(?P<name>[^_]+)_(?P<number>\d+)_assignsubmission_file(_(?P<file>.*))?", re.DOTALL)
+# A third number is refused: a student who chose the name of a file, or their own, could pose as another.
+_CANVAS = re.compile(
+    r"(?P<name>((?!_\d+_).)+?)(?P<late>_LATE)?_(?P<number>\d+)_(?P<attachment>\d+)_(?P<file>(?!\d+_).+)",
+    re.DOTALL,
+)
+_CANVAS_LOGINS = ("SIS Login ID", "SIS User ID", "Integration ID")
+#: What Canvas, browsers and file managers append to the name of a file that exists already.
+_COPY = r"(-\d+| ?\(\d+\)| copy| \d+)?"
+
+
+@dataclass(frozen=True)
+class DownloadedFile:
+    """A file with what its path says about the student."""
+
+    path: Path
+    file: str
+    """The name that the student gave it."""
+    name: str
+    """The student's name, as Canvas or Moodle writes it."""
+    number: str
+    moodle: bool
+    late: bool = False
+    attachment: int = 0
+    """Canvas's number of the upload: a later upload has a higher one."""
+
+    def is_copy_of(self, wanted: str) -> bool:
+        """Return whether the file has this name, apart from a suffix such as `-1` or ` (1)`."""
+        stem, ending = wanted.rsplit(".", 1)
+        return bool(re.fullmatch(rf"{re.escape(stem)}{_COPY}\.{re.escape(ending)}", self.file))
+
+
+def parse(folder: Path, path: Path) -> Iterator[DownloadedFile]:
+    """Yield the possible readings of a path inside the folder of extracted files, the outermost name first.
+
+    Only the first two names count: the first may be that of the downloaded archive, and the names below the
+    second are the student's own.
+    """
+    parts = path.relative_to(folder).parts
+    for depth, part in enumerate(parts[:2]):
+        if match := _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):
+            found = match.groupdict()
+            yield DownloadedFile(
+                path=path,
+                file=found["file"] or "" if depth == len(parts) - 1 else parts[-1],
+                name=found["name"],
+                number=found["number"],
+                moodle=match.re is _MOODLE,
+                late=bool(found.get("late")),
+                attachment=int(found.get("attachment") or 0),
+            )
+
+
+class Students:
+    """The students of the gradebook, found by what Canvas or Moodle writes into file names."""
+
+    def __init__(self, gradebook: Gradebook, roster: Iterable[list[str]]) -> None:
+        self._names: dict[str, set[str]] = defaultdict(set)
+        self._canvas: dict[str, str] = {}
+        self._moodle: dict[str, str] = {}
+        keys: dict[str, str] = {}
+        for student in gradebook.students:
+            first, last = student.first_name or "", student.last_name or ""
+            for name in (first + last, last + first):
+                self._names[_letters(name)].add(student.id)
+            if student.lms_user_id:
+                self._canvas[student.lms_user_id] = student.id
+            keys |= {key: student.id for key in (student.id, student.email, student.lms_user_id) if key}
+        header, *rows = list(roster) or [[]]
+        for row in rows:
+            cells = dict(zip(header, row, strict=False))
+            # Canvas's gradebook has fixed column names. In Moodle's grading worksheet they depend on the
+            # user's language, and rows begin with "Participant 1234", also in that language.
+            shared = [cells.get(name, "") for name in _CANVAS_LOGINS] if "ID" in cells else row[1:]
+            owner = next((keys[cell] for cell in shared if cell in keys), None)
+            if owner is not None and "ID" in cells:
+                self._canvas[cells["ID"]] = owner
+            elif owner is not None and (participant := re.fullmatch(r"\D+(\d+)", row[0])):
+                self._moodle[participant[1]] = owner
+
+    def find(self, file: DownloadedFile) -> str | None:
+        """Return the student's id, or None if no student, or more than one, has this number or name."""
+        numbers = self._moodle if file.moodle else self._canvas
+        if file.number in numbers:
+            return numbers[file.number]
+        found = self._names.get(_letters(file.name), set())
+        return next(iter(found)) if len(found) == 1 else None
+
+
+class DownloadCollector(FileNameCollectorPlugin):
+    """The collector of `nbgrader zip_collect` for downloads from Canvas and Moodle."""
+
+    roster = Unicode(
+        help="A CSV file that connects the numbers in file names with students: Canvas's gradebook, or the "
+        "grading worksheet of Moodle's assignment. It is needed if students have the same name, or another "
+        "name than in nbgrader's gradebook."
+    ).tag(config=True)
+
+    def collect(self, submitted_file: str) -> dict[str, str] | None:
+        """Return the student of a file and the name that the lesson expects, or None to leave it out."""
+        return self._collected.get(Path(submitted_file))
+
+    @cached_property
+    def _collected(self) -> dict[Path, dict[str, str]]:
+        """The files to collect. All files are read first, because a student may have uploaded several."""
+        lesson = self.parent.coursedir.assignment_id
+        notebook = f"{lesson}.ipynb"
+        collected: dict[Path, dict[str, str]] = {}
+        late: set[str] = set()
+        for student, files in sorted(self._files_by_student().items()):
+            late |= {student for file in files if file.late}
+            for wanted in (notebook, CONFIG.file, METRICS.file, TRANSLATIONS.file):
+                choice = _newest([file for file in files if file.is_copy_of(wanted)], wanted)
+                if wanted == notebook and not choice:
+                    # Autograding, too, accepts the only notebook of a student under another name.
+                    choice = [file for file in files if file.path.suffix == ".ipynb"]
+                    if not choice:
+                        self.log.warning("%s has uploaded no notebook for %s", student, lesson)
+                if len(choice) == 1:
+                    collected[choice[0].path] = {"student_id": student, "file_id": wanted}
+                elif choice:
+                    self.log.warning(
+                        "%s has uploaded several files that may be %s, and none was collected: %s. Copy the "
+                        "right one to %s",
+                        student,
+                        wanted,
+                        ", ".join(shown(file.file) for file in choice),
+                        Path(self.parent.coursedir.submitted_directory, student, lesson, wanted),
+                    )
+        if late:
+            self.log.warning(
+                "Canvas marks these submissions as late, but its file names don't say by how much: %s. They "
+                "count as on time unless you write the time into timestamp.txt next to the notebook.",
+                ", ".join(sorted(late)),
+            )
+        return collected
+
+    def _files_by_student(self) -> dict[str, list[DownloadedFile]]:
+        """Group the files by student, and report those that can't be attributed to one."""
+        folder = Path(self.parent._format_collect_path(self.parent.extracted_directory))
+        directory = self.parent.coursedir
+        try:
+            roster = read_roster(self.roster) if self.roster else []
+        except ValueError as error:
+            self.parent.fail(str(error))
+        with Gradebook(directory.db_url, directory.course_id) as gradebook:
+            students = Students(gradebook, roster)
+        found: dict[str, list[DownloadedFile]] = defaultdict(list)
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            parts = path.relative_to(folder).parts
+            # Jupyter's checkpoints, what macOS adds to archives, and text typed into the assignment's page.
+            if any(part.startswith((".", "__MACOSX")) for part in parts) or path.suffix == ".html":
+                continue
+            for file in parse(folder, path):
+                if student := students.find(file):
+                    found[student].append(file)
+                    break
+            else:
+                self.log.warning(
+                    "%s was not collected: expected a name from Canvas or Moodle, with the name or number of "
+                    "exactly one student in the gradebook. Add the student, name a roster, or copy the file.",
+                    "/".join(map(shown, parts)),
+                )
+        return found
+
+
+def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
+    """Return the files of the last upload, only one of them if it has the wanted name or if all are equal."""
+    last = [file for file in files if file.attachment == max(each.attachment for each in files)]
+    exact = [file for file in last if file.file == wanted] or last
+    return exact[:1] if len({file.path.read_bytes() for file in exact}) == 1 else exact
+
+
+def _letters(name: str) -> str:
+    """Return a name's letters and digits, because both systems change spaces and punctuation."""
+    composed = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(character for character in composed if character.isalnum())
