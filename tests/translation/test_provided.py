@@ -19,7 +19,7 @@ from course_lib.translation.decoding.translator import load_translator
 from course_lib.translation.translate import main
 
 FOLDER = find_run("multi30k")[0].path
-TEST = ("test_2016_flickr", "test_2017_flickr")
+TEST = "test_2016_flickr"
 
 
 def test_it_is_small() -> None:
@@ -88,15 +88,14 @@ def test_damage_is_detected(piece: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("direction", ["de-en", "en-de"])
 def test_the_scores_of_its_card(direction: Direction) -> None:
     folder = Path(os.environ["COURSE_DATA"]) / "multi30k"
-    source, target = direction.split("-")
-    translator = load_translator("multi30k", direction=direction)
+    source, target = (
+        gzip.decompress((folder / f"{TEST}.{language}.gz").read_bytes()).decode().splitlines()
+        for language in direction.split("-")
+    )
+    found = load_translator("multi30k", direction=direction).translate(source)
     card = (FOLDER / "README.md").read_text("utf-8")
-    [row] = re.findall(rf"^\| {direction} \|(.+)\|$", card, re.MULTILINE)
-    scores = [float(number) for number in row.split("|")]
-    for score, stem in zip(scores, TEST, strict=True):
-        lines = {
-            language: gzip.decompress((folder / f"{stem}.{language}.gz").read_bytes()).decode().splitlines()
-            for language in (source, target)
-        }
-        bleu = BLEU().corpus_score(translator.translate(lines[source]), [lines[target]]).score
-        assert abs(bleu - score) < 0.05
+    [score] = re.findall(rf"^\| {direction} \| ([0-9.]+) \|", card, re.MULTILINE)
+    assert abs(BLEU().corpus_score(found, [target]).score - float(score)) < 0.1
+    if direction == "de-en":
+        kept = (FOLDER / f"{TEST}.en").read_text("utf-8").splitlines()
+        assert sum(one == other for one, other in zip(found, kept, strict=True)) > 980
