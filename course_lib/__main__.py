@@ -51,6 +51,7 @@ COMMANDS = {
         "serve-grading": Command(
             "autograder.nbgrader.serve_grading", "grade submissions as they are handed in"
         ),
+        "mark": Command("autograder.marking", "mark explanations question by question, in a browser"),
         "results": Command(
             "autograder.results", "list, verify or prune the stored results of graded notebooks"
         ),

@@ -1,6 +1,7 @@
 """Model answers and mark schemes for the people who grade the explanations."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,52 @@ from traitlets import Unicode
 TAG = "mark-scheme"
 
 _MARKER = re.compile(r"^.*(BEGIN|END) MARK SCHEME.*$\n?", re.MULTILINE)
+_SCHEME = re.compile(r"^.*BEGIN MARK SCHEME.*\n([\s\S]*?)^.*END MARK SCHEME.*$\n?", re.MULTILINE)
+_CRITERION = re.compile(r"^- (\d+(?:\.\d+)?) points?: (.*(?:\n {2,}\S.*)*)", re.MULTILINE)
+_HEADING = re.compile(r"^#{2,6} .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One item of a mark scheme: what an answer needs, and the points for it."""
+
+    points: float
+    text: str
+
+
+@dataclass(frozen=True)
+class MarkScheme:
+    """A question, its model answer and its mark scheme, as Markdown."""
+
+    question: str = ""
+    model_answer: str = ""
+    scheme: str = ""
+
+    @property
+    def criteria(self) -> tuple[Criterion, ...]:
+        """The items of the scheme that begin with their points, as in "- 1 point: ..."."""
+        return tuple(
+            Criterion(float(points), " ".join(text.split()))
+            for points, text in _CRITERION.findall(self.scheme)
+        )
+
+
+def mark_schemes(solution: Path) -> dict[str, MarkScheme]:
+    """Return what a solution notebook says about each explanation, by the name of its cell.
+
+    The question is the Markdown cell above it, from its last heading on.
+    """
+    found: dict[str, MarkScheme] = {}
+    above = ""
+    for cell in nbformat.read(solution, as_version=4).cells:
+        if is_grade(cell) and is_solution(cell):
+            scheme = _SCHEME.search(cell.source)
+            answer = _SCHEME.sub("", cell.source).strip()
+            found[cell.metadata.nbgrader.grade_id] = MarkScheme(
+                _HEADING.split(above)[-1], answer, scheme[1].strip() if scheme else ""
+            )
+        above = cell.source if cell.cell_type == "markdown" else ""
+    return found
 
 
 class ShowMarkScheme(NbGraderPreprocessor):

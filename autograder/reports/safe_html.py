@@ -2,7 +2,9 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
 import bleach  # type: ignore[import-untyped]
@@ -99,8 +101,12 @@ def clean_output(html: str | bytes) -> str:
 
 @pass_context
 def clean_markdown(context: Context, source: str) -> str:
+    """Convert a cell's Markdown to HTML as nbconvert does, and sanitize the result."""
+    return markdown_to_html(source, context.get("cell", {}).get("attachments", {}))
+
+
+def markdown_to_html(source: str, attachments: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> str:
     """Convert Markdown to HTML as nbconvert does, and sanitize the result."""
-    attachments = context.get("cell", {}).get("attachments", {})
     # No links to headings: their ids are removed.
     renderer = FormulaRenderer(
         escape=False, attachments=attachments, embed_images=False, path="", exclude_anchor_links=True

@@ -1,0 +1,56 @@
+"""Mark the explanations of a lesson question by question, on a page in a browser on this machine."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from autograder.marking.answers import LessonAnswers
+from autograder.marking.comment_bank import CommentBank
+from autograder.marking.server import MarkingServer
+from autograder.nbgrader.course_folder import CourseFolder
+from course_lib.curriculum.course_file import CourseError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command, and return its exit code."""
+    parser = argparse.ArgumentParser(prog="course mark", description=__doc__)
+    parser.add_argument("lesson", help="the lesson, such as 01-attention")
+    parser.add_argument("--port", type=int, default=0, help="the port to listen on (default: any free one)")
+    parser.add_argument(
+        "--formgrader",
+        default="",
+        metavar="ADDRESS",
+        help="Formgrader's address, for links to whole notebooks, such as http://localhost:8888/formgrader",
+    )
+    parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(format="%(name)s: %(message)s")
+    try:
+        course = CourseFolder(options.course)
+        directory = course.directory(options.lesson)
+        answers = LessonAnswers(course, options.lesson)
+        counts = answers.open_counts()
+        bank = CommentBank(course.folder, Path(directory.root), options.lesson, bool(directory.groupshared))
+        server = MarkingServer(answers, bank, options.formgrader)
+        asyncio.run(_serve(server, options.port, sum(waiting for waiting, _ in counts.values())))
+    except (CourseError, OSError) as error:
+        print(f"✗ {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+async def _serve(server: MarkingServer, port: int, waiting: int) -> None:
+    _, address = server.listen(port)
+    print(f"{server.answers.lesson}: {waiting} answers wait for a person.")
+    print(f"Open this address in a browser on this machine. It is secret:\n\n    {address}\n")
+    print("Every mark is saved at once. To stop, press Ctrl+C.", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,259 @@
+"""Read all answers to one question, and save points and comments without losing anybody else's."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import nbformat.v4
+from nbgrader.api import (
+    Assignment,
+    Comment,
+    Grade,
+    Gradebook,
+    Student,
+    SubmittedAssignment,
+    SubmittedNotebook,
+)
+
+from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.mark_scheme import MarkScheme, mark_schemes
+from course_lib.curriculum.course_file import SOURCES, CourseError
+
+#: The exceptions that reading a damaged notebook can raise.
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A cell that people mark: a graded cell that students write themselves."""
+
+    notebook: str
+    name: str
+    most: float
+    """The maximum of the points."""
+    scheme: MarkScheme
+    grade_cell: str
+    """The id of the graded cell in the gradebook."""
+    solution_cell: str
+    """The id of the same cell as one that students write, which comments belong to."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a student wrote into one cell."""
+
+    source: str = ""
+    attachments: Mapping[str, Mapping[str, str]] | None = None
+    is_code: bool = False
+    problem: str = ""
+    """Why the cell could not be read, or an empty string."""
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the content. Answers that differ only in white space have the same one."""
+        words = self.source if self.is_code else " ".join(self.source.split())
+        content = json.dumps([words, self.attachments or {}, self.problem], sort_keys=True)
+        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The points and the comment for one answer, as they are in the gradebook."""
+
+    points: float | None
+    """The points from a person."""
+    comment: str
+    """The comment from a person, or an empty string."""
+    automatic: float | None
+    """The points from nbgrader: 0 if the cell is unchanged."""
+    extra: float | None
+    """Extra credit, which only Formgrader changes."""
+    waiting: bool
+    """Whether a person has to look at it, perhaps again."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One student's answer to a question."""
+
+    id: str
+    """The id of the grade in the gradebook. It is random and says nothing about the student."""
+    student: str
+    name: str
+    """First and last name, or the id if the gradebook has neither."""
+    submission: str
+    """The id of the submitted notebook, which Formgrader uses in its addresses."""
+    written: Written
+    mark: Mark
+
+    @cached_property
+    def version(self) -> str:
+        """Hashes of the answer and of its mark, by which a later change of either is detected."""
+        mark = json.dumps(list(vars(self.mark).values()))
+        return f"{self.written.digest[:16]}.{hashlib.sha256(mark.encode()).hexdigest()[:16]}"
+
+
+class ChangedError(Exception):
+    """An error for a mark that was not saved, because the answers or their marks have changed."""
+
+    def __init__(self, changed: Sequence[Answer]) -> None:
+        super().__init__(f"{len(changed)} answers have changed")
+        self.changed = changed
+        """The answers as they are now."""
+
+
+class LessonAnswers:
+    """The answers to the questions of one lesson, and their marks in the gradebook."""
+
+    def __init__(self, course: CourseFolder, lesson: str) -> None:
+        self.lesson = lesson
+        self._course = course
+        self._directory = course.directory(lesson)
+        self._cells: dict[Path, tuple[tuple[int, int, int], dict[str, Written]]] = {}
+
+    @cached_property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions in the order of the lesson. Raises CourseError if there are none."""
+        with self._course.gradebook() as gradebook:
+            assignment = gradebook.db.query(Assignment).filter_by(name=self.lesson).one_or_none()
+            if assignment is None:
+                raise CourseError(
+                    f"the gradebook has no lesson {self.lesson!r}; it has: "
+                    f"{', '.join(sorted(each.name for each in gradebook.assignments)) or 'none'}"
+                )
+            found = [question for notebook in assignment.notebooks for question in self._questions(notebook)]
+        if not found:
+            raise CourseError(f"{self.lesson} has no explanations, so there is nothing to mark by hand")
+        return tuple(found)
+
+    def _questions(self, notebook: Any) -> Iterator[Question]:
+        solution = Path(self._directory.root, SOURCES, self.lesson, f"{notebook.name}.ipynb")
+        schemes = mark_schemes(solution) if solution.is_file() else {}
+        written = {cell.name: cell.id for cell in notebook.solution_cells}
+        graded = {cell.name: cell for cell in notebook.grade_cells}
+        for name in dict.fromkeys([*schemes, *sorted(graded)]):
+            if name in graded and name in written:
+                cell, scheme = graded[name], schemes.get(name, MarkScheme())
+                yield Question(
+                    notebook.name, cell.name, float(cell.max_score), scheme, cell.id, written[cell.name]
+                )
+
+    def open_counts(self) -> dict[Question, tuple[int, int]]:
+        """Return for each question how many answers wait for a person, and how many there are."""
+        with self._course.gradebook() as gradebook:
+            return {
+                question: (sum(bool(grade.needs_manual_grade) for grade in grades), len(grades))
+                for question in self.questions
+                for grades in [gradebook.db.query(Grade).filter(Grade.cell_id == question.grade_cell).all()]
+            }
+
+    def answers(self, question: Question) -> list[Answer]:
+        """Return all answers to a question, in an order that says nothing about the students."""
+        with self._course.gradebook() as gradebook:
+            return [self._answer(question, *row) for row in self._rows(gradebook, question).all()]
+
+    def save(
+        self, question: Question, versions: Mapping[str, str], points: float | None, comment: str
+    ) -> list[Answer]:
+        """Save the same points and comment for several answers, and return the answers afterwards.
+
+        `versions` contains the version of each answer that the grader saw, by its id. If `points` is None,
+        the answers wait for a person again, unless nbgrader gave them points.
+
+        Raises:
+            ChangedError: if an answer or its mark has changed since. Nothing has been saved then.
+            ValueError: if an id is not that of an answer to this question, or the points are impossible.
+        """
+        if points is not None and not 0 <= points <= question.most:
+            raise ValueError(f"points: expected a number from 0 to {question.most:g}, got {points:g}")
+        with self._course.gradebook() as gradebook:
+            if gradebook.engine.dialect.name == "sqlite":
+                # SQLite has no row locks: take the write lock before the first read.
+                gradebook.db.connection().exec_driver_sql("BEGIN IMMEDIATE")
+            query = self._rows(gradebook, question).filter(Grade.id.in_(list(versions)))
+            rows = query.with_for_update(of=[Grade, Comment]).all()
+            now = [self._answer(question, *row) for row in rows]
+            if {answer.id for answer in now} != set(versions):
+                raise ValueError("an answer is no longer in the gradebook. Load the page again.")
+            if changed := [answer for answer in now if answer.version != versions[answer.id]]:
+                raise ChangedError(changed)
+            for grade, remark, *_ in rows:
+                # The rules of Formgrader. Extra credit stays as it is.
+                grade.manual_score = points
+                grade.needs_manual_grade = points is None and grade.auto_score is None
+                remark.manual_comment = comment.strip() or None
+            gradebook.db.flush()
+            saved = [self._answer(question, *row) for row in rows]
+            gradebook.db.commit()
+            return saved
+
+    def _rows(self, gradebook: Gradebook, question: Question) -> Any:
+        return (
+            gradebook.db.query(Grade, Comment, Student, SubmittedNotebook.id)
+            .join(SubmittedNotebook, Grade.notebook_id == SubmittedNotebook.id)
+            .join(SubmittedAssignment, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
+            .join(Student, SubmittedAssignment.student_id == Student.id)
+            .join(Comment, Comment.notebook_id == SubmittedNotebook.id)
+            .filter(Grade.cell_id == question.grade_cell, Comment.cell_id == question.solution_cell)
+            .order_by(Grade.id)
+        )
+
+    def _answer(
+        self, question: Question, grade: Grade, comment: Comment, student: Student, submission: str
+    ) -> Answer:
+        return Answer(
+            id=grade.id,
+            student=student.id,
+            name=" ".join(filter(None, [student.first_name, student.last_name])) or student.id,
+            submission=submission,
+            written=self._written(question, student.id),
+            mark=Mark(
+                points=grade.manual_score,
+                comment=comment.manual_comment or "",
+                automatic=grade.auto_score,
+                extra=grade.extra_credit,
+                waiting=bool(grade.needs_manual_grade),
+            ),
+        )
+
+    def _written(self, question: Question, student: str) -> Written:
+        folder = self._directory.format_path(self._directory.autograded_directory, student, self.lesson)
+        path = Path(folder, f"{question.notebook}.ipynb")
+        names = {one.name for one in self.questions}
+        try:
+            status = path.stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            known = self._cells.get(path)
+            if known is None or known[0] != stamp:
+                known = self._cells[path] = (stamp, _written_cells(path, names))
+            cell = known[1].get(question.name)
+        except _UNREADABLE as error:
+            return Written(problem=f"The graded notebook cannot be read ({type(error).__name__}).")
+        return cell or Written(problem="The graded notebook does not contain this cell.")
+
+
+def _written_cells(path: Path, names: set[str]) -> dict[str, Written]:
+    """Read the cells with these names. The notebook is not validated, because that is slow for a class."""
+    notebook = nbformat.v4.reads(path.read_text(encoding="utf-8"))
+    return {
+        cell.metadata.nbgrader.grade_id: Written(
+            str(cell.source), _pictures(cell.get("attachments")), is_code=cell.cell_type == "code"
+        )
+        for cell in notebook.cells
+        if cell.metadata.get("nbgrader", {}).get("grade_id") in names
+    }
+
+
+def _pictures(attachments: object) -> dict[str, dict[str, str]]:
+    """Return the well-formed attachments of a cell: file name, MIME type, content in base64."""
+    if not isinstance(attachments, dict):
+        return {}
+    return {
+        str(name): {str(kind): content for kind, content in bundle.items() if isinstance(content, str)}
+        for name, bundle in attachments.items()
+        if isinstance(bundle, dict)
+    }

@@ -1,0 +1,126 @@
+"""Comments to insert: those of the course's graders, the mark scheme's, and the checks' misconceptions."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from autograder.marking.answers import Question
+from course_lib.atomic_files import atomic_write_text
+from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.exercises.registry import catalogue
+from course_lib.curriculum.course_file import CourseError, load_curriculum
+
+#: The file of the graders' own comments, in the folder of nbgrader_config.py: question -> key -> comment.
+FILE = "comments.json"
+
+#: The maximum length of a key, which is a few words.
+MAX_KEY = 60
+
+_Saved = TypeAdapter(dict[str, dict[str, str]])
+
+
+class CommentError(ValueError):
+    """An error for a comment that cannot be saved."""
+
+
+@dataclass(frozen=True)
+class BankComment:
+    """A comment that a grader can insert."""
+
+    origin: str
+    """Where it is from: "saved", "mark scheme", or the name of an exercise or a prediction."""
+    key: str
+    """What a grader looks for: the name of the misconception, or a few words."""
+    text: str
+
+
+class CommentBank:
+    """The comments for one lesson."""
+
+    def __init__(self, folder: Path, course: Path, lesson: str, shared: bool = False) -> None:
+        self._path = folder / FILE
+        self._course, self._lesson, self._shared = course, lesson, shared
+
+    def comments(self, question: Question) -> list[BankComment]:
+        """Return the comments for a question: saved ones, then the mark scheme's, then misconceptions.
+
+        Raises CommentError if the file of saved comments is damaged.
+        """
+        saved = self._read().get(f"{self._lesson}/{question.name}", {})
+        return [
+            *(BankComment("saved", key, text) for key, text in saved.items()),
+            *(
+                BankComment("mark scheme", f"criterion {number}", criterion.text)
+                for number, criterion in enumerate(question.scheme.criteria, start=1)
+            ),
+            *self.misconceptions(),
+        ]
+
+    def misconceptions(self) -> Iterator[BankComment]:
+        """Yield the misconceptions that the checks of this lesson know."""
+        try:
+            lessons = load_curriculum(self._course).lessons
+        except CourseError:
+            return
+        for lesson in lessons:
+            for name in lesson.checked if lesson.name == self._lesson else ():
+                entry = catalogue().get(name)
+                if isinstance(entry, Exercise):
+                    for mistake in entry.misconceptions:
+                        text = f"{mistake.statement[:1].upper()}{mistake.statement[1:]}. {mistake.hint}"
+                        yield BankComment(name, mistake.name, text)
+                elif isinstance(entry, Prediction):
+                    for number in entry.misconceptions:
+                        yield BankComment(name, f"{number.name} ({number.value:g})", number.hint)
+
+    def save(self, question: Question, key: str, text: str) -> None:
+        """Add a comment for a question to the file.
+
+        Raises CommentError if the key or the text is empty or too long, the key is used for another text,
+        or the file is damaged; the file is unchanged then.
+        """
+        key, text = " ".join(key.split()), text.strip()
+        if not key or len(key) > MAX_KEY:
+            raise CommentError(f"The name of a comment needs 1 to {MAX_KEY} characters, but got {len(key)}.")
+        if not text:
+            raise CommentError("The comment is empty. Write it first, then save it.")
+        with self._locked():
+            saved = self._read()
+            comments = saved.setdefault(f"{self._lesson}/{question.name}", {})
+            if comments.setdefault(key, text) != text:
+                raise CommentError(f"There is another comment called {key!r}. Choose another name.")
+            atomic_write_text(self._path, json.dumps(saved, indent=2, ensure_ascii=False) + "\n")
+            if self._shared:
+                self._path.chmod(0o664)
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        try:
+            return _Saved.validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValidationError as error:
+            raise CommentError(
+                f"{self._path} is not valid, so no saved comments are shown or added: "
+                f"{error.errors()[0]['msg']}. Correct it, or move it away."
+            ) from None
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Wait until no other grader is writing the file.
+
+        The lock has a file of its own, because each write replaces the file of comments.
+        """
+        descriptor = os.open(self._path.with_name(f".{FILE}.lock"), os.O_RDWR | os.O_CREAT, 0o664)
+        try:
+            if self._shared and os.fstat(descriptor).st_uid == os.getuid():
+                os.fchmod(descriptor, 0o664)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,119 @@
+"""Group identical and nearly identical answers, so that they are marked alike."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import groupby
+from typing import Literal
+
+from rapidfuzz import fuzz, process
+
+from autograder.marking.answers import Answer
+
+#: The least similarity, in percent of the characters, of answers in one group.
+ALIKE = 85
+
+#: The number of characters that are compared, so that a huge answer does not take minutes.
+_COMPARED = 4_000
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Card:
+    """Identical answers with equal marks, which are marked together."""
+
+    answers: tuple[Answer, ...]
+
+    @property
+    def first(self) -> Answer:
+        """One of the answers, in place of all."""
+        return self.answers[0]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Answers that are nearly identical to the first one."""
+
+    cards: tuple[Card, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of answers."""
+        return sum(len(card.answers) for card in self.cards)
+
+
+def grouped(answers: Iterable[Answer]) -> list[Group]:
+    """Group answers by content: the largest group first, and those without an answer last.
+
+    The order depends on what was written, and not on the marks, so it stays while people mark.
+    """
+    by_content = sorted(answers, key=lambda answer: (answer.written.digest, answer.id))
+    identical = [tuple(same) for _, same in groupby(by_content, key=lambda answer: answer.written.digest)]
+    # Every group is built around its most frequent answer.
+    identical.sort(key=lambda same: (-len(same), min(answer.id for answer in same)))
+    groups = [Group(tuple(_cards(members))) for members in _alike(identical)]
+    return sorted(groups, key=lambda group: (_is_unanswered(group.cards[0].first), -group.size))
+
+
+def _alike(identical: Sequence[tuple[Answer, ...]]) -> Iterator[list[tuple[Answer, ...]]]:
+    words = [_words(same[0]) for same in identical]
+    open_places = set(range(len(identical)))
+    for place, text in enumerate(words):
+        if place not in open_places:
+            continue
+        others = [other for other in range(place, len(words)) if other in open_places]
+        scores = process.cdist(
+            [text], [words[other] for other in others], scorer=fuzz.ratio, score_cutoff=ALIKE, workers=1
+        )[0]
+        pictures = identical[place][0].written.attachments
+        members = [place]
+        for other, score in zip(others[1:], scores[1:], strict=True):
+            if text and score >= ALIKE and identical[other][0].written.attachments == pictures:
+                members.append(other)
+        open_places.difference_update(members)
+        yield [identical[member] for member in members]
+
+
+def _cards(members: Iterable[tuple[Answer, ...]]) -> Iterator[Card]:
+    for same in members:
+        by_mark: dict[str, list[Answer]] = {}
+        for answer in same:
+            by_mark.setdefault(answer.version, []).append(answer)
+        yield from (Card(tuple(equal)) for equal in by_mark.values())
+
+
+def _is_unanswered(answer: Answer) -> bool:
+    return answer.mark.automatic is not None and not answer.mark.waiting
+
+
+def _words(answer: Answer) -> str:
+    return " ".join(_WORD.findall(answer.written.source[:_COMPARED].casefold()))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a comparison of two answers."""
+
+    of: Literal["both", "this", "other", "gap"]
+    text: str
+
+
+def differences(this: Answer, other: Answer) -> list[Piece]:
+    """Compare an answer with another one, word by word: the words that differ, with a few around them."""
+    new, old = (answer.written.source[:_COMPARED].split() for answer in (this, other))
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    pieces: list[Piece] = []
+    for group in matcher.get_grouped_opcodes(n=4):
+        if pieces or group[0][1] > 0:
+            pieces.append(Piece("gap", "…"))
+        for tag, low, high, start, end in group:
+            if tag == "equal":
+                pieces.append(Piece("both", " ".join(new[start:end])))
+                continue
+            if high > low:
+                pieces.append(Piece("other", " ".join(old[low:high])))
+            if end > start:
+                pieces.append(Piece("this", " ".join(new[start:end])))
+    return pieces

@@ -1,0 +1,361 @@
+"""The web server of the marking page: it listens on this machine only, and every address has a secret."""
+
+import hmac
+import logging
+import math
+import secrets
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from pydantic import BaseModel, ConfigDict, ValidationError
+from sqlalchemy.exc import SQLAlchemyError
+from tornado import web
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+
+from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Question, Written
+from autograder.marking.comment_bank import CommentBank, CommentError
+from autograder.marking.grouping import Card, Group, differences, grouped
+from autograder.reports.safe_html import markdown_to_html
+
+HOST = "127.0.0.1"
+
+#: The host names that are accepted. A foreign page could point a name of its own at this machine.
+_HOSTS = {HOST, "localhost"}
+
+#: The number of cards on a page.
+PAGE = 20
+
+#: The number of characters of an answer that are shown.
+_SHOWN = 100_000
+
+_MAX_COMMENT = 20_000
+_MAX_REQUEST = 1 << 20
+
+#: No script and no style but ours, no form that leaves the page, and nothing from another server.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+_log = logging.getLogger("course mark")
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    notebook: str
+    question: str
+
+
+class MarkRequest(_Request):
+    """A request to give one or several answers the same points and comment."""
+
+    versions: dict[str, str]
+    points: float | None
+    comment: str
+
+
+class CommentRequest(_Request):
+    """A request to save a comment for later use."""
+
+    key: str
+    text: str
+
+
+class MarkingServer:
+    """The page for one lesson, under an address that only the grader knows."""
+
+    def __init__(self, answers: LessonAnswers, bank: CommentBank, formgrader: str = "") -> None:
+        self.answers, self.bank = answers, bank
+        self.formgrader = formgrader.rstrip("/")
+        self.token = secrets.token_urlsafe(32)
+
+    @property
+    def base(self) -> str:
+        """The first part of each path."""
+        return f"/{self.token}"
+
+    def listen(self, port: int = 0) -> tuple[HTTPServer, str]:
+        """Start to listen, and return the server and its address. With port 0, any free port is used.
+
+        Raises OSError if the port is not free.
+        """
+        sockets = bind_sockets(port, HOST)
+        server = HTTPServer(self.application, max_buffer_size=_MAX_REQUEST)
+        server.add_sockets(sockets)
+        return server, f"http://{HOST}:{sockets[0].getsockname()[1]}{self.base}/"
+
+    @cached_property
+    def application(self) -> web.Application:
+        """The handlers."""
+        about = {"server": self}
+        handlers = [
+            (r"/([^/]+)/", _Start, about),
+            (r"/([^/]+)/questions/([^/]+)/([^/]+)", _Page, about),
+            (r"/([^/]+)/marks", _Marks, about),
+            (r"/([^/]+)/comments", _Comments, about),
+            (r"/([^/]+)/(mark\.css|mark\.js)", _File, about),
+        ]
+        return web.Application(
+            handlers,
+            default_handler_class=_NotFound,
+            log_function=lambda _: None,  # addresses contain the token
+            xsrf_cookies=True,
+            xsrf_cookie_kwargs={"path": f"{self.base}/", "httponly": True, "samesite": "Strict"},
+        )
+
+    @cached_property
+    def environment(self) -> Environment:
+        """The templates."""
+        environment = Environment(
+            loader=FileSystemLoader(Path(__file__).parent),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        environment.filters |= {
+            "markdown": _markdown,
+            "inline_markdown": _inline,
+            "number": _number,
+            "state": _state,
+        }
+        environment.globals |= {"differences": differences, "written": _written}
+        return environment
+
+    def question(self, notebook: str, name: str) -> Question:
+        """Find a question. Raises HTTPError if the lesson has no such question."""
+        for question in self.answers.questions:
+            if (question.notebook, question.name) == (notebook, name):
+                return question
+        raise web.HTTPError(404, reason="There is no such question")
+
+    def address(self, question: Question) -> str:
+        """Return the path of a question's page."""
+        return f"{self.base}/questions/{question.notebook}/{question.name}"
+
+
+class _Handler(web.RequestHandler):
+    """A handler that refuses strangers, and forbids the browser all that the page does not need."""
+
+    def initialize(self, server: MarkingServer) -> None:
+        self.server = server
+
+    def set_default_headers(self) -> None:
+        self.set_header("Content-Security-Policy", POLICY)
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Cross-Origin-Opener-Policy", "same-origin")
+        self.set_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.clear_header("Server")
+
+    def prepare(self) -> None:
+        if self.request.host_name not in _HOSTS:
+            raise web.HTTPError(403, reason="This page is for this machine only")
+        if not hmac.compare_digest(self.path_args[0].encode(), self.server.token.encode()):
+            raise web.HTTPError(403, reason="Open the whole address that course mark printed")
+
+    def write_error(self, status_code: int, **options: Any) -> None:
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(f"{status_code}: {self._reason}\n")
+
+    def log_exception(self, *about: Any) -> None:
+        if not isinstance(about[1], web.HTTPError):
+            _log.error("An error on the marking page", exc_info=about[1])
+
+    def refuse(self, status: int, message: str) -> None:
+        """Finish the request with a message for the grader."""
+        self.set_status(status)
+        self.finish({"message": message})
+
+
+class _NotFound(web.RequestHandler):
+    def prepare(self) -> None:
+        self.set_status(404)
+        self.finish("404: Open the whole address that course mark printed\n")
+
+
+class _Start(_Handler):
+    def get(self, _: str) -> None:
+        """Go to the first question with answers that wait."""
+        counts = self.server.answers.open_counts()
+        waiting = [question for question, (count, _) in counts.items() if count]
+        self.redirect(self.server.address((waiting or list(counts))[0]))
+
+
+class _File(_Handler):
+    _KINDS: Mapping[str, str] = {".css": "text/css", ".js": "text/javascript"}
+
+    def get(self, _: str, name: str) -> None:
+        path = Path(__file__).with_name(name)
+        self.set_header("Content-Type", f"{self._KINDS[path.suffix]}; charset=utf-8")
+        self.finish(path.read_bytes())
+
+
+class _Page(_Handler):
+    def get(self, _: str, notebook: str, name: str) -> None:
+        """Show the answers to one question, some at a time."""
+        server = self.server
+        question = server.question(notebook, name)
+        only_open = self.get_query_argument("show", "unmarked") != "all"
+        names = self.get_query_argument("names", "") == "1"
+        groups = grouped(server.answers.answers(question))
+        shown = [
+            (group, card)
+            for group in groups
+            for card in group.cards
+            if not only_open or any(answer.mark.waiting for answer in card.answers)
+        ]
+        start = _start(groups, shown, self.get_query_argument("after", ""))
+        end = start + PAGE
+        try:
+            bank, problem = server.bank.comments(question), ""
+        except CommentError as error:
+            bank, problem = list(server.bank.misconceptions()), str(error)
+        self.finish(
+            server.environment.get_template("page.html.j2").render(
+                server=server,
+                lesson=server.answers.lesson,
+                question=question,
+                counts=server.answers.open_counts(),
+                pages=_by_group(shown[start:end]),
+                number={answer.id: place for place, answer in enumerate(_in_order(groups), start=1)},
+                total=len(shown),
+                start=start,
+                end=min(end, len(shown)),
+                next=shown[end - 1][1].first.id if end < len(shown) else "",
+                only_open=only_open,
+                names=names,
+                bank=bank,
+                bank_problem=problem,
+                xsrf=self.xsrf_token.decode(),
+                max_comment=_MAX_COMMENT,
+            )
+        )
+
+
+class _Marks(_Handler):
+    def post(self, _: str) -> None:
+        """Save points and a comment, unless somebody else has changed them."""
+        try:
+            request = MarkRequest.model_validate_json(self.request.body)
+        except ValidationError as error:
+            return self.refuse(400, f"The request is not valid: {error.errors()[0]['msg']}.")
+        question = self.server.question(request.notebook, request.question)
+        if len(request.comment) > _MAX_COMMENT:
+            return self.refuse(400, f"A comment can have at most {_MAX_COMMENT} characters.")
+        if request.points is not None and not math.isfinite(request.points):
+            return self.refuse(400, "The points must be a number.")
+        try:
+            saved = self.server.answers.save(question, request.versions, request.points, request.comment)
+        except ChangedError as error:
+            self.set_status(409)
+            return self._reply(error.changed, question)
+        except ValueError as error:
+            return self.refuse(400, str(error))
+        except SQLAlchemyError as error:
+            cause = getattr(error, "orig", error)
+            return self.refuse(503, f"Nothing was saved. The gradebook cannot be written: {cause}.")
+        return self._reply(saved, question)
+
+    def _reply(self, answers: Iterable[Answer], question: Question) -> None:
+        self.finish({"answers": [_state(answer, question) for answer in answers]})
+
+
+class _Comments(_Handler):
+    def post(self, _: str) -> None:
+        """Save a comment for later use."""
+        try:
+            request = CommentRequest.model_validate_json(self.request.body)
+            question = self.server.question(request.notebook, request.question)
+            self.server.bank.save(question, request.key, request.text)
+        except ValidationError as error:
+            return self.refuse(400, f"The request is not valid: {error.errors()[0]['msg']}.")
+        except CommentError as error:
+            return self.refuse(400, str(error))
+        except OSError as error:
+            return self.refuse(503, f"The comment was not saved: {error}.")
+        return self.finish({"key": request.key, "text": request.text})  # type: ignore[return-value]
+
+
+def _state(answer: Answer, question: Question) -> dict[str, object]:
+    """Return what the page's script needs to know about an answer."""
+    mark = answer.mark
+    if mark.waiting:
+        state = "unmarked" if mark.points is None else f"{mark.points:g} points before: look again"
+    elif mark.points is not None:
+        state = f"{mark.points:g} of {question.most:g} points"
+    else:
+        state = f"no answer: {mark.automatic or 0:g} points"
+    return {
+        "id": answer.id,
+        "version": answer.version,
+        "points": mark.points,
+        "comment": mark.comment,
+        "waiting": mark.waiting,
+        "state": state,
+    }
+
+
+def _in_order(groups: Iterable[Group]) -> Iterable[Answer]:
+    return (answer for group in groups for card in group.cards for answer in card.answers)
+
+
+def _start(groups: Iterable[Group], shown: list[tuple[Group, Card]], after: str) -> int:
+    """Return the place of the first card after an answer, which may have been filtered out since."""
+    if not after:
+        return 0
+    before = set()
+    for answer in _in_order(groups):
+        before.add(answer.id)
+        if answer.id == after:
+            return sum(card.first.id in before for _, card in shown)
+    return 0
+
+
+def _by_group(shown: Iterable[tuple[Group, Card]]) -> list[tuple[Group, list[Card]]]:
+    pages: list[tuple[Group, list[Card]]] = []
+    for group, card in shown:
+        if not pages or pages[-1][0] is not group:
+            pages.append((group, []))
+        pages[-1][1].append(card)
+    return pages
+
+
+def _written(written: Written) -> Markup:
+    """Render an answer. Nothing in it can run: see `autograder.reports.safe_html`."""
+    source = written.source[:_SHOWN]
+    if written.problem:
+        page = Markup('<p class="note">{}</p>').format(written.problem)
+    elif not source.strip() and not written.attachments:
+        page = Markup('<p class="quiet">(empty)</p>')
+    elif written.is_code:
+        page = Markup("<pre>{}</pre>").format(source)
+    else:
+        try:
+            page = Markup(markdown_to_html(source, written.attachments or {}))
+        except RecursionError:
+            page = Markup("<pre>{}</pre>").format(source)
+    if len(written.source) > _SHOWN:
+        page += Markup(
+            '<p class="note">The answer has {:,} characters; the first {:,} are shown.</p>'
+        ).format(len(written.source), _SHOWN)
+    return page
+
+
+def _markdown(text: str) -> Markup:
+    return Markup(markdown_to_html(text))
+
+
+def _inline(text: str) -> Markup:
+    return Markup(markdown_to_html(text).strip().removeprefix("<p>").removesuffix("</p>"))
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"
