@@ -92,9 +92,11 @@ def provide(run: RunFolder, folder: Path) -> None:
         old.unlink()
     for number, start in enumerate(range(0, len(data), _PIECE_BYTES)):
         (folder / f"model.safetensors.{number:02}").write_bytes(data[start : start + _PIECE_BYTES])
-    for path in (run.config, run.vocabulary, run.search):
+    for path in (run.config, run.search):
         if path.exists():
             shutil.copyfile(path, folder / path.name)
+    vocabulary = json.loads(run.vocabulary.read_text("utf-8"))
+    (folder / run.vocabulary.name).write_text(json.dumps(vocabulary, ensure_ascii=False) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
