@@ -44,6 +44,9 @@ def test_the_top_level_is_the_given_one_and_tool_files() -> None:
         ".github",
         ".devcontainer",
         "CITATION.cff",
+        "AGENTS.md",
+        "CLAUDE.md",
+        "GEMINI.md",
     }
     assert {path.relative_to(ROOT).parts[0] for path in files()} == TOP | tools
 

@@ -42,6 +42,7 @@ INCLUDED = (
     "student/progress/__init__.py",
     "student/progress/notebooks.py",
     "student/stubs.py",
+    "student/tutor.py",
     "time_limit.py",
     "transformer",
 )

@@ -12,18 +12,22 @@ from course_lib.checks.engine.candidate import Backend
 from course_lib.checks.engine.comparison import Difference
 from course_lib.checks.engine.diagnosis import BrokenCheckError, Verdict, examine, examine_prediction
 from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.findings import Finding, Kind, emit
+from course_lib.checks.engine.findings import Finding, Kind, emit, record
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception, WrongNumber
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME
 from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, look
 from course_lib.checks.exercises.registry import catalogue, find
+from course_lib.student import check_log
 
 _PRACTICE_SEED = "practice"
 
 
 class CheckError(AssertionError):
     """A failed check. A notebook shows its message without a traceback."""
+
+    exercise = ""
+    """The name of the check."""
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython prints instead of a traceback."""
@@ -68,8 +72,28 @@ def check(
     With `grading`, which only an instructor's copy of a check cell contains, the check draws different
     numbers and returns the points that a partly correct answer earns. None means all points, as nbgrader
     expects.
+
+    Without `grading`, the result is also written to the student's own log if they have turned it on.
     """
-    graded = _Grading(**grading) if grading is not None else None
+    if grading is not None:
+        return _check(name, names, may_not_call, levels or {}, _Grading(**grading))
+    with record() as findings:
+        try:
+            return _check(name, names, may_not_call, levels or {}, None)
+        except CheckError as error:
+            error.exercise = name
+            raise
+        finally:
+            check_log.append(findings, names.get(name))
+
+
+def _check(
+    name: str,
+    names: Mapping[str, object],
+    may_not_call: Sequence[str],
+    levels: Levels,
+    graded: _Grading | None,
+) -> float | None:
     entry = find(name)
     try:
         return _check(name, entry, names, may_not_call, levels or {}, graded)

@@ -1,0 +1,210 @@
+"""Keep a log of your check results on this machine. It is off until you run `course log on`.
+
+While it is on, each check that you run in a notebook appends one line to the log: the time, the exercise, the
+verdict, the names of the mistakes that were recognised, and which attempt it was. Your code is recorded only
+if you ask for it (`course log on --with-code`). Nothing is sent anywhere. If your instructor asks for the log
+and you agree, `course log hand-in FOLDER` puts the lines of one lesson into that lesson's folder.
+"""
+
+import argparse
+import contextlib
+import inspect
+import json
+import linecache
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from course_lib.atomic_files import atomic_write_text
+from course_lib.curriculum import public_curriculum
+
+#: The name of the log, in its own folder and in the folder of a lesson.
+LOG = "check_log.jsonl"
+#: An environment variable with another folder for the log.
+FOLDER = "COURSE_LOG"
+#: A file that exists while the log is on. Its text is `_CODE` if code is recorded as well.
+_ON, _CODE = "on", "with code"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the log."""
+
+    time: str
+    """The time in UTC, in ISO 8601."""
+    lesson: str
+    check: str
+    verdict: str
+    misconceptions: tuple[str, ...]
+    attempt: int
+    """The number of runs of this check that the log holds, this one included."""
+    code: str = ""
+    """The student's cell, if they chose to record it."""
+
+
+class Result(Protocol):
+    """The outcome of a check, as `course_lib.checks.engine.findings.Finding` states it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the check."""
+
+    @property
+    def verdict(self) -> str:
+        """The kind of outcome."""
+
+    @property
+    def misconceptions(self) -> tuple[str, ...]:
+        """The names of the mistakes that were recognised."""
+
+
+def log_folder() -> Path:
+    """Return the folder of the log. Raises ImportError if only the reference's dependencies are installed."""
+    if FOLDER in os.environ:
+        return Path(os.environ[FOLDER])
+    from platformdirs import user_data_path
+
+    return user_data_path("build-the-transformer") / "check-log"
+
+
+def append(results: Iterable[Result], answer: object) -> None:
+    """Append the results of a check to the log if it is on. A failure is printed and never raised."""
+    try:
+        folder = log_folder()
+        if not (folder / _ON).is_file():
+            return
+        with_code = (folder / _ON).read_text(encoding="utf-8").strip() == _CODE
+        for result in results:
+            before = sum(entry.check == result.name for entry in read_log(folder / LOG))
+            entry = Entry(
+                datetime.now(UTC).isoformat(timespec="seconds"),
+                _lesson_of(result.name),
+                result.name,
+                result.verdict,
+                result.misconceptions,
+                before + 1,
+                source_of(answer) if with_code else "",
+            )
+            _append_line(folder / LOG, _line(entry))
+    except ImportError:
+        return
+    except OSError as error:
+        print(f"The check log could not be written: {error}. Your check is not affected.", file=sys.stderr)
+
+
+def _lesson_of(check: str) -> str:
+    return next((lesson.name for lesson in public_curriculum().lessons if check in lesson.checked), "")
+
+
+def _line(entry: Entry) -> str:
+    fields = {name: value for name, value in asdict(entry).items() if value != ""}
+    return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+def _append_line(path: Path, line: str) -> None:
+    """Append a line in a single write, so that two notebooks can share the log."""
+    with path.open("a+b", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(end - 1)
+            # A power failure can leave an incomplete last line.
+            line = line if file.read(1) == b"\n" else "\n" + line
+        file.write(line.encode("utf-8"))
+
+
+def read_log(path: Path) -> list[Entry]:
+    """Read the entries of a log, in order; lines that aren't valid entries are skipped. Raises OSError."""
+    entries = []
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+                entries.append(_entry(json.loads(line)))
+    return entries
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    """Build an entry from JSON that may come from somebody else. Raises TypeError, KeyError or ValueError."""
+    entry = Entry(**(fields | {"misconceptions": tuple(fields["misconceptions"])}))
+    texts = (entry.time, entry.lesson, entry.check, entry.verdict, entry.code, *entry.misconceptions)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(entry.attempt, int):
+        raise TypeError("an entry of the log consists of texts and the number of the attempt")
+    datetime.fromisoformat(entry.time)
+    return entry
+
+
+def source_of(answer: object) -> str:
+    """Return the notebook cell that defines a function or class; empty if there is none."""
+    if getattr(answer, "__module__", None) != "__main__":
+        return ""
+    members = [answer, *vars(answer).values()] if isinstance(answer, type) else [answer]
+    codes = (getattr(inspect.unwrap(member), "__code__", None) for member in members if callable(member))
+    return next(("".join(linecache.getlines(code.co_filename)) for code in codes if code), "")
+
+
+def hand_in(folder: Path, with_code: bool = False) -> Path:
+    """Write the entries of one lesson into its folder, and return the path of that file.
+
+    Raises ValueError if the folder isn't a lesson's or the log has no entries for it.
+    """
+    lesson = folder.resolve().name
+    if not (folder / f"{lesson}.ipynb").is_file():
+        raise ValueError(f"{folder}: expected the folder of a lesson and its notebook, such as 01-attention")
+    entries = [entry for entry in read_log(log_folder() / LOG) if entry.lesson == lesson]
+    if not entries:
+        raise ValueError(f"The log has no entries for {lesson}, so there is nothing to hand in.")
+    kept = entries if with_code else [Entry(**{**asdict(entry), "code": ""}) for entry in entries]
+    atomic_write_text(folder / LOG, "".join(map(_line, kept)))
+    return folder / LOG
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        prog="course log", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    on = commands.add_parser("on", help="start to record")
+    on.add_argument("--with-code", action="store_true", help="record your code as well")
+    commands.add_parser("off", help="stop recording; what was recorded stays")
+    commands.add_parser("show", help="show everything that was recorded")
+    commands.add_parser("delete", help="delete everything that was recorded")
+    lesson = commands.add_parser("hand-in", help="copy the entries of a lesson into its folder")
+    lesson.add_argument("folder", type=Path, help="the folder of the lesson, such as lessons/01-attention")
+    lesson.add_argument("--with-code", action="store_true", help="include your code, if it was recorded")
+    options = parser.parse_args(arguments)
+    try:
+        return _run(options)
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    folder = log_folder()
+    if options.command == "on":
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        atomic_write_text(folder / _ON, _CODE if options.with_code else "")
+        code = "your code" if options.with_code else "not your code"
+        print(f"The log is on ({code}): {folder / LOG}. It stays on this machine.")
+    elif options.command == "off":
+        (folder / _ON).unlink(missing_ok=True)
+        print("The log is off.")
+    elif options.command == "show":
+        print(f"The log is {'on' if (folder / _ON).is_file() else 'off'}: {folder / LOG}")
+        for entry in read_log(folder / LOG):
+            print(_line(entry), end="")
+    elif options.command == "delete":
+        (folder / LOG).unlink(missing_ok=True)
+        print("The log is deleted. Copies that you put into lessons' folders are not.")
+    else:
+        path = hand_in(options.folder, options.with_code)
+        print(f"Wrote {path}. It is handed in with the lesson; to keep it to yourself, delete the file.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
