@@ -154,7 +154,7 @@ def _agreed(url: str, agree: bool) -> bool:
 def _notice(url: str, text: str) -> str:
     plain = " The connection is not encrypted." if url.startswith("http://") else ""
     return (
-        f"Nothing has been sent yet. The tutor would send the text below to {url}.{plain} Whoever runs that "
+        f"Nothing has been sent yet. The tutor would send the text below to {url}.{plain} The owner of that "
         "server can read and keep it. A verdict can quote a line of your code, or what it printed. If you "
         "agree, add agree=True: you are then not asked again for this server.\n\n"
         + textwrap.indent(text, "  | ")

@@ -69,7 +69,9 @@ def test_grading_is_not_recorded(folder: Path) -> None:
 
 def test_code_is_recorded_and_handed_in_only_on_request(folder: Path, tmp_path: Path) -> None:
     cell = tmp_path / "cell.py"
-    cell.write_text("def attention_scores(query, key):\n    return 'secret'\n", encoding="utf-8")
+    cell.write_text(
+        "def attention_scores(query, key):\n    return query @ key.transpose(-2, -1)\n", encoding="utf-8"
+    )
     names: dict[str, object] = {"__name__": "__main__"}
     exec(compile(cell.read_text(encoding="utf-8"), str(cell), "exec"), names)
     assert main(["on", "--with-code"]) == 0

@@ -1,8 +1,8 @@
-"""The tutor, in a real notebook kernel and against a real HTTP server on this machine."""
+"""The tutor, in a real IPython shell and against a real HTTP server on this machine."""
 
 import contextlib
 import json
-import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from nbformat.v4 import new_code_cell, new_notebook
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 from course_lib.checks import CheckError, check
 from course_lib.checks.engine.exercise import Exercise
@@ -79,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving() -> Iterator[Server]:
     with Server() as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()
 
@@ -95,6 +94,7 @@ def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     exec(WRONG, wrong)
     with pytest.raises(CheckError) as error:
         check("attention_scores", wrong)
+    monkeypatch.delattr("sys.last_type", raising=False)  # With it, pytest would delete sys.last_value.
     monkeypatch.setattr("sys.last_value", error.value, raising=False)
     with serving() as server:
         monkeypatch.setenv("COURSE_TUTOR_URL", server.url)
@@ -107,10 +107,16 @@ def said(capsys: pytest.CaptureFixture[str], **options: object) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_in_a_notebook(tmp_path: Path) -> None:
+def test_in_a_notebook(
+    failed: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A student's cells: the notice, then the answer; the code is sent only on request."""
-    (tmp_path / LESSON.name).write_bytes(LESSON.read_bytes())
-    cells = [
+    monkeypatch.setenv("COURSE_TUTOR_KEY", "k")
+    monkeypatch.setattr("sys.last_value", None)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # The shell replaces it.
+    shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
+    errors, outputs = [], []
+    for source in (
         "from course_lib.checks import check\nfrom course_lib.student.tutor import tutor",
         "tutor()",
         WRONG,
@@ -118,24 +124,18 @@ def test_in_a_notebook(tmp_path: Path) -> None:
         "tutor()",
         "tutor('Why?', agree=True)",
         "tutor(hints=0, code=attention_scores)",
-    ]
-    notebook = new_notebook(cells=[new_code_cell(source) for source in cells])
-    with serving() as server:
-        environment = {"COURSE_TUTOR_URL": server.url, "COURSE_TUTOR_MODEL": "m", "COURSE_TUTOR_KEY": "k"}
-        environment |= dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(tmp_path))
-        client = NotebookClient(notebook, allow_errors=True, timeout=120)
-        client.resources = {"metadata": {"path": str(tmp_path)}}
-        client.execute(env=os.environ | environment)
-    outputs = ["".join(output.get("text", "") for output in cell.outputs) for cell in notebook.cells]
-    errors = [output.ename for cell in notebook.cells for output in cell.outputs if "ename" in output]
-    assert errors == ["CheckError"], nbformat.writes(notebook)
+    ):
+        if error := shell.run_cell(source).error_in_exec:
+            errors.append(type(error))
+        outputs.append(capsys.readouterr().out)
+    assert errors == [CheckError]
     assert "Run a check first" in outputs[1]
     assert "Nothing has been sent yet" in outputs[4]
-    assert f"to {server.url}. The connection is not encrypted." in outputs[4]
+    assert f"to {failed.url}. The connection is not encrypted." in outputs[4]
     assert ANSWER in outputs[5]
     assert ANSWER in outputs[6]
-    (path, key, first), (_, _, second) = server.requests
-    assert (path, key, first["model"]) == ("/v1/chat/completions", "Bearer k", "m")
+    (path, key, first), (_, _, second) = failed.requests
+    assert (path, key, first["model"]) == ("/v1/chat/completions", "Bearer k", "a-model")
     sent, with_code = (str(request["messages"][1]["content"]) for request in (first, second))  # type: ignore[index]
     assert sent.startswith("Verdict of the check:\n✗ attention_scores: the dot products are not divided")
     hints = next(c for c in json.loads(LESSON.read_text())["cells"] if c["id"] == "hints_attention_scores")
