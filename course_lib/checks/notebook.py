@@ -76,10 +76,10 @@ def check(
     Without `grading`, the result is also written to the student's own log if they have turned it on.
     """
     if grading is not None:
-        return _check(name, names, may_not_call, levels or {}, _Grading(**grading))
+        return _find_and_check(name, names, may_not_call, levels or {}, _Grading(**grading))
     with record() as findings:
         try:
-            return _check(name, names, may_not_call, levels or {}, None)
+            return _find_and_check(name, names, may_not_call, levels or {}, None)
         except CheckError as error:
             error.exercise = name
             raise
@@ -87,7 +87,7 @@ def check(
             check_log.append(findings, names.get(name))
 
 
-def _check(
+def _find_and_check(
     name: str,
     names: Mapping[str, object],
     may_not_call: Sequence[str],
@@ -96,7 +96,7 @@ def _check(
 ) -> float | None:
     entry = find(name)
     try:
-        return _check(name, entry, names, may_not_call, levels or {}, graded)
+        return _check(name, entry, names, may_not_call, levels, graded)
     except CheckError:
         raise
     except Exception as error:
