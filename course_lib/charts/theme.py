@@ -53,7 +53,7 @@ NAME = "build-the-transformer"
 ID = re.compile(r'(<\w+ id="|="url\(#)([^")]+)')
 """The definition or the use of an id inside an SVG, such as that of a clipping area or a gradient."""
 
-_EMPTY_MARKS = re.compile(r'<g class="mark-[^>]*></g>')
+_EMPTY_MARKS = re.compile(r'<g class="mark-[^>]*(?:/>|></g>)')
 
 
 def red_green_blue(colour: str) -> tuple[float, float, float]:

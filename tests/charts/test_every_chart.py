@@ -222,6 +222,10 @@ def test_says_its_description_in_the_svg(name: str) -> None:
     root = ElementTree.fromstring(as_svg(chart))
     assert root.attrib["role"] == "img"
     assert root.attrib["aria-label"] == chart.description
+    nameless = [
+        part for part in root.iter() if part.get("role") == "graphics-symbol" and not part.get("aria-label")
+    ]
+    assert nameless == []
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
