@@ -33,6 +33,10 @@ from course_lib.curriculum.course_file import CourseError
 course = Path(__file__).resolve().parents[1]
 c = get_config()  # type: ignore[name-defined] # defined by nbgrader
 
+# nbgrader puts the current folder first on the path, where this folder's `nbgrader/` would hide nbgrader from
+# worker processes.
+sys.path[:] = [entry for entry in sys.path if entry != str(course / "autograder")]
+
 # nbgrader's commands, extended so that no failure loses a grade, a graded notebook or a release.
 install()
 
