@@ -5,7 +5,7 @@ STUDENTS ?= 20
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test quick lab progress lessons check install lock doctor bench kill-matrix docs
+.PHONY: help demo test quick lab progress lessons check install lock doctor bench kill-matrix docs wheel
 
 help:
 	@echo "make demo         grade a class and train a translator, to see all of it work (under ten minutes)"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench        how long checks, lessons and grading take here (over an hour; STUDENTS=5 is less)"
 	@echo "make kill-matrix  rewrite tests/checks/kill_matrix.toml"
 	@echo "make docs         the documentation site, with all lessons executed, in docs/_build/html (about ten minutes)"
+	@echo "make wheel        the wheel, in dist, tried in an empty environment (about five minutes)"
 	@echo "make lock         choose exact versions anew, from pyproject.toml"
 
 install: .venv/installed
@@ -71,6 +72,9 @@ docs: install
 	python docs/lessons.py
 	sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+wheel: install
+	.ci/wheel.sh
 
 kill-matrix: install
 	python -m tests.checks.kill_matrix

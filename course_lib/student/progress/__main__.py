@@ -1,6 +1,7 @@
 """Show your progress, read from the saved notebooks. Nothing is executed."""
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ProgressError as error:
         print(error, file=sys.stderr)
         return 1
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # On Windows, a file or a pipe has an encoding without ✓.
+        sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False)
     console.print(terminal_table(lessons))
     console.print(summary(lessons))

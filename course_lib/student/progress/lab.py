@@ -1,18 +1,49 @@
 """Open JupyterLab on the lessons, with a start page that shows your progress.
 
-Options that aren't listed here are passed to JupyterLab. It renders Markdown files, and doesn't
-request news from the internet.
+A folder that doesn't exist is created, with a copy of the lessons. Options that aren't listed here are
+passed to JupyterLab. It renders Markdown files, and doesn't request news from the internet.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from course_lib.student.progress.notebooks import ProgressError, nearest_lessons
 from course_lib.student.progress.start_page import LABEXTENSIONS, PAGE, SETTINGS, after_saving, write_page
+
+
+def installed_lessons() -> Path:
+    """Return the folder of the lessons that came with the course: those of its clone, or of its wheel.
+
+    Raises ProgressError if there are none.
+    """
+    clone = Path(__file__).parents[3] / "lessons"
+    if (clone / "AGENTS.md").is_file():
+        return clone
+    try:
+        listed = files("build-the-transformer") or []
+    except PackageNotFoundError:
+        listed = []
+    for file in listed:
+        if file.match("build-the-transformer/lessons/AGENTS.md"):
+            return Path(str(file.locate())).resolve().parent
+    raise ProgressError(
+        "The course is installed without its lessons. Install its wheel, "
+        "or copy `lessons` from its repository."
+    )
+
+
+def copy_lessons(folder: Path) -> None:
+    """Copy the lessons to a new folder. It appears under its name once it is complete."""
+    incomplete = folder.with_name(f".{folder.name}.incomplete")
+    shutil.rmtree(incomplete, ignore_errors=True)
+    shutil.copytree(installed_lessons(), incomplete, ignore=shutil.ignore_patterns(PAGE, "runs", ".*"))
+    incomplete.rename(folder)
 
 
 def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
@@ -40,6 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, for_jupyter = parser.parse_known_args(arguments)
     folder = options.folder or nearest_lessons()
     try:
+        if not folder.exists():
+            copy_lessons(folder)
+            print(f"{folder}: copied the lessons to this new folder.", file=sys.stderr)
         write_page(folder)
     except (ProgressError, OSError) as error:
         print(error, file=sys.stderr)
