@@ -3,6 +3,7 @@
 Everything is written to `runs/demo`; the instructor's own gradebook and submissions are not touched.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -29,6 +30,8 @@ NOT_CORRECT = ("✗", "○")
 
 def main() -> int:
     """Run all steps, and return the exit code of the first one that fails, or 0."""
+    description = "Grade an example class and train a translator, in runs/demo. It takes a few minutes."
+    argparse.ArgumentParser(prog="course demo", description=description).parse_args()
     console = Console()
     folder = COURSE / "runs" / "demo"
     try:

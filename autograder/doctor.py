@@ -1,5 +1,6 @@
 """Report how this machine confines students' code, and grade a small notebook. Exits with 1 on a problem."""
 
+import argparse
 import importlib.metadata
 import os
 import platform
@@ -29,6 +30,8 @@ _PACKAGES = ("torch", "nbgrader", "nbclient", "jupyter-client", "ipykernel", "py
 
 def main() -> int:
     """Run the command, and return its exit code."""
+    description = "Test the sandbox for students' code on this machine, and grade a notebook in it."
+    argparse.ArgumentParser(prog="course doctor", description=description).parse_args()
     # A file or a pipe has no width, so set one that is large enough for whole sentences.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
