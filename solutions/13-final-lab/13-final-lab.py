@@ -454,8 +454,11 @@ pd.DataFrame([memory_of(*shape) for shape in [(32, 16), (64, 16), (4, 256)]]).ro
 # updates. Which operations will be at the top, and what share of the time is left for the others?
 
 # %% tags=["see"]
+import os
+
 from torch.profiler import ProfilerActivity, profile
 
+os.environ["KINETO_LOG_LEVEL"] = "6"  # the profiler's own messages are not needed here
 UPDATES = 3
 with profile(activities=[ProfilerActivity.CPU]) as profiler:
     for _ in range(UPDATES):
@@ -493,10 +496,8 @@ operations.head(12).round(3)
 # is a run with two processes than with one, on your machine? And with four? The next cell measures it, with one thread
 # for each process, which takes half a minute on an idle machine.
 
+
 # %% tags=["see"]
-import os
-
-
 def tokens_per_second(processes):
     run = BackgroundRun(
         "captions",
