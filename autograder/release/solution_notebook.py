@@ -91,7 +91,7 @@ def _predict(cell: SourceCell) -> str:
         raise CourseError("its body must be the question, as lines of comment; its answer is in the checks")
     entry = catalogue().get(cell.name)
     if not isinstance(entry, checks.Prediction):
-        raise CourseError(f"course_lib.checks has no prediction {cell.name!r}; its answer is needed")
+        raise CourseError(f"course_lib.checks has no prediction {cell.name!r}: add it there, with its answer")
     answer = f"{cell.name} = {entry.answer!r}"
     return "\n".join([*question, "### BEGIN SOLUTION", answer, "### END SOLUTION"])
 

@@ -32,7 +32,10 @@ def refresh(course: Path) -> list[str]:
 
 @cache
 def refresh_at_start(course: Path) -> None:
-    """Refresh for nbgrader and print problems. Cached, because a command loads its configuration often."""
+    """Refresh the solution notebooks when nbgrader starts, and print the problems.
+
+    Cached, because a command may load its configuration several times.
+    """
     if problems := refresh(course):
         print("These lessons have problems and cannot be released:", *problems, sep="\n", file=sys.stderr)
 

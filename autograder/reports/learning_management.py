@@ -29,7 +29,7 @@ _TEST_STUDENT = "Student, Test"
 
 @dataclass(frozen=True)
 class StudentGrades:
-    """A student's final points, by lesson. Lessons with points that are still open are omitted."""
+    """A student's final points, by lesson. Lessons that are not fully graded yet are omitted."""
 
     id: str
     first_name: str
@@ -88,7 +88,7 @@ class _Export(ExportPlugin):
     file = ""
 
     def export(self, gradebook: Gradebook) -> None:
-        """Write the grades, and report the students who are on only one of the two lists.
+        """Write the grades, and report the students who are only in the gradebook or only on the roster.
 
         Raises ValueError if the roster is not a file of the learning management system.
         """

@@ -75,7 +75,7 @@ class Points:
 
     @property
     def sign(self) -> str:
-        """A sign for the verdict, which is readable without colour."""
+        """A symbol for the verdict that can be told apart without colour."""
         if self.status in ("to be graded by a person", "could not be checked"):
             return _SIGNS["waiting"]
         if self.by_hand:

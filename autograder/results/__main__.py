@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _list(console: Console, course: CourseFolder) -> int:
-    """Print a table of the results by lesson, with the number that plain `autograde` would still use."""
+    """Print a table of the results by lesson, with the number that `autograde` without options would use."""
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0])
     for entry in course.store.entries():
         lesson = entry.header.lesson if entry.header else "(damaged)"

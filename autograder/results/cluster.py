@@ -66,7 +66,7 @@ class SandboxPlugin(WorkerPlugin):
             await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in a process with a sandbox. A refused worker passes the call to another one."""
+        """Call a function in a sandboxed process. A worker that was refused has Dask reschedule the call."""
         if self._executor is None:
             raise Reschedule
         return self._executor.submit(function, *args, **kwargs).result()

@@ -74,7 +74,7 @@ class Submission:
     def digest(self) -> str:
         """Return a hash of the files that would be graded or copied, with their paths.
 
-        It changes with each file, `timestamp.txt` included. Raises UnreadableError if a file can't be read.
+        It changes if any of them does, `timestamp.txt` included. Raises UnreadableError if one can't be read.
         """
         digest = hashlib.sha256()
         if self.folder in self.refused:

@@ -187,7 +187,7 @@ def softmax_saturation(
 
 
 def _summarise(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean and two percentiles for each d_k, divided or not."""
+    """Return means and percentiles for each d_k, of scores divided by its square root and of plain ones."""
     groups = table.assign(series=np.where(table["divided"], *SERIES)).groupby(["d_k", "series"])
     parts = {}
     for name in ("largest_weight", "gradient"):

@@ -13,10 +13,10 @@ def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 
     Section 5.1, "batched together by approximate sequence length". Padded to its longest sentence, a
     batch has at most `max_tokens` positions: longest length times number of sentences. Each index occurs
-    once. The batches have little padding: compared with a greedy plan that sorts the sentences by length,
-    they have at most 1.1 times the positions plus one batch, and there is at most one batch more. The result
-    is empty if there are no sentences. A sentence longer than `max_tokens` raises ValueError with its index
-    and its length; putting it into a batch of its own is accepted too.
+    once. There is little padding: a greedy plan that sorts the sentences by length is the baseline, and all
+    batches together have at most 1.1 times its positions plus those of one batch, in at most one batch more.
+    The result is empty if there are no sentences. A sentence longer than `max_tokens` raises ValueError with
+    its index and its length; the check also accepts a batch of its own for such a sentence.
     """
     batches: list[list[int]] = []
     batch: list[int] = []

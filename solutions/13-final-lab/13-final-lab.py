@@ -215,8 +215,8 @@ watch_live(
 #
 # **Change something:** write sentences of your own. Words that the model has never seen, a sentence without a verb, a
 # long one. What happens if a sentence isn't a caption? The course also comes with a model that was trained on
-# Multi30k, so it knows more words: set `chosen = "multi30k"`. It translates into German as well, in a terminal:
-# `course translate multi30k --to german`.
+# Multi30k, so it knows more words: `translator = load_translator("multi30k")`. To translate into German with it, run
+# `course translate multi30k --to german` in a terminal.
 
 # %% tags=["see"]
 from course_lib.translation.decoding.translator import load_translator
@@ -291,7 +291,8 @@ layers_and_heads(
 #
 # BLEU varies by several points with how the text is split into words and whether case matters, so a score without
 # this information is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes
-# plain text, splits it itself, and prints a **signature**. Scores with the same signature can be compared.
+# plain text, splits it itself, and prints a **signature**. Scores on the same test set with the same signature can be
+# compared.
 #
 # ### See it: greedy, beam, averaged
 #
@@ -336,9 +337,9 @@ print(bleu.signature)
 pd.DataFrame(rows)
 
 # %% [markdown]
-# The small run is unsure of many words, and gains several points from a beam and from averaging. For a confident
-# model the differences are smaller, and lesson 11 showed why a beam can even lose. Neither costs anything in
-# training, so measure both on the validation split.
+# The small run is unsure of many words, so it usually gains several points from a beam and from averaging. For a
+# confident model the differences are smaller, and lesson 11 showed why a beam can even lose. Neither makes training
+# slower, so try both on the validation split.
 #
 # From a terminal, a run translates whole files:
 #
@@ -348,8 +349,8 @@ pd.DataFrame(rows)
 #
 # ### See it: where does it go wrong?
 #
-# Here are the ten validation sentences with the worst translations, by `sacrebleu`'s chrF, which compares characters,
-# and therefore says something about single sentences, too.
+# Of these 100 validation sentences, here are the ten with the worst translations, by `sacrebleu`'s chrF. It compares
+# groups of characters, so it says something about single sentences, too.
 
 # %% tags=["see"]
 from sacrebleu import sentence_chrf
@@ -365,19 +366,20 @@ for german, written, right in worst[:10]:
 # %% [markdown]
 # ## 4. What does it cost?
 #
-# Before a run takes a night, you want to know whether it fits into memory, how long it takes, and whether a second
-# processor would help. Three small measurements answer this. Write down your predictions first; they aren't graded.
+# Before you start a run for a night, you want to know whether it fits into memory, what its time is spent on, and
+# whether more processes would help. Three small measurements show it. Write down your predictions first; they aren't
+# graded.
 #
 # ### Predict: memory
 #
-# While a model is trained, four kinds of tensors take up memory: its **weights**, a **gradient** for each weight, what
-# the **optimiser** remembers (for Adam, two means for each weight, lesson 07), and the **activations**: the results of
-# the forward pass that the backward pass needs again. A float32 number takes 4 bytes.
+# While a model is trained, four kinds of tensors take up most of the memory: its **weights**, a **gradient** for each
+# weight, the **optimiser's** state (for Adam, the running means of each gradient and of its square, lesson 07), and the
+# **activations**: the results of the forward pass that the backward pass needs again. A float32 number takes 4 bytes.
 #
 # The next cell makes updates with a model of the size of `captions`, and adds up the tensors of each kind.
 #
-# 1. How many bytes does each weight cost, without the activations?
-# 2. Which of the four grow if a batch has twice as many sentences?
+# 1. How many bytes does each weight cost, without the activations? (Divide the MiB by the number of weights.)
+# 2. Which of the four grows if a batch has twice as many sentences?
 # 3. A batch of 64 sentences of 16 words and one of 4 sentences of 256 words have the same number of words. Do they
 #    need the same memory?
 
@@ -439,19 +441,23 @@ pd.DataFrame([memory_of(*shape) for shape in [(32, 16), (64, 16), (4, 256)]]).ro
 # Weights, gradients and the two means take 4 + 4 + 8 = **16 bytes for each weight**, whatever the batch is. The 65
 # million weights of the paper's base model need about 1 GB.
 #
-# The activations grow with the number of words. Long sentences need more of them than short ones, because every head
-# keeps a weight for each *pair* of words: 256 words have 256 times as many pairs as 16 words, and there are only a
-# sixteenth as many sentences. So if memory runs out, make the batches smaller and accumulate gradients (lesson 09), which
-# leaves the update as it was.
+# The activations grow with the number of words. For the same number of words, long sentences need more memory than
+# short ones, because every head keeps an attention weight for each *pair* of words: a sentence of 256 words has
+# 16 · 16 = 256 times as many pairs as one of 16 words. With a sixteenth as many sentences, that is 16 times as many
+# pairs in all.
 #
-# On a GPU, a run prints such an estimate before it starts, and `memory_gib` in `metrics.jsonl` is the measured peak.
-# (Without a GPU, it is the peak of the whole process, including Python and PyTorch.)
+# If memory runs out, make the batches smaller and accumulate gradients (lesson 09). Apart from dropout's random choices,
+# the update stays the same.
+#
+# On a GPU, a run makes such an estimate before it starts, and stops with an error if the memory won't be enough.
+# `memory_gib` in `metrics.jsonl` is the measured peak, which is higher, because of temporary results. (Without a GPU, it
+# is the peak of the whole process, including Python and PyTorch.)
 #
 # ### Predict: where the time goes
 #
-# `mfu`, the *model FLOPs utilisation*, compares a run with a machine that does nothing but the model's matrix products,
-# as fast as it can. A **profiler** shows what the rest of the time is spent on: it records every operation of some
-# updates. Which operations will be at the top, and what share of the time is left for the others?
+# `mfu`, the *model FLOPs utilisation*, is the share of the machine's speed in matrix products that the run achieves.
+# A **profiler** shows what the rest of the time is spent on: it records every operation during a few updates. Which
+# operations take the most time, and what share is left for everything except matrix products?
 
 # %% tags=["see"]
 import os
@@ -480,21 +486,25 @@ operations.head(12).round(3)
 
 # %% [markdown]
 # `mm` is a product of two matrices, `addmm` one with a bias added (a linear layer), and `bmm` a product for each
-# sentence and head (attention). The milliseconds of a row don't include the operations that it calls in turn.
+# sentence and head (attention). Most calls of `mm` come from the backward pass of the linear layers. The milliseconds of
+# a row don't include the operations that it calls in turn.
 #
-# The rest consists of many short operations: the optimiser's additions and roots, softmax, dropout, copies. For sentences
-# this short they take a large part of the time. So the lab merges what it can: one product for query, key and value,
-# one fused operation for LayerNorm, one for the loss.
+# The rest consists of many short operations: the optimiser's additions and roots, softmax, dropout, copies. With a model
+# and sentences this small they take a large part of the time. (The profiler adds a little to each operation, so it
+# overstates the short ones.) The model here is the reference from the lessons. `course train` merges what it can: one
+# product for query, key and value in self-attention, one operation for LayerNorm, and one for the loss.
 #
 # A run profiles itself with `training.profile=5`. Its folder then has `profile/operations.txt`, a table like this one,
-# and `profile/trace.json`, a timeline: in Chromium, open `chrome://tracing` and load the file. Each bar is an
-# operation, and a gap is time in which the processor waited, on a GPU usually for Python to start the next operation.
+# and `profile/trace.json`, a timeline: open `ui.perfetto.dev`, or `chrome://tracing` in Chrome, and load the file. Each
+# bar is an operation. A gap in a CPU's row is time outside all operations, usually Python's. In a gap in a GPU's row
+# the GPU was idle, usually because Python hadn't started the next operation yet.
 #
 # ### Predict: two processes, four processes
 #
-# Several processes share the batches of an update, and add up their gradients at its end (lesson 12). How much faster
-# is a run with two processes than with one, on your machine? And with four? The next cell measures it, with one thread
-# for each process, which takes half a minute on an idle machine.
+# Several processes share the batches of an update, and sum their gradients at the end (lesson 12). How much faster
+# is a run with two processes than with one, on your machine? And with four? The next cell measures it, with four batches
+# in each update and one thread for each process. It shows the best throughput after starting up, and takes half a minute
+# on an idle machine.
 
 
 # %% tags=["see"]
@@ -521,22 +531,22 @@ scaling = pd.DataFrame({"processes": [1, 2, 4]})
 scaling["tokens a second"] = [tokens_per_second(count) for count in scaling["processes"]]
 scaling["speed-up"] = scaling["tokens a second"] / scaling["tokens a second"][0]
 scaling["efficiency"] = scaling["speed-up"] / scaling["processes"]
-print(f"this machine has {os.cpu_count()} cores")
+print(f"this machine has {os.cpu_count()} logical CPUs")
 scaling.round(2)
 
 # %% [markdown]
-# The **speed-up** is the throughput divided by that of one process, and the **efficiency** is the speed-up for each
-# process. It is below 1 for three reasons. At the end of an update all processes wait for the slowest. Then they
-# exchange gradients, 4 bytes for each weight, which takes the same time however few batches each of them had. And
-# what they share is divided among them: the memory's speed, and the cores, if there are more processes than cores.
+# The **speed-up** is the throughput divided by that of one process, and the **efficiency** is the speed-up divided by
+# the number of processes. It is usually below 1, for three reasons. At the end of an update all processes wait for the
+# slowest. They exchange gradients, 4 bytes for each weight, which takes the same time however few batches each process
+# had. And they share the machine's memory and, if there are more processes than cores, the cores.
 #
-# On several GPUs, the exchange begins while the backward pass is still computing the other gradients. That is what your
-# `GradientBuckets` in lesson 12 were for. Whether it is hidden completely depends on the network between the GPUs, so
+# `DistributedDataParallel` begins the exchange while the backward pass is still computing the other gradients, as your
+# `GradientBuckets` did in lesson 12. Whether the exchange is hidden completely depends on the network between GPUs, so
 # measure with two before you ask for eight.
 #
 # ## 5. An experiment
 #
-# Papers say that one setting is better than another. Is it, on your data? Find out as a researcher would: write down
+# Papers say that one setting is better than another. Is that true of your data? Find out as a researcher would: write down
 # a **hypothesis** first, change **one** thing, and repeat each run with several seeds, because scores also differ
 # from seed to seed. Choose one of these ten experiments:
 #
@@ -554,8 +564,8 @@ scaling.round(2)
 # | `search` | greedy decoding, or a beam without a length penalty | a beam of 4 with one |
 #
 # (The number of heads doesn't affect the number of parameters. For `vocabulary` and `data`, compare BLEU alone: with
-# other subwords, the loss of a token means something else. For `data`, give both settings the same number of updates:
-# `training.epochs=20 training.updates=230`. For `search`, three runs are enough, because the same weights are decoded
+# other subwords, the loss of a token means something else. For `data` and `batch`, give both settings the same number of
+# updates: `training.epochs=40 training.updates=230`. For `search`, three runs are enough, because the same weights are decoded
 # in two ways: call them `A-1` to `A-3`, and set `SEARCH` below.) For each setting, start three runs or more, with the
 # seeds 1, 2 and 3. On two idle cores a run takes about half a minute:
 #
@@ -594,7 +604,8 @@ print(runs.to_string(index=False) if found else f"there are no finished epochs i
 runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["count", "mean", "min", "max"]).round(3)
 
 # %% [markdown]
-# And the spread as a picture: a dot for each run. (Where you compare BLEU, set `MEASURE = "validation BLEU"`.)
+# The picture shows the spread, with a dot for each run. (If you compare BLEU, as `search` must, set
+# `MEASURE = "validation BLEU"`.)
 
 # %% tags=["see"]
 import altair as alt
@@ -638,7 +649,7 @@ spread.encode(
 # | mean | 0.535 | 0.572 | 69.5 | 67.9 |
 #
 # In the picture the two groups overlap almost completely: A is between 0.485 and 0.603, B between 0.518 and 0.614.
-# But with each seed A has the lower loss, by 0.010 to 0.067, and the higher BLEU.
+# But with each seed A has the lower loss, by 0.011 to 0.067, and the higher BLEU.
 #
 # **Conclusion.** The runs contradict my hypothesis. The difference of the means, 0.037, is much smaller than the
 # spread over the seeds, about 0.1, so comparing the two groups of dots decides nothing. The seeds affect both
@@ -658,7 +669,7 @@ spread.encode(
 #
 # The report above, marked: 6 of 6 points. *Hypothesis*, 1 of 1: it names a direction and a reason, and was refuted.
 # *Settings*, 1 of 1: one key differs, what was equal is stated, six seeds each. *Table*, 1 of 1: all twelve runs. *Spread*,
-# 1 of 1: least and largest of each setting, and that they overlap. *Comparison*, 1 of 1: 0.037 against 0.1. (The comparison
+# 1 of 1: the smallest and largest value of each setting, and the overlap. *Comparison*, 1 of 1: 0.037 against 0.1. (The comparison
 # seed by seed is good, and not required.) *Limits*, 1 of 1: depth and warm-up, each with its reason.
 #
 # The same report with the conclusion "Post-norm is better, because 0.535 is less than 0.572" would get 4 of 6: it loses the

@@ -310,9 +310,11 @@ class RunConfig(Section):
                     f"({self.data.max_length}), but got {budget}"
                 )
         if self.evaluation.weights == "averaged" and not self.training.average_last:
-            raise ValueError("evaluation.weights: averaged needs training.average_last, which is 0")
+            raise ValueError(
+                "evaluation.weights: averaged needs a training.average_last of at least 1, got 0"
+            )
         if self.selection.metric == "bleu" and not self.evaluation.bleu_every:
-            raise ValueError("selection.metric: bleu needs evaluation.bleu_every, which is 0")
+            raise ValueError("selection.metric: bleu needs an evaluation.bleu_every of at least 1, got 0")
         return self
 
 

@@ -55,7 +55,7 @@ def _adam_later(candidate: Candidate, draw: Draw) -> Reply:
     return _update(candidate, parameter, gradient, mean, draw.normal(3, 4) ** 2, 30, 0.02)
 
 
-@probe("eps is added to the corrected root, so a large eps makes the move smaller")
+@probe("eps is added to the corrected root, so a large eps makes the change smaller")
 def _adam_with_large_eps(candidate: Candidate, draw: Draw) -> Reply:
     parameter, gradient, mean = (draw.normal(5) for _ in range(3))
     return _update(candidate, parameter, gradient, mean, draw.normal(5) ** 2, 3, 0.1, eps=0.5)
