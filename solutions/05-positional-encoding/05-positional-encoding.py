@@ -118,9 +118,9 @@ print("different outputs:", how_many_differ(outputs))
 # each slower than the one before, every moment has its own picture. No hand ever leaves its circle. And ten minutes are
 # the same rotation of each hand, at any time of the day.
 #
-# Two numbers describe a hand on a circle: how far right its tip is, and how far up. For an angle (clockwise from
-# twelve) these are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers describe $d_\mathrm{model}/2$ hands, and this
-# is the paper's encoding (section 3.5):
+# The position of a hand takes two numbers: how far to the right its tip is, and how far up. If the angle is measured
+# clockwise from twelve, they are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers are enough for
+# $d_\mathrm{model}/2$ hands, and this is the paper's encoding (section 3.5):
 #
 # $$PE_{(pos,\,2i)} = \sin\!\left(\frac{pos}{10000^{2i/d_\mathrm{model}}}\right) \qquad
 # PE_{(pos,\,2i+1)} = \cos\!\left(\frac{pos}{10000^{2i/d_\mathrm{model}}}\right)$$

@@ -49,7 +49,7 @@ class Hub:
         return self.folder / "home" / account.name
 
     def log_in(self, browser: Browser, account: Account, then: str) -> Page:
-        """Log in with a new window, as a person does who has opened this page of the hub."""
+        """Open a page of the hub in a new window, and log in when the hub asks for it."""
         page = browser.new_page(viewport={"width": 1300, "height": 1000})
         page.route(lambda address: "127.0.0.1" not in address, lambda route: route.abort())
         page.set_default_timeout(120_000)
