@@ -1,5 +1,6 @@
 """Misconceptions are data: every file is valid, and an invalid one is refused with all its problems."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from course_lib.checks.engine.misconceptions import (
     MisconceptionError,
     PatchError,
     misconceptions_of,
-    names_in,
     wrong_numbers_of,
 )
 from course_lib.checks.exercises.registry import catalogue, misconceptions_file
@@ -46,7 +46,10 @@ def test_every_file_is_valid_and_about_exercises_of_its_lesson(lesson) -> None:
     file = misconceptions_file(lesson)
     entries = [catalogue()[name] for name in lesson.written]
     assert all(entry.misconceptions for entry in entries)
-    assert sorted(names_in(file)) == sorted(entry.name for entry in entries)
+    tables = tomllib.loads(file.read_text("utf-8"))
+    shared = {**tables.pop("sources", {}), **tables.pop("equivalents", {})}
+    assert sorted(tables) == sorted(entry.name for entry in entries)
+    assert set(shared) <= set(tables)
 
 
 def test_a_valid_misconception_is_read_and_applied(tmp_path: Path) -> None:
@@ -59,11 +62,19 @@ def test_a_valid_misconception_is_read_and_applied(tmp_path: Path) -> None:
         tripled.apply(SOURCE * 2)
 
 
+def test_an_exercise_has_a_source_for_misconceptions_without_one(tmp_path: Path) -> None:
+    file = tmp_path / "misconceptions.toml"
+    without = VALID.replace('source = "nowhere"\n', "").replace("tripled", "thrice")
+    file.write_text('[sources]\ndouble = "somewhere"\n' + VALID + without, encoding="utf-8")
+    assert [known.source for known in misconceptions_of(file, "double", SOURCE)] == ["nowhere", "somewhere"]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
         ("hint =", "hnit =", "unknown key 'hnit'; known keys: name, statement, hint"),
         ('hint = "Two times."', "", "the key 'hint' is missing"),
+        ('source = "nowhere"', "", "the key 'source' is missing"),
         ('"Two times."', "2", "hint: expected str, got 2"),
         ("replace =", "with =", "patch: unknown key 'with'; known keys: find, replace"),
         ('find = "2"', 'find = "x"', "the patch looks for 'x', which occurs 2 times, not once"),

@@ -9,6 +9,7 @@ Each exercise or prediction has an array of tables. A misconception of an exerci
     source = "section 3.2.1, equation 1"
     patch = [{ find = " / math.sqrt(query.shape[-1])", replace = "" }]
 
+The table `sources` holds the source of every misconception of an exercise that doesn't have its own.
 `exclusive = true` keeps a misconception from being combined with others. A wrong answer to a prediction has a
 `name`, a `value` and a `hint`. If a reference is hard to patch, the table `equivalents` holds the source of a
 plainer version that does the same; the patches of that exercise then apply to it.
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 _EQUIVALENTS = "equivalents"
+_SOURCES = "sources"
 _COMMON = Path(__file__).with_name("common.toml")
 
 
@@ -139,7 +141,10 @@ def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconcep
     problems: list[str] = []
     known: list[Misconception] = []
     base = equivalent_of(file, exercise) or source
-    for number, table in enumerate(_tables(file, exercise), start=1):
+    sources = _read(file).get(_SOURCES, {})
+    shared = {"source": sources[exercise]} if exercise in sources else {}
+    for number, own in enumerate(_tables(file, exercise), start=1):
+        table = shared | own
         where = f"{_label(file)}: {exercise}, {table.get('name', f'misconception {number}')}"
         found = _problems(table, where, ("name", "statement", "hint", "source", "patch"), ("exclusive",))
         pieces = table.get("patch", []) if not found else []
@@ -195,11 +200,6 @@ def equivalent_of(file: Path, exercise: str) -> str | None:
     """Return the source that an exercise's patches apply to instead of the reference, if there is one."""
     equivalent: str | None = _read(file).get(_EQUIVALENTS, {}).get(exercise)
     return equivalent
-
-
-def names_in(file: Path) -> list[str]:
-    """Return the names of the exercises and predictions that a file is about."""
-    return [name for name in _read(file) if name != _EQUIVALENTS]
 
 
 @cache
