@@ -87,14 +87,17 @@ def test_a_profile_is_written_while_training(
     assert (tmp_path / "run" / "profile" / "trace.json").stat().st_size > 1000
 
 
-def test_tensorboard_is_asked_for_before_training(tmp_path: Path, config_file: Path) -> None:
-    without = "import sys; sys.modules['tensorboard'] = None; "
+@pytest.mark.parametrize(("package", "value"), [("tensorboard", "true"), ("wandb", "course")])
+def test_a_missing_package_is_asked_for_before_training(
+    tmp_path: Path, config_file: Path, package: str, value: str
+) -> None:
+    without = f"import sys; sys.modules['{package}'] = None; "
     command = "from course_lib.translation.train.__main__ import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
-        [sys.executable, "-c", without + command, str(config_file), "training.tensorboard=true"],
+        [sys.executable, "-c", without + command, str(config_file), f"training.{package}={value}"],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 2
-    assert "the package tensorboard is not installed" in done.stderr
+    assert f"the package {package} is not installed" in done.stderr

@@ -77,3 +77,20 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
         process.join(SECONDS)
         assert process.exitcode == 0
     assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_copy_that_fails_leaves_nothing_on_the_nodes(
+    slurm: Slurm, config_file: Path, tmp_path: Path
+) -> None:
+    prepared, disk = tmp_path / "prepared", tmp_path / "disk"
+    (prepared / "copied.txt").parent.mkdir()
+    (prepared / "copied.txt").write_text("data")
+    (prepared / "lost.txt").symlink_to(tmp_path / "missing")
+    job = submit(
+        slurm, tmp_path, "one_node.sbatch", 1, str(config_file), PREPARED=str(prepared), TMPDIR=str(disk)
+    )
+    slurm.wait_for(job, "FAILED")
+    assert f"{prepared} could not be copied to {disk}/course-data-{job}" in (tmp_path / "log").read_text(
+        "utf-8"
+    )
+    assert list(disk.iterdir()) == []

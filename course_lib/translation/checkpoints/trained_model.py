@@ -4,12 +4,10 @@ A run saves up to three models in its folder. They share the vocabulary, and eac
 fingerprint.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -74,14 +72,6 @@ class TrainedRun:
 
     model: TrainedModel
     vocabularies: Vocabularies
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the weights."""
-        digest = hashlib.sha256()
-        for name, weight in sorted(self.model.weights.items()):
-            digest.update(name.encode() + weight.contiguous().view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
 
 
 def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> TrainedRun:

@@ -190,6 +190,9 @@ class TrainingConfig(Section):
     tensorboard: MayChange[bool] = False
     """Also write the metrics for TensorBoard, to `tensorboard` in the run folder. Needs the package
     tensorboard."""
+    wandb: MayChange[str | None] = None
+    """Project of Weights & Biases to which the metrics are also written. Needs the package wandb and
+    `wandb login`, or WANDB_MODE=offline."""
     checkpoint_every: MayChange[int] = Field(default=500, ge=1)
     """Updates between two checkpoints. There is also one at the end of each epoch."""
     average_last: MayChange[int] = Field(default=0, ge=0)

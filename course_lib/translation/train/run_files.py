@@ -5,8 +5,10 @@ and files again. So everything that belongs to an update is written before the c
 a GPU, results may differ by rounding, because some of PyTorch's kernels add numbers in varying order.)
 """
 
+import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ class RunFiles:
         self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
-        self._tensorboard = _tensorboard(folder.path) if log and config.training.tensorboard else None
+        self._config = config
 
     def clear_snapshots(self) -> None:
         """Remove the snapshots of an earlier run, so that they don't become part of this run's average."""
@@ -56,13 +58,24 @@ class RunFiles:
 
     def write_metrics(self, row: MetricsRow) -> None:
         """Append a row to the metrics."""
-        if self._log is not None:
-            self._log.write(row)
-        if self._tensorboard is not None:
-            for key, value in row.items():
-                if key != "step" and isinstance(value, int | float):
-                    self._tensorboard.add_scalar(key, value, row["step"])
-            self._tensorboard.flush()
+        if self._log is None:
+            return
+        self._log.write(row)
+        for write in self._dashboards:
+            write(row)
+
+    @cached_property
+    def _dashboards(self) -> list[Callable[[MetricsRow], None]]:
+        """Functions that write a row of metrics to TensorBoard and Weights & Biases, as the config asks."""
+        training, writers = self._config.training, []
+        if training.tensorboard:
+            writers.append(_tensorboard_writer(self.folder.path))
+        if training.wandb:
+            try:
+                writers.append(_wandb_writer(self.folder.path, self._config, training.wandb))
+            except BadInputError as error:
+                self._report(f"{error} Training continues without Weights & Biases.")
+        return writers
 
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
         """Flush the metrics to disk, then start to save a checkpoint."""
@@ -143,11 +156,42 @@ class RunFiles:
             )
 
 
-def _tensorboard(run_folder: Path) -> Any:
+def _tensorboard_writer(run_folder: Path) -> Callable[[MetricsRow], None]:
     from torch.utils.tensorboard import SummaryWriter
 
     # A resumed run writes the values since its checkpoint again. TensorBoard shows the newer ones.
-    return SummaryWriter(str(run_folder / "tensorboard"))
+    writer = SummaryWriter(str(run_folder / "tensorboard"))
+
+    def write(row: MetricsRow) -> None:
+        for key, value in _numbers(row).items():
+            writer.add_scalar(key, value, row["step"])
+        writer.flush()
+
+    return write
+
+
+def _wandb_writer(run_folder: Path, config: RunConfig, project: str) -> Callable[[MetricsRow], None]:
+    import wandb
+
+    # The id depends on the folder, so that a resumed run continues its chart.
+    try:
+        run = wandb.init(
+            project=project,
+            name=run_folder.name,
+            id=hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16],
+            resume="allow",
+            dir=run_folder,
+            config=config.model_dump(mode="json"),
+        )
+    except wandb.errors.Error as error:
+        raise BadInputError(f"training.wandb: {error} WANDB_MODE=offline needs no account.") from None
+    # W&B refuses to go back to an earlier step of its own, but a resumed run does, so the update is a metric.
+    run.define_metric("*", step_metric="update")
+    return lambda row: run.log({"update": row["step"], **_numbers(row)})
+
+
+def _numbers(row: MetricsRow) -> dict[str, float]:
+    return {key: value for key, value in row.items() if key != "step" and isinstance(value, int | float)}
 
 
 def copy_to_cpu(value: Any) -> Any:

@@ -54,12 +54,16 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     # forever. Different GPUs are rejected because all ranks would wait for the slowest one, and a GPU may not
     # support the precision.
     require_equal(distributed, {"the device": device_name(device)})
-    if training.tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise_on_all_ranks(
-            distributed,
-            "training.tensorboard: the package tensorboard is not installed. Install it (pip install "
-            "tensorboard), or set training.tensorboard=false.",
-        )
+    for package, wanted, off in [
+        ("tensorboard", training.tensorboard, "false"),
+        ("wandb", training.wandb, "null"),
+    ]:
+        if wanted and importlib.util.find_spec(package) is None:
+            raise_on_all_ranks(
+                distributed,
+                f"training.{package}: the package {package} is not installed. Install it (pip install "
+                f"{package}), or set training.{package}={off}.",
+            )
     share_cores(training, distributed)
     precision = resolve_precision_on_all_ranks(training.precision, device, distributed)
     choose_kernels(precision)
@@ -214,7 +218,7 @@ def open_run(
     )
     # Other nodes may have mounted the folder elsewhere.
     path = latest.path and folder.checkpoints / latest.path.name
-    start = rank_zero_first(distributed, lambda: None if path else load_starting_run(config))
+    start = broadcast_from_rank_zero(distributed, lambda: None if path else load_starting_run(config))
     config, data = rank_zero_first(
         distributed, lambda: _load(folder, config, distributed, path, latest.state, student, start)
     )
@@ -223,7 +227,6 @@ def open_run(
         {
             "the vocabulary": data.vocabularies.fingerprint,
             "the prepared data": data.fingerprint,
-            "the weights to start from": start.fingerprint if start else "none",
         },
     )
     return RunInputs(config, data, latest.state, start, latest.damaged)
