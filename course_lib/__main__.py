@@ -35,9 +35,9 @@ COMMANDS = {
         "train": Command("course_lib.translation.train", "train a translation model"),
         "translate": Command("course_lib.translation.translate", "translate with a trained model"),
         "fetch": Command("course_lib.translation.fetch", "download corpora"),
-        "prepare": Command("course_lib.translation.prepare", "prepare a corpus ahead of training"),
+        "prepare": Command("course_lib.translation.train.prepare_data", "prepare a corpus ahead of training"),
         "gpu-check": Command(
-            "course_lib.translation.gpu_check", "test and measure the lab on this machine's GPUs"
+            "course_lib.translation.train.gpu_check", "test and measure the lab on this machine's GPUs"
         ),
         "launch": Command(
             "course_lib.translation.launch", "start several training processes, with torchrun's options"

@@ -1,8 +1,8 @@
 """How fast the lab trains: `python -m tests.benchmarks.training [--quick] [--threads 2]`.
 
-1. Target tokens a second against the textbook method (`course_lib.translation.gpu_check.textbook`), on the
-   same data and the same model, the paper's base or, with --quick, a small one. Both take turns, so that what
-   else the machine does affects both alike.
+1. Target tokens a second against the textbook method (`course_lib.translation.train.gpu_check.textbook`), on
+   the same data and the same model, the paper's base or, with --quick, a small one. Both take turns, so that
+   what else the machine does affects both alike.
 2. Target tokens a second against the size of a batch, the length of sentences and the number of processes.
 3. The most memory that a process holds, against the size of the vocabulary.
 
@@ -28,8 +28,8 @@ from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair, TokenPairs
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, end_process, process_group
-from course_lib.translation.gpu_check.textbook import TextbookTraining, fixed_batches
 from course_lib.translation.model.precision import resolve_precision
+from course_lib.translation.train.gpu_check.textbook import TextbookTraining, fixed_batches
 from course_lib.translation.train.metrics import peak_memory
 from course_lib.translation.train.trainer import Trainer
 

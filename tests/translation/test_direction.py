@@ -11,8 +11,8 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.prepared import prepare
 from course_lib.translation.decoding.translator import load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
-from course_lib.translation.prepare import main as prepare_command
 from course_lib.translation.train.experiment import train
+from course_lib.translation.train.prepare_data import main as prepare_command
 from course_lib.translation.translate import main as translate_command
 
 Configs = Callable[..., RunConfig]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib.translation.gpu_check import correctness
-from course_lib.translation.gpu_check.__main__ import PARTS, main
-from course_lib.translation.gpu_check.speed import published_rate
+from course_lib.translation.train.gpu_check import correctness
+from course_lib.translation.train.gpu_check.__main__ import PARTS, main
+from course_lib.translation.train.gpu_check.speed import published_rate
 
 CPU = torch.device("cpu")
 
@@ -25,7 +25,7 @@ def run(folder: Path, *parts: str) -> tuple[int, dict[str, list[dict[str, object
 #: Without the test of several processes, which is below, and without the compiler, which would take minutes.
 REHEARSAL = """
 import sys
-from course_lib.translation.gpu_check import __main__, correctness
+from course_lib.translation.train.gpu_check import __main__, correctness
 from course_lib.translation.train import trainer
 trainer.COMPILE_BACKEND = "eager"
 correctness.TESTS = tuple(test for test in correctness.TESTS if test is not correctness.several_processes)

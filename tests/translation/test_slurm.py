@@ -11,7 +11,7 @@ from real_processes import SECONDS, start_command
 from real_slurm import Slurm, real_slurm, why_not
 from same_run import assert_same_run
 
-from course_lib.translation.prepare import main as prepare_command
+from course_lib.translation.train.prepare_data import main as prepare_command
 
 SCRIPTS = Path(__file__).parents[2] / "solutions" / "13-final-lab"
 

@@ -12,8 +12,10 @@ from course_lib.transformer import Transformer, greedy_decode, padding_mask
 from course_lib.translation.decoding.backends import make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import SearchSettings
-from course_lib.translation.gpu_check.textbook import TextbookTraining, fixed_batches
-from course_lib.translation.gpu_check.workload import (
+from course_lib.translation.model.memory import GIB
+from course_lib.translation.model.seq2seq import build_model
+from course_lib.translation.train.gpu_check.textbook import TextbookTraining, fixed_batches
+from course_lib.translation.train.gpu_check.workload import (
     Scale,
     new_trainer,
     number_vocabularies,
@@ -21,8 +23,6 @@ from course_lib.translation.gpu_check.workload import (
     sentence_pairs,
     synchronize,
 )
-from course_lib.translation.model.memory import GIB
-from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.metrics import peak_memory
 from course_lib.translation.train.trainer import Trainer
 

@@ -16,9 +16,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from course_lib.transformer import LabelSmoothingLoss, causal_mask, scaled_dot_product_attention
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.gpu_check.workload import REHEARSAL, SMALL, new_trainer, run_config
 from course_lib.translation.model.fused import fused_smoothed_loss
 from course_lib.translation.model.precision import resolve_precision
+from course_lib.translation.train.gpu_check.workload import REHEARSAL, SMALL, new_trainer, run_config
 from course_lib.translation.train.trainer import Trainer
 
 UPDATES = 6

@@ -1,6 +1,6 @@
 """The command that tests and measures the lab on this machine's GPUs.
 
-    python -m course_lib.translation.gpu_check [PART ...] [--output gpu-check.json]
+    python -m course_lib.translation.train.gpu_check [PART ...] [--output gpu-check.json]
 
 It needs no corpus and no network. Each part takes less than ten minutes on a GPU, prints a table, and adds
 its results to a JSON file. Without a GPU, every part is rehearsed on the CPU at a small size.
@@ -20,8 +20,8 @@ from rich.table import Table
 
 from course_lib.errors import EXIT_BAD_INPUT, BadInputError
 from course_lib.translation.decoding.translator import device_named
-from course_lib.translation.gpu_check import correctness, speed
-from course_lib.translation.gpu_check.workload import GPU, REHEARSAL, Scale
+from course_lib.translation.train.gpu_check import correctness, speed
+from course_lib.translation.train.gpu_check.workload import GPU, REHEARSAL, Scale
 from course_lib.translation.train.setup import choose_kernels
 
 EXIT_FAILED = 1
