@@ -71,3 +71,13 @@ def test_a_transformer_may_have_two_vocabularies() -> None:
     assert weights["source_embedding.table.weight"].shape == (7, 4)
     assert weights["target_embedding.table.weight"].shape == (9, 4)
     assert weights["generator.weight"].shape == (9, 4)
+
+
+def test_it_counts_how_often_the_source_is_encoded() -> None:
+    candidate = Candidate(LocalBackend(greedy_decode))
+    model = candidate.make(scripted_model(SCRIPT, vocab=6))
+    assert value(model.call(method="encoded")) == "never"
+    candidate.call(model, SOURCE, MASK, 9, 1, 2)
+    assert value(model.call(method="encoded")) == "once"
+    model.call(SOURCE, MASK, SOURCE, causal_mask(3))
+    assert value(model.call(method="encoded")) == "more than once, by `encode` and by the whole model"

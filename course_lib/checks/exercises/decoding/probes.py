@@ -291,7 +291,7 @@ def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
 def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.make(_model(draw, _GARDEN_PATH, _RIVALS[0]))
     reply = _search(candidate, model, _sources(3, 4), beam=2, alpha=0.0)
-    return after(reply, lambda: {"the number of calls of `encode`": value_of(model.call(method="encoded"))})
+    return after(reply, lambda: {"how often the source is encoded": value_of(model.call(method="encoded"))})
 
 
 # Pre-norm models with large weights react to every token; post-norm ones repeat themselves.

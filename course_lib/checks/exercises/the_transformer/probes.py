@@ -654,7 +654,7 @@ def _greedy_reader_longer(candidate: Candidate, draw: Draw) -> Reply:
 def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.make(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
-    return after(reply, lambda: {"the number of calls of `encode`": value_of(model.call(method="encoded"))})
+    return after(reply, lambda: {"how often the source is encoded": value_of(model.call(method="encoded"))})
 
 
 @probe("everything is on the device of the source")
