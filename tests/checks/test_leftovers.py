@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.checks import CheckError, check
-from course_lib.transformer import attention_scores
+from course_lib.transformer import LayerNorm, attention_scores
 
 STUB = "attention_scores is yours to write: lesson 01, exercise 1 of 3"
 
@@ -20,7 +20,7 @@ def test_a_stub_left_above_finished_code_is_named() -> None:
         raise NotImplementedError(STUB)
         return query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
 
-    assert "The stub's line `raise NotImplementedError(...)` is still in your code." in message(answer)
+    assert "the stub's line `raise NotImplementedError(...)` is still in your code." in message(answer)
 
 
 def test_a_stub_left_below_finished_code_is_named() -> None:
@@ -29,7 +29,7 @@ def test_a_stub_left_below_finished_code_is_named() -> None:
         scores = scores / query.shape[-1] ** 0.5
         raise NotImplementedError(STUB)
 
-    assert "The stub's line `raise NotImplementedError(...)` is still in your code." in message(answer)
+    assert "the stub's line `raise NotImplementedError(...)` is still in your code." in message(answer)
 
 
 def test_an_error_that_is_returned_is_told_from_one_that_is_raised() -> None:
@@ -84,5 +84,16 @@ def test_a_resemblance_in_a_later_test_is_said_as_such() -> None:
         return query @ key.transpose(-2, -1)
 
     told = message(answer).replace("\n    ", " ")
-    assert "It raised IndexError: tuple index out of range. In your line: raise IndexError" in told
+    assert "It raised IndexError: tuple index out of range. In your line `raise IndexError" in told
     assert "In another test (batch and head axes are kept), your result is what you get if the dot" in told
+
+
+def test_no_line_is_quoted_that_the_student_has_not_written() -> None:
+    class StoresItsOutput(LayerNorm):
+        def forward(self, x):
+            self.output = super().forward(x)
+            return self.output
+
+    told = message(StoresItsOutput, "LayerNorm")
+    assert "deepcopy" in told
+    assert "In your line" not in told

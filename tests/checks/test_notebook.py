@@ -123,7 +123,7 @@ def test_a_loop_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> N
 
     told = message("attention_scores", endless).replace("\n    ", " ")
     assert "Stopped: the call did not return within 0.5 seconds. Is there a loop that never ends?" in told
-    assert "In your line: query = query + 1" in told or "In your line: while True:" in told
+    assert "In your line `query = query + 1`." in told or "In your line `while True:`." in told
 
 
 def test_leaving_the_program_is_an_error_like_others() -> None:
@@ -136,7 +136,7 @@ def test_an_error_in_the_students_line_is_shown_with_the_line() -> None:
 
     told = message("attention_scores", broken).replace("\n    ", " ")
     assert "It raised RuntimeError:" in told
-    assert "In your line: return query @ key" in told
+    assert "In your line `return query @ key`." in told
 
 
 def test_a_stub_says_its_own_message() -> None:

@@ -15,14 +15,17 @@ _Explain = Callable[[re.Match[str]], str]
 
 def error_line(raised: Raised) -> str:
     """Return the class of an exception and the first line of its message, shortened."""
-    first_line = raised.message.strip().split("\n")[0]
+    message = raised.message
+    if raised.kind == "KeyError" and "\\n" in message:
+        message = message.replace("\\n", "\n").lstrip("\"'")  # str(KeyError) is the repr of its argument.
+    first_line = message.strip().split("\n")[0]
     short = first_line if len(first_line) <= 200 else first_line[:199] + "…"
     return f"{raised.kind}: {short}" if short else raised.kind
 
 
 def location(raised: Raised) -> str:
     """Return a sentence with the student's line that raised, if it is known."""
-    return f" In your line: {raised.line}" if raised.line else ""
+    return f" In your line `{raised.line}`." if raised.line else ""
 
 
 def explained(raised: Raised) -> str:
@@ -31,7 +34,7 @@ def explained(raised: Raised) -> str:
     if raised.kind == OUT_OF_TIME:
         return f"Stopped: {raised.message}. Is there a loop that never ends?{where}"
     if raised.note == LEFTOVER_STUB:
-        return "The stub's line `raise NotImplementedError(...)` is still in your code. Delete it."
+        return "It raised NotImplementedError, because the stub's line is still in your code."
     if raised.kind == MISSING_PARAMETER:
         return f"{raised.message}. {raised.note}.{_meaning(raised)}"
     error = error_line(raised)

@@ -3,6 +3,7 @@
 import copy
 import dis
 import io
+import sysconfig
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -292,12 +293,8 @@ def _same(before: Tensor, after: Tensor) -> bool:
 
 
 def _raised(error: BaseException) -> Raised:
-    # Skip the frames of libraries and of this course. A student's cells belong to no package.
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "site-packages" not in frame.filename and "course_lib" not in frame.filename
-    ]
+    # A student's cells belong to no package.
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _in_library(frame.filename)]
     line = (frames[-1].line or "")[:LONGEST_MESSAGE] if frames else ""
     if isinstance(error, OutOfTime):
         return Raised(OUT_OF_TIME, f"the call did not return within {SECONDS:g} seconds", line)
@@ -309,13 +306,18 @@ def _raised(error: BaseException) -> Raised:
     return Raised(type(error).__name__, message, line, _note(error))
 
 
+def _in_library(filename: str) -> bool:
+    """Return whether a file belongs to an installed package, this course or Python itself."""
+    installed = "site-packages" in filename or "course_lib" in filename or filename.startswith("<frozen ")
+    return installed or filename.startswith(sysconfig.get_path("stdlib"))
+
+
 def _raises(trace: TracebackType) -> bool:
     """Return whether the exception comes from a `raise` statement outside of libraries."""
     while trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
-    library = "site-packages" in code.co_filename or "course_lib" in code.co_filename
-    return not library and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+    return not _in_library(code.co_filename) and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
 
 
 def _note(error: BaseException) -> str:
