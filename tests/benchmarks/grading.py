@@ -102,18 +102,7 @@ def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float
     Return the seconds, everyone's points, and the serial seconds: of a run that finds all results stored,
     without its start.
     """
-    shutil.rmtree(root, ignore_errors=True)
-    copy_course(COURSE, root)
-    desk = root / "autograder"
-    nbgrader(desk, "generate_assignment", lesson.name)
-    five = hand_in(root, lesson)
-    for number in range(students):
-        one = five[number % len(five)].student
-        if number >= len(five):
-            shutil.copytree(desk / "submitted" / one, desk / "submitted" / f"{one}{number:03d}")
-            _make_another(desk / "submitted" / f"{one}{number:03d}" / lesson.name / f"{lesson.name}.ipynb")
-    for too_many in five[students:]:
-        shutil.rmtree(desk / "submitted" / too_many.student)
+    desk = prepare_class(root, lesson, students)
     with (desk / "nbgrader_config.py").open("a") as file:
         file.write(config)
     start = time.perf_counter()
@@ -128,6 +117,22 @@ def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float
     with Gradebook(f"sqlite:///{desk}/gradebook.db") as gradebook:
         points = {each.student.id: each.score for each in gradebook.assignment_submissions(lesson.name)}
     return seconds, points, serial
+
+
+def prepare_class(root: Path, lesson: Lesson, students: int) -> Path:
+    """Make a copy of the course in which a class has handed in a lesson. Return the grading folder."""
+    shutil.rmtree(root, ignore_errors=True)
+    copy_course(COURSE, root)
+    desk = root / "autograder"
+    nbgrader(desk, "generate_assignment", lesson.name)
+    five = hand_in(root, lesson)
+    for number in range(len(five), students):
+        student = five[number % len(five)].student
+        shutil.copytree(desk / "submitted" / student, desk / "submitted" / f"{student}{number:03d}")
+        _make_another(desk / "submitted" / f"{student}{number:03d}" / lesson.name / f"{lesson.name}.ipynb")
+    for too_many in five[students:]:
+        shutil.rmtree(desk / "submitted" / too_many.student)
+    return desk
 
 
 def _make_another(path: Path) -> None:
