@@ -58,6 +58,7 @@ c.CourseDirectory.autograded_directory = "autograder/autograded"
 c.CourseDirectory.feedback_directory = "autograder/feedback"
 # Downloads from Canvas or Moodle, for `nbgrader zip_collect`.
 c.ZipCollectApp.downloaded_directory = "autograder/downloaded"
+c.ZipCollectApp.extractor_plugin = "autograder.submissions.archives.DownloadExtractor"
 c.ZipCollectApp.collector_plugin = "autograder.submissions.downloads.DownloadCollector"
 # To use another gradebook, set COURSE_GRADEBOOK=sqlite:////absolute/path.db
 c.CourseDirectory.db_url = os.environ.get("COURSE_GRADEBOOK", f"sqlite:///{course}/autograder/gradebook.db")

@@ -18,13 +18,21 @@ from nbconvert.exporters import Exporter, NotebookExporter
 from nbformat import NotebookNode
 from nbgrader import api as gradebook
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.apps import api, autogradeapp, generateassignmentapp, generatefeedbackapp
+from nbgrader.apps import (
+    api,
+    autogradeapp,
+    dbapp,
+    generateassignmentapp,
+    generatefeedbackapp,
+    zipcollectapp,
+)
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import find_all_files, is_grade, is_locked, is_solution, is_task, setenv
 from sqlalchemy import create_engine
 from traitlets import Type
 
+from autograder.nbgrader import commands
 from autograder.nbgrader.grading_run import GradingRun
 from autograder.nbgrader.preparation import Prepared
 from autograder.nbgrader.releases import Releases
@@ -45,6 +53,8 @@ def install() -> None:
     autogradeapp.Autograde = CourseAutograde
     generateassignmentapp.GenerateAssignment = api.GenerateAssignment = CourseGenerateAssignment
     generatefeedbackapp.GenerateFeedback = api.GenerateFeedback = CourseGenerateFeedback
+    zipcollectapp.ZipCollectApp._transfer_files = commands.transfer_files
+    dbapp.DbStudentImportApp.start = commands.import_students
     # nbgrader opens the gradebook many times, each time with a new engine, which would compile all its SQL
     # again. A connection that the database has closed in the meantime is opened again.
     gradebook.create_engine = cache(partial(create_engine, pool_pre_ping=True))

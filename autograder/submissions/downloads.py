@@ -11,10 +11,11 @@ Both systems put the student into the name of each file, or of a folder around i
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from nbgrader.api import Gradebook
 from nbgrader.plugins import FileNameCollectorPlugin
@@ -56,13 +57,12 @@ class DownloadedFile:
         return bool(re.fullmatch(rf"{re.escape(stem)}{_COPY}\.{re.escape(ending)}", self.file))
 
 
-def parse(folder: Path, path: Path) -> Iterator[DownloadedFile]:
-    """Yield the possible readings of a path inside the folder of extracted files, the outermost name first.
+def parse(path: Path, parts: Sequence[str]) -> Iterator[DownloadedFile]:
+    """Yield the possible readings of a file's path, the outermost name first.
 
-    Only the first two names count: the first may be that of the downloaded archive, and the names below the
-    second are the student's own.
+    `parts` is the path in the archive. Only the first two names count: the first may be that of the
+    downloaded archive, and the names below the second are the student's own.
     """
-    parts = path.relative_to(folder).parts
     for depth, part in enumerate(parts[:2]):
         if match := _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):
             found = match.groupdict()
@@ -122,6 +122,11 @@ class DownloadCollector(FileNameCollectorPlugin):
         "name than in nbgrader's gradebook."
     ).tag(config=True)
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.left_out = 0
+        """The number of files that may be submissions, but were not collected."""
+
     def collect(self, submitted_file: str) -> dict[str, str] | None:
         """Return the student of a file and the name that the lesson expects, or None to leave it out."""
         return self._collected.get(Path(submitted_file))
@@ -145,6 +150,7 @@ class DownloadCollector(FileNameCollectorPlugin):
                 if len(choice) == 1:
                     collected[choice[0].path] = {"student_id": student, "file_id": wanted}
                 elif choice:
+                    self.left_out += 1
                     self.log.warning(
                         "%s has uploaded several files that may be %s, and none was collected: %s. Copy the "
                         "right one to %s",
@@ -173,15 +179,16 @@ class DownloadCollector(FileNameCollectorPlugin):
             students = Students(gradebook, roster)
         found: dict[str, list[DownloadedFile]] = defaultdict(list)
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            parts = path.relative_to(folder).parts
+            parts = self.parent.extractor_plugin_inst.original_parts(folder, path)
             # Jupyter's checkpoints, what macOS adds to archives, and text typed into the assignment's page.
             if any(part.startswith((".", "__MACOSX")) for part in parts) or path.suffix == ".html":
                 continue
-            for file in parse(folder, path):
+            for file in parse(path, parts):
                 if student := students.find(file):
                     found[student].append(file)
                     break
             else:
+                self.left_out += 1
                 self.log.warning(
                     "%s was not collected: expected a name from Canvas or Moodle, with the name or number of "
                     "exactly one student in the gradebook. Add the student, name a roster, or copy the file.",

@@ -2,12 +2,17 @@
 
 import json
 import logging
+import shutil
 import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import pytest
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters.base import NbGraderException
@@ -35,6 +40,28 @@ def solved(released: NotebookNode) -> NotebookNode:
     for name, source in SOLVED.items():
         cell_of(notebook, name).source = source
     return notebook
+
+
+@contextmanager
+def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
+    """Put a folder on a disk of its own that is nearly full."""
+    contents = folder.with_name("contents")
+    if folder.exists():
+        folder.rename(contents)
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", folder],
+        check=False,
+        capture_output=True,
+    )
+    if done.returncode:
+        pytest.skip("only root can mount a small disk")
+    try:
+        if contents.exists():
+            shutil.copytree(contents, folder, dirs_exist_ok=True)
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 @dataclass

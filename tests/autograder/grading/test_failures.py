@@ -1,19 +1,16 @@
 """The machine fails while it grades: each grade stays what it was, and each failure is reported by name."""
 
 import logging
-import shutil
 import sqlite3
-import subprocess
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
 from small_course import LESSON, cell_of
-from small_desk import Desk, solved
+from small_desk import Desk, small_disk, solved
 from sqlalchemy.exc import OperationalError
 
 from autograder.judge.job import Cell, Job, Result
@@ -36,28 +33,6 @@ def graded(desk: Desk) -> Desk:
     desk.hand_in("anna", again, at="2025-02-01 12:00:00 UTC")
     desk.hand_in("anna", b"x" * 700_000, "data.bin")
     return desk
-
-
-@contextmanager
-def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
-    """Put a folder on a disk of its own that is nearly full."""
-    contents = folder.with_name("contents")
-    if folder.exists():
-        folder.rename(contents)
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", folder],
-        check=False,
-        capture_output=True,
-    )
-    if done.returncode:
-        pytest.skip("only root can mount a small disk")
-    try:
-        if contents.exists():
-            shutil.copytree(contents, folder, dirs_exist_ok=True)
-        yield
-    finally:
-        subprocess.run(["umount", folder], check=True)
 
 
 def test_a_full_disk_keeps_the_old_grade(graded: Desk) -> None:

@@ -1,18 +1,23 @@
 """Downloads from Canvas and Moodle, collected with nbgrader's own command."""
 
+import io
+import stat
+import tarfile
 import unicodedata
+import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nbgrader.api import Gradebook
 from nbgrader.apps import ZipCollectApp
 from small_course import LESSON
-from small_desk import Desk
+from small_desk import Desk, small_disk
 
 from autograder.submissions.downloads import parse
-from tests.nbgrader_command import nbgrader
+from tests.nbgrader_command import try_nbgrader
 
 LONG = "Wolfeschlegelsteinhausenbergerdorff" * 5 + "Adolph Blaine Charles Sen"  # 200 characters
 STUDENTS = {
@@ -80,8 +85,23 @@ def collected(desk: Desk) -> dict[str, str]:
     }
 
 
+def collect(desk: Desk, monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
+    """Run the command in this process, and return its exit code."""
+    monkeypatch.chdir(desk.course / "autograder")
+    monkeypatch.delenv("COURSE_GRADEBOOK", raising=False)
+    ZipCollectApp.clear_instance()
+    try:
+        ZipCollectApp.launch_instance([*options, LESSON])
+    except SystemExit as end:
+        return int(end.code or 0)
+    finally:
+        ZipCollectApp.clear_instance()
+    return 0
+
+
 def test_each_notebook_gets_the_lessons_name_in_its_students_folder(downloads: Desk) -> None:
-    done = nbgrader(downloads.course / "autograder", "zip_collect", LESSON)
+    done = try_nbgrader(downloads.course / "autograder", "zip_collect", LESSON)
+    assert done.returncode == 1  # Alex Kim, for one, is not collected
     assert collected(downloads) == {
         f"jdoe/{LESSON}.ipynb": "jane, last",
         "jdoe/config.yaml": "jane's configuration",
@@ -118,11 +138,8 @@ def test_a_roster_tells_students_of_one_name_apart(
     downloads: Desk, roster: str, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(downloads.course / "autograder")
-    monkeypatch.delenv("COURSE_GRADEBOOK", raising=False)
     Path("roster.csv").write_text(roster, encoding="utf-8-sig")
-    ZipCollectApp.clear_instance()
-    ZipCollectApp.launch_instance(["--DownloadCollector.roster=roster.csv", LESSON])
-    ZipCollectApp.clear_instance()
+    assert collect(downloads, monkeypatch, "--DownloadCollector.roster=roster.csv") == 1
     found = collected(downloads)
     assert {student: found.get(f"{student}/{LESSON}.ipynb") for student in expected} == expected
 
@@ -138,4 +155,114 @@ def test_a_roster_tells_students_of_one_name_apart(
     ],
 )
 def test_a_path_that_could_be_forged_names_nobody(path: str, tmp_path: Path) -> None:
-    assert list(parse(tmp_path, tmp_path / path)) == []
+    assert list(parse(tmp_path / path, Path(path).parts)) == []
+
+
+def zipped(*files: tuple[str, bytes], links: Collection[str] = ()) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name that occurs twice
+        for name, text in files:
+            info = zipfile.ZipInfo(name)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = (stat.S_IFLNK | 0o777 if name in links else 0) << 16
+            archive.writestr(info, text)
+    return content.getvalue()
+
+
+def tarred(*members: tuple[str, dict[str, Any]]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, attributes in members:
+            member = tarfile.TarInfo(name)
+            for key, value in attributes.items():
+                setattr(member, key, value)
+            archive.addfile(member, io.BytesIO(bytes(member.size)))
+    return content.getvalue()
+
+
+def encrypted(archive: bytes) -> bytes:
+    flagged = bytearray(archive)
+    for header, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        flagged[flagged.index(header) + flags] |= 1
+    return bytes(flagged)
+
+
+MINE = (f"{LESSON}.ipynb", b"mine")
+MANY = [(f"{number}.txt", b"") for number in range(1_000)]
+DEEP = zipped(("3.zip", zipped(("4.zip", zipped(MINE)))))
+#: A student's upload, why not all of it is unpacked, and whether the notebook is collected all the same.
+HOSTILE = {
+    "path.zip": (zipped(("../../../evil", b""), MINE), "its path leads out of the archive", True),
+    "windows.zip": (zipped(("..\\..\\evil", b""), MINE), "its path leads out of the archive", True),
+    "root.zip": (zipped(("/evil", b""), MINE), "its path leads out of the archive", True),
+    "folders.zip": (zipped(("a/" * 31 + "a", b""), MINE), "its folders are nested more than 30 deep", True),
+    "link.zip": (zipped(("passwd", b"/etc/passwd"), MINE, links={"passwd"}), "symbolic link", True),
+    "twice.zip": (zipped(MINE, MINE), "another file has the same path", True),
+    "bomb.zip": (zipped(MINE, ("zeros", bytes(3_000_000))), "it is larger than 1 MB", True),
+    "bombs.zip": (zipped(*((f"{n}.txt", bytes(900_000)) for n in range(9)), MINE), "too many bytes", False),
+    "files.zip": (zipped(*MANY, MINE), "it contains too many files", False),
+    "nested.zip": (DEEP, "archives may be nested 3 deep", False),
+    "secret.zip": (encrypted(zipped(MINE)), "is encrypted", False),
+    "cut.zip": (zipped(MINE)[:-20], "not a zip file", False),
+    "link.tar.gz": (
+        tarred(("a", {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}), (MINE[0], {"size": 4})),
+        "it is a link or a device",
+        True,
+    ),
+    "header.tar.gz": (tarred(("a", {"pax_headers": {"comment": "x" * 3_000_000}})), "too many bytes", False),
+    "text.gz": (b"not compressed", "Not a gzipped file", False),
+}
+
+
+@pytest.fixture
+def hostile(desk: Desk) -> Desk:
+    """A class whose uploads are in one archive, each under the number of its student."""
+    umlauts = "ü" * 200
+    uploads = {
+        f"{umlauts}_901_1_{LESSON}.ipynb": b"umlauts",
+        f"x_902_2_{umlauts} é.zip": zipped(("ä/ö b.ipynb", b"folder")),
+    }
+    for number, (name, (upload, _, _)) in enumerate(HOSTILE.items()):
+        uploads[f"name_{number}_{number}_{name}"] = upload
+    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+        for number in (*range(len(HOSTILE)), 901, 902):
+            gradebook.add_student(f"s{number}", lms_user_id=str(number))
+    archive = desk.course / "autograder/downloaded" / LESSON / "archive"
+    archive.mkdir(parents=True)
+    (archive / "all.zip").write_bytes(zipped(*uploads.items()))
+    return desk
+
+
+def test_no_archive_of_one_student_stops_the_others(
+    hostile: Desk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    outside = set(hostile.course.parent.iterdir())
+    assert collect(hostile, monkeypatch, "--CourseDirectory.max_file_size=1000") == 1
+    said = [line for line in capfd.readouterr().err.splitlines() if "was not unpacked" in line]
+    found = collected(hostile)
+    assert found.pop(f"s901/{LESSON}.ipynb") == "umlauts"
+    assert found.pop(f"s902/{LESSON}.ipynb") == "folder"
+    for number, (name, (_, reason, is_collected)) in enumerate(HOSTILE.items()):
+        assert [line for line in said if f"name_{number}_" in line and reason in line], (name, said)
+        assert (f"s{number}/{LESSON}.ipynb" in found) == is_collected, name
+    assert len(said) == len(HOSTILE)
+    assert set(hostile.course.parent.iterdir()) == outside
+    assert not list(hostile.course.rglob("*evil*"))
+    assert not [path for path in hostile.course.rglob("*") if path.is_symlink()]
+
+
+def test_a_full_disk_keeps_what_was_collected_before(
+    downloads: Desk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    earlier = downloads.hand_in("jdoe", b"earlier")
+    archive = downloads.course / "autograder/downloaded" / LESSON / "archive"
+    (archive / "ml_2026_101_scores submissions.zip").unlink()
+    write(archive / "new.zip", {f"doejane_101_1_{LESSON}.ipynb": "x" * 100_000})
+    with small_disk(downloads.course / "autograder/submitted", kilobytes=64):
+        assert collect(downloads, monkeypatch, "--force") == 1
+        assert (earlier / f"{LESSON}.ipynb").read_text() == "earlier"
+        assert [path.name for path in earlier.iterdir()] == [f"{LESSON}.ipynb"]
+    assert "No space left on device" in capfd.readouterr().err
+    assert collect(downloads, monkeypatch, "--force") == 1  # for Alex Kim
+    assert collected(downloads)[f"jdoe/{LESSON}.ipynb"] == "x" * 100_000

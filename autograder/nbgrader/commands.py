@@ -1,0 +1,115 @@
+"""Parts of `nbgrader zip_collect` and `nbgrader db student import` that replace nbgrader's own.
+
+`converters.install` puts them in place.
+"""
+
+import csv
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nbgrader.apps.dbapp import DbStudentImportApp
+from nbgrader.apps.zipcollectapp import ZipCollectApp
+
+from autograder.nbgrader.replacement import FolderReplacement
+
+_transfer_files = ZipCollectApp._transfer_files
+_start_import = DbStudentImportApp.start
+
+#: The number of problems with a roster that are listed.
+_MOST_PROBLEMS = 10
+
+#: The length of nbgrader's columns, which PostgreSQL enforces and SQLite doesn't.
+_MOST_CHARACTERS = 128
+
+
+def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
+    """Copy the collected files into `submitted/`, and end with exit code 1 if anything was left out.
+
+    nbgrader ends with 0, whatever was left out. With --force it deletes each earlier submission before it
+    writes the new one; here the earlier one is restored if that fails.
+    """
+    for student, files in collected.items():
+        course = app.coursedir
+        path = course.format_path(course.submitted_directory, student, course.assignment_id)
+        earlier = FolderReplacement(Path(path))
+        earlier.recover()
+        if not app.force:
+            _transfer_files(app, {student: files})
+            continue
+        try:
+            earlier.begin()
+            try:
+                _transfer_files(app, {student: files})
+            except BaseException:
+                earlier.roll_back()
+                raise
+            earlier.commit()
+        except OSError as error:
+            app.fail(f"{path} was not replaced, and the remaining students were not collected: {error}")
+    left_out = app.extractor_plugin_inst.left_out + app.collector_plugin_inst.left_out
+    if left_out:
+        app.fail(f"All other files were collected, but {left_out} were left out (see the warnings above)")
+
+
+def import_students(app: DbStudentImportApp) -> None:
+    """Import students from a CSV file. If it is damaged or ambiguous, list why, and import nobody.
+
+    nbgrader imports row by row until it finds an error, and keeps the last of several rows for a student.
+    """
+    if len(app.extra_args) != 1 or not Path(app.extra_args[0]).is_file():
+        _start_import(app)  # reports that
+        return
+    path = app.extra_args[0]
+    rows: list[list[str]] = []
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.reader(file, strict=True))
+        problems = list(_roster_problems(rows, is_limited=not app.coursedir.db_url.startswith("sqlite")))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        problems = [f"it is not a CSV file in UTF-8 ({error})"]
+    if problems:
+        more = len(problems) - _MOST_PROBLEMS
+        listed = [*problems[:_MOST_PROBLEMS], *([f"and {more} more problems"] if more > 0 else [])]
+        app.fail(
+            "No student was imported from %s. Correct these problems first:%s",
+            path,
+            "".join(f"\n  {problem}" for problem in listed),
+        )
+    # nbgrader reads a byte order mark, which Excel writes, as a part of the first column's name.
+    with tempfile.NamedTemporaryFile("w", newline="", suffix=".csv") as copy:
+        csv.writer(copy).writerows(rows)
+        copy.flush()
+        app.extra_args = [copy.name]
+        _start_import(app)
+
+
+def _roster_problems(rows: Sequence[Sequence[str]], is_limited: bool) -> Iterator[str]:
+    """Yield what is wrong with the rows of a roster. `is_limited` is for databases that limit texts."""
+    header = [name.strip() for name in rows[0]] if rows else []
+    if "id" not in header:
+        yield f"row 1: expected column names separated by commas, including id; found {','.join(header)!r}"
+        return
+    if repeated := sorted({name for name in header if header.count(name) > 1}):
+        yield f"row 1: the column {', '.join(repeated)} occurs more than once"
+        return
+    seen: dict[tuple[str, str], tuple[int, Sequence[str]]] = {}
+    for number, row in enumerate(rows[1:], start=2):
+        if not row:
+            continue
+        cells = dict(zip(header, row, strict=False))
+        student = cells["id"] if len(row) == len(header) else ""
+        if len(row) != len(header):
+            yield f"row {number}: expected {len(header)} values, found {len(row)}"
+        elif not student or student != student.strip() or "/" in student or student in (".", ".."):
+            yield f"row {number}: expected an id without a slash or spaces around it, found {student!r}"
+        elif is_limited and any(len(cell) > _MOST_CHARACTERS for cell in row):
+            yield f"row {number}: the database stores at most {_MOST_CHARACTERS} characters of each value"
+        else:
+            for column in ("id", "email", "lms_user_id"):
+                if value := cells.get(column):
+                    first, same = seen.setdefault((column, value), (number, row))
+                    if list(same) != list(row):
+                        yield f"rows {first} and {number}: different students have the {column} {value!r}"
+                        break

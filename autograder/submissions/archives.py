@@ -1,0 +1,250 @@
+"""Unpack downloads from Canvas or Moodle, and students' archives in them: the extractor of `zip_collect`.
+
+nbgrader's own extractor stops at the first archive or name that it can't handle, and has no limits.
+"""
+
+import errno
+import gzip
+import hashlib
+import lzma
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from stat import S_ISLNK
+from typing import IO, Any, Protocol
+
+from nbgrader.plugins import ExtractorPlugin
+
+from autograder.submissions.reading import shown
+
+#: The nesting depth of archives: the download, a student's archive, and one inside that.
+_MAX_NESTING = 3
+
+#: The maximum number of files in a student's archive, and the maximum depth of folders.
+_MAX_FILES, _MAX_FOLDERS = 1_000, 30
+
+#: The maximum length of a file's name on Linux, in bytes.
+_MAX_NAME = 255
+
+#: What the libraries raise if an archive is damaged or encrypted. RuntimeError: a password is required.
+_DAMAGED = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    OSError,
+)
+
+
+class _Reader(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+class _TooLargeError(Exception):
+    """A student's archive that is larger than allowed, so nothing more of it is read."""
+
+
+@dataclass
+class _Budget:
+    """What a student's archive may still contain, including the archives in it."""
+
+    bytes: int
+    files: int = _MAX_FILES
+
+    def use(self, size: int = 0, files: int = 0) -> None:
+        """Subtract bytes and files. Raises _TooLargeError if there are not enough."""
+        self.bytes -= size
+        self.files -= files
+        if self.bytes < 0 or self.files < 0:
+            raise _TooLargeError(
+                "it contains too much: too many bytes" if self.bytes < 0 else "it contains too many files"
+            )
+
+
+@dataclass
+class _Limited:
+    """A decompressed stream. It is limited because tarfile reads headers of any length into memory."""
+
+    stream: _Reader
+    left: int
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read from the stream. Raises _TooLargeError after the limit."""
+        content = self.stream.read(size)
+        self.left -= len(content)
+        if self.left < 0:
+            raise _TooLargeError("it contains too much: too many bytes")
+        return content
+
+
+class DownloadExtractor(ExtractorPlugin):
+    """The extractor of `nbgrader zip_collect`: it reports what it can't unpack by name, and unpacks the rest.
+
+    It writes regular files only, inside the given folder only. The archives of students are limited in size,
+    number of files and nesting.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.left_out = 0
+        """The number of archives and files that were not unpacked."""
+        self._names: dict[Path, str] = {}
+        """The original names of files and folders whose names were too long."""
+
+    def extract(self, archive_path: str, extracted_path: str) -> None:
+        """Unpack all archives of a folder into another folder, and copy all other files there."""
+        source, self._folder = Path(archive_path), Path(extracted_path)
+        written = 0
+        try:
+            for path in sorted(source.rglob("*")):
+                target = self._folder / path.relative_to(source)
+                if path.is_file() and path.suffix in self.zip_ext:
+                    written += self._unpack(path, target)
+                elif path.is_file():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target)
+                    written += 1
+        except OSError as error:
+            self.parent.fail(
+                f"{self._folder} cannot be written ({error.strerror}), so nothing was collected. "
+                "Run this command again with --force"
+            )
+        if self.left_out and not written:
+            self.parent.fail("No file could be unpacked, so nothing was collected")
+
+    def original_parts(self, folder: Path, path: Path) -> tuple[str, ...]:
+        """Return the parts of a path inside the folder of extracted files, as they are in the archive."""
+        parts = path.relative_to(folder).parts
+        paths = (folder.joinpath(*parts[: depth + 1]) for depth in range(len(parts)))
+        return tuple(self._names.get(each, each.name) for each in paths)
+
+    def _unpack(self, archive: Path, path: Path, nesting: int = 1, budget: _Budget | None = None) -> int:
+        """Unpack an archive, and those inside, next to a path. Return the number of files.
+
+        `budget` is None for the download, which may be of any size. Raises OSError if the disk is full.
+        """
+        folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
+        if path in self._names:
+            self._names[folder] = Path(self._names[path]).stem.removesuffix(".tar")
+        most = self.parent.coursedir.max_file_size * 1000
+        written: list[Path] = []
+        with self._reporting(path, _TooLargeError):
+            for name, open_member in _members(archive, None if budget is None else budget.bytes):
+                with self._reporting(folder, member=name):
+                    target = self._target(folder, name)
+                    if budget is not None:
+                        budget.use(files=1)
+                    _write(open_member(), target, most, budget)
+                    written.append(target)
+        count = len(written)
+        for inner in written:
+            hidden = any(part.startswith((".", "__MACOSX")) for part in inner.relative_to(folder).parts)
+            if inner.suffix not in self.zip_ext or hidden:
+                continue
+            if nesting < _MAX_NESTING:
+                count += self._unpack(inner, inner, nesting + 1, budget or _Budget(most))
+            else:
+                self._report(inner, f"archives may be nested {_MAX_NESTING} deep")
+        return count
+
+    def _target(self, folder: Path, name: str) -> Path:
+        """Return the path for a member of an archive. Raises ValueError if it is not inside the folder."""
+        parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
+        if name.startswith(("/", "\\")) or ".." in parts or not parts:
+            raise ValueError("its path leads out of the archive")
+        if len(parts) > _MAX_FOLDERS:
+            raise ValueError(f"its folders are nested more than {_MAX_FOLDERS} deep")
+        for part in parts:
+            folder /= _shortened(part)
+            if folder.name != part:
+                self._names[folder] = part
+        return folder
+
+    @contextmanager
+    def _reporting(self, path: Path, *more: type[Exception], member: str = "") -> Iterator[None]:
+        """Report an archive or a file that can't be unpacked, and continue. A full disk ends the command."""
+        try:
+            yield
+        except (*_DAMAGED, *more) as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._report(path, str(error) or type(error).__name__, member)
+
+    def _report(self, path: Path, reason: str, member: str = "") -> None:
+        self.left_out += 1
+        parts = (*self.original_parts(self._folder, path), *filter(None, [member]))
+        self.log.warning(
+            "%s was not unpacked: %s. If it is needed, put it into the folder of the archive by hand, with "
+            "the part of the name that identifies the student, and run this command again with --force.",
+            "/".join(map(shown, parts)),
+            reason,
+        )
+
+
+def _members(path: Path, most_bytes: int | None) -> Iterator[tuple[str, Callable[[], _Reader]]]:
+    """Yield the names of an archive's files, and functions that open them, to be called before the next."""
+    if path.suffix == ".zip" or zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if not info.is_dir():
+                    yield info.filename, partial(_open_zipped, archive, info)
+        return
+    # A stream can't go back, but reading all of an archive before extracting it would allow bombs.
+    with path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream:
+        limited = stream if most_bytes is None else _Limited(stream, most_bytes)  # type: ignore[arg-type]
+        with tarfile.open(fileobj=limited, mode="r|") as tar:  # type: ignore[call-overload]
+            for member in tar:
+                if not member.isdir():
+                    yield member.name, partial(_open_tarred, tar, member)
+
+
+def _open_zipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
+    if S_ISLNK(info.external_attr >> 16):
+        raise ValueError("it is a symbolic link")
+    return archive.open(info)
+
+
+def _open_tarred(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    content = archive.extractfile(member) if member.isreg() else None
+    if content is None:
+        raise ValueError("it is a link or a device, not a file")
+    return content
+
+
+def _write(content: _Reader, target: Path, most_bytes: int, budget: _Budget | None) -> None:
+    """Write the content of a member to a new file, or leave nothing if that fails."""
+    if target.exists():
+        raise ValueError("another file has the same path")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    size = 0
+    try:
+        with target.open("xb") as file:
+            while block := content.read(1 << 20):
+                size += len(block)
+                if size > most_bytes:
+                    raise ValueError(f"it is larger than {most_bytes / 1e6:g} MB")
+                if budget is not None:
+                    budget.use(len(block))
+                file.write(block)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _shortened(name: str) -> str:
+    """Return a name that is short enough for Linux, with the same suffix."""
+    if len(name.encode(errors="surrogateescape")) <= _MAX_NAME:
+        return name
+    encoded = name.encode(errors="surrogateescape")
+    suffix = Path(name).suffix if len(Path(name).suffix.encode(errors="surrogateescape")) <= 20 else ""
+    ending = f"~{hashlib.sha256(encoded).hexdigest()[:12]}{suffix}"
+    return encoded[: _MAX_NAME - len(ending.encode())].decode(errors="ignore") + ending
