@@ -33,7 +33,7 @@ _MAX_FILES, _MAX_FOLDERS = 1_000, 30
 _MAX_NAME = 255
 
 #: What the libraries raise if an archive is damaged or encrypted. RuntimeError: a password is required.
-_DAMAGED = (
+_DAMAGED: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     tarfile.TarError,
     zlib.error,
@@ -200,7 +200,7 @@ def _members(path: Path, most_bytes: int | None) -> Iterator[tuple[str, Callable
         return
     # A stream can't go back, but reading all of an archive before extracting it would allow bombs.
     with path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream:
-        limited = stream if most_bytes is None else _Limited(stream, most_bytes)  # type: ignore[arg-type]
+        limited = stream if most_bytes is None else _Limited(stream, most_bytes)
         with tarfile.open(fileobj=limited, mode="r|") as tar:  # type: ignore[call-overload]
             for member in tar:
                 if not member.isdir():
