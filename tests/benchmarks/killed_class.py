@@ -8,6 +8,7 @@ gradebooks and graded notebooks are the same.
 """
 
 import argparse
+import difflib
 import hashlib
 import os
 import shutil
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import date
+from itertools import islice
 from pathlib import Path
 
 from nbgrader.api import Gradebook
@@ -30,6 +32,9 @@ from course_lib.curriculum.course_file import load_curriculum
 from tests.benchmarks.grading import prepare_class
 
 _BIN = Path(sys.executable).parent
+
+#: The number of students and files whose differences are printed.
+_MOST_DIFFERENCES = 10
 
 
 class Cluster:
@@ -98,7 +103,11 @@ def main() -> int:
                             cluster.replace_worker()
                 seconds.append(_grade(desk, lesson.name, address))
                 _report(console, f"{other}, killed twice", seconds)
-                same &= _outcome(desk, lesson.name) == expected
+                found = _outcome(desk, lesson.name)
+                different = sorted(key for key in found | expected if found.get(key) != expected.get(key))
+                for key in different[:_MOST_DIFFERENCES]:
+                    _show_difference(console, key, calm, desk, expected.get(key), found.get(key))
+                same &= not different
     console.print(
         "All gradebooks and graded notebooks are the same." if same else "[red]The results differ.[/]"
     )
@@ -162,6 +171,19 @@ def _outcome(desk: Path, lesson: str) -> dict[str, object]:
         if path.is_file()
     }
     return rows | files
+
+
+def _show_difference(
+    console: Console, key: str, calm: Path, desk: Path, expected: object, found: object
+) -> None:
+    """Print what differs in a file, or in a student's grades."""
+    console.print(f"[red]{key} differs[/]")
+    texts = [
+        (folder / key).read_text(errors="replace") if (folder / key).is_file() else str(value)
+        for folder, value in ((calm, expected), (desk, found))
+    ]
+    changes = difflib.unified_diff(*(text.splitlines() for text in texts), "calm", "killed", n=0, lineterm="")
+    console.print("\n".join(line[:300] for line in islice(changes, 20)), markup=False, highlight=False)
 
 
 def _report(console: Console, run: str, seconds: list[float]) -> None:
