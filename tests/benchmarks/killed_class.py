@@ -178,11 +178,11 @@ def _show_difference(
 ) -> None:
     """Print what differs in a file, or in a student's grades."""
     console.print(f"[red]{key} differs[/]")
-    texts = [
-        (folder / key).read_text(errors="replace") if (folder / key).is_file() else str(value)
+    old, new = (
+        ((folder / key).read_text(errors="replace") if (folder / key).is_file() else str(value)).splitlines()
         for folder, value in ((calm, expected), (desk, found))
-    ]
-    changes = difflib.unified_diff(*(text.splitlines() for text in texts), "calm", "killed", n=0, lineterm="")
+    )
+    changes = difflib.unified_diff(old, new, "calm", "killed", lineterm="", n=0)
     console.print("\n".join(line[:300] for line in islice(changes, 20)), markup=False, highlight=False)
 
 
