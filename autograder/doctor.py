@@ -1,6 +1,7 @@
 """Report how this machine confines students' code, and grade a small notebook. Exits with 1 on a problem."""
 
 import argparse
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -8,7 +9,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import joblib
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -107,8 +110,7 @@ def _machine() -> Table:
     table = Table(show_header=False, title="\nMachine", title_justify="left")
     for name, version in _versions():
         table.add_row(name, version)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    table.add_row("cores", f"{cores}")
+    table.add_row("cores", f"{joblib.cpu_count()}")
     table.add_row("memory", f"{_gibibytes(_memory())}; one submission may use {_gibibytes(_TOTAL)}")
     return table
 
@@ -132,10 +134,15 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def _memory() -> int:
+    """Return the memory of this machine, or of the control group if that has less, as in containers."""
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     except (AttributeError, ValueError, OSError):  # not on Windows
         return 0
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # version 2 and version 1
+        with contextlib.suppress(OSError, ValueError):  # "max" means no limit
+            sizes.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="utf-8")))
+    return min(sizes)
 
 
 def _gibibytes(count: int) -> str:

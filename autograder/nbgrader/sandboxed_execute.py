@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, Unicode
@@ -160,7 +161,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         return LocalExecutor(self._worker_count(), initialize, (os.getpid(), confinement))
 
     def _worker_count(self) -> int:
-        return self.workers or len(os.sched_getaffinity(0))
+        return self.workers or joblib.cpu_count()
 
     def source(self, lesson: str) -> LessonSource:
         """Return what determines how a lesson is judged."""

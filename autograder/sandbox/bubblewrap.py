@@ -75,6 +75,24 @@ def command(
     return [*inside, "--chdir", str(SCRATCH), "--", *program]
 
 
+def likely_obstacle() -> str:
+    """Return what usually keeps bubblewrap from working on a machine like this, or an empty string."""
+    if _read("/proc/sys/user/max_user_namespaces") == "0":
+        return "The setting user.max_user_namespaces is 0."
+    if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return "Ubuntu's AppArmor restricts namespaces: bwrap needs a profile that permits `userns`."
+    if "Seccomp:\t2" in _read("/proc/self/status"):
+        return "This process has a seccomp profile, as in containers, where it usually denies namespaces."
+    return ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
 def _binds(readable: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
     """Yield the options that mount paths: outer folders first, without duplicates, and links as links."""
     pending = sorted(Path(os.path.abspath(path)) for path in readable)

@@ -82,6 +82,8 @@ class Confinement:
             yield "Students' code can read and write all files that the grader can."
         elif not self.bubblewrap:
             yield "Students' code can see names, sizes and times of files outside, but not their contents."
+        if not self.bubblewrap:
+            yield "Students' code can see that other processes, mounts and network connections exist."
         if not self.seccomp:
             yield "Students' code can signal the sandbox's own processes, and use every system call."
         if not self.seccomp and not self.bubblewrap:
@@ -124,8 +126,9 @@ def require(confinement: Confinement, allow_unconfined: bool) -> None:
             *(f"  {reason}" for _, reason in confinement.reasons),
             *(f"  {gap}" for gap in confinement.gaps[:1] if confinement.exposed),
             "Install bubblewrap (apt install bubblewrap), or use a Linux kernel with Landlock (5.13 or "
-            "later). Either of them also needs libseccomp, and an editable installation of the course (pip "
-            "install --editable) outside the folders of Python and its packages.",
+            "later); a container must permit one of them. Either of them also needs libseccomp, and an "
+            "editable installation of the course (pip install --editable) outside the folders of Python and "
+            "its packages.",
             "`course doctor` shows details. To grade anyway, with code that can read, change and send "
             "whatever you can: c.SandboxedExecute.allow_unconfined = True",
         ]
@@ -154,14 +157,15 @@ def _unavailable_reason(mechanism: str, disabled: frozenset[str]) -> str:
     match mechanism:
         case "bubblewrap" if shutil.which("bwrap") is None:
             return "bubblewrap is not installed: there is no program bwrap."
-        case "landlock" if not landlock.abi():
-            return "Landlock is missing in this Linux kernel (it needs 5.13 or later), or disabled."
+        case "landlock" if reason := landlock.unavailable_reason():
+            return f"Landlock can't be used: {reason}."
         case "seccomp" if reason := system_calls.unavailable_reason():
             return f"seccomp can't be used: {reason}."
     try:
         successes = attempt([mechanism])
     except BrokenSandboxError as failed:
-        return f"{mechanism} does not work here: {failed}"
+        cause = bubblewrap.likely_obstacle() if mechanism == "bubblewrap" else ""
+        return f"{mechanism} does not work here: {failed}" + (f". {cause}" if cause else "")
     if broken := sorted(successes & _STOPS[mechanism]):
         return f"{mechanism} is not effective here: these attempts succeeded inside: {', '.join(broken)}."
     return ""
@@ -182,7 +186,7 @@ def attempt(mechanisms: Sequence[str]) -> set[str]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-probe-"))).resolve()
         secret = folder / "outside" / "secret"
         secret.parent.mkdir()
-        secret.write_text("the grader's")
+        secret.write_text("the grader's", encoding="utf-8")
         inside = bubblewrap.SCRATCH if "bubblewrap" in mechanisms else folder / "scratch"
         if "bubblewrap" not in mechanisms:
             inside.mkdir()
@@ -217,7 +221,7 @@ def attempt(mechanisms: Sequence[str]) -> set[str]:
         successes |= {name for name, listener in listeners.items() if select.select([listener], [], [], 0)[0]}
         if (
             sorted(secret.parent.iterdir()) != [secret, secret.parent / "socket"]
-            or secret.read_text() != "the grader's"
+            or secret.read_text(encoding="utf-8") != "the grader's"
         ):
             successes.add("write")
         return successes
@@ -278,7 +282,7 @@ def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
     localhost = "127.0.0.1"
     # The process outside observes whether these succeed: in a separate network, sending raises no error.
     observed_outside: tuple[Callable[[], object], ...] = (
-        lambda: secret.write_text("the student's"),
+        lambda: secret.write_text("the student's", encoding="utf-8"),
         (secret.parent / "more").touch,
         lambda: socket.create_connection((localhost, task["tcp"]), timeout=5),
         lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"out", (localhost, task["udp"])),

@@ -230,7 +230,7 @@ def _descendants(root: int) -> Iterator[int]:
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
-                stat = Path("/proc", entry, "stat").read_text(errors="replace").rpartition(")")[2].split()
+                stat = Path("/proc", entry, "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
                 children.setdefault(int(stat[1]), []).append(int(entry))
     pending = list(children.get(root, ()))
     while pending:
@@ -242,7 +242,7 @@ def _descendants(root: int) -> Iterator[int]:
 def _private_memory(pid: int) -> int:
     total = 0
     with contextlib.suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
             if line.startswith(("RssAnon:", "RssShmem:")):
                 total += int(line.split()[1]) * 1024
     return total

@@ -62,14 +62,36 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("folder", ctypes.c_int32))
 
 
+#: Why the version can't be read, by the error of the system call.
+_REASONS = {
+    errno.ENOSYS: "this Linux kernel has no Landlock (it needs 5.13 or later), or a container engine doesn't "
+    "know its system calls",
+    errno.EOPNOTSUPP: "Landlock was disabled when Linux started (add landlock to the lsm= boot parameter)",
+    errno.EPERM: "the system calls of Landlock are denied, usually by a container engine's seccomp profile",
+}
+
+
 def abi() -> int:
-    """Return the ABI version of Landlock in this Linux kernel, or 0 if Landlock is missing or disabled."""
-    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
-        return 0
+    """Return the ABI version of Landlock in this Linux kernel, or 0 if Landlock can't be used."""
     try:
-        return _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_CREATE_RULESET_VERSION))
+        return _abi()
     except OSError:
         return 0
+
+
+def unavailable_reason() -> str | None:
+    """Return None if Landlock can be used, otherwise the reason why not."""
+    try:
+        _abi()
+    except OSError as error:
+        return _REASONS.get(error.errno or 0, str(error))
+    return None
+
+
+def _abi() -> int:
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
+        raise OSError(f"Landlock isn't used on {sys.platform} with {platform.machine()} processors")
+    return _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_CREATE_RULESET_VERSION))
 
 
 def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders: Iterable[Path]) -> None:

@@ -67,7 +67,7 @@ def apply_resource_limits(limits: Limits) -> None:
     _lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + _GRACE_SECONDS)
     _lower(resource.RLIMIT_DATA, limits.memory_bytes)
     # RLIMIT_DATA excludes shared memory. Existing mappings, mostly libraries, are not counted again.
-    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    mapped = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
     _lower(resource.RLIMIT_AS, mapped + limits.memory_bytes)
     if _in_user_namespace():
         # Otherwise all processes of the user would count.
@@ -87,7 +87,7 @@ def _lower(which: int, soft: int, hard: int | None = None) -> None:
 
 def _in_user_namespace() -> bool:
     try:
-        return Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]
+        return Path("/proc/self/uid_map").read_text(encoding="utf-8").split() != ["0", "0", "4294967295"]
     except OSError:
         return False
 
