@@ -37,6 +37,14 @@ def test_workflows_name_targets_and_folders_that_exist(workflow: Path) -> None:
         assert (ROOT / folder).exists(), f"there is no {folder}"
 
 
+def test_no_image_contains_what_git_ignores() -> None:
+    """A class's grades, for instance: images are built in a clone that may be in use."""
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()]
+    left_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    wanted = {line for line in ignored if line and not line.startswith("#")}
+    assert wanted - {line.removeprefix("**/") for line in left_out} == set()
+
+
 def test_the_citation_has_the_version() -> None:
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {course_lib.__version__}\n" in text
