@@ -53,6 +53,7 @@ COMMANDS = {
             "autograder.nbgrader.serve_grading", "grade submissions as they are handed in"
         ),
         "mark": Command("autograder.marking", "mark explanations question by question, in a browser"),
+        "learning": Command("autograder.reports.learning", "test what a class has learned, and report it"),
         "results": Command(
             "autograder.results", "list, verify or prune the stored results of graded notebooks"
         ),

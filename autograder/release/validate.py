@@ -104,7 +104,8 @@ def _exists(name: str) -> bool:
 
 def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
     """Find files in `solutions/` that `course.toml` doesn't list: nbgrader would give them to students."""
-    expected = {"course.toml", *curriculum.files}
+    # The questions of the concept tests are at the top of solutions/, so nbgrader doesn't release them.
+    expected = {"course.toml", "concept_test.toml", *curriculum.files}
     for lesson in curriculum.lessons:
         names = (f"{lesson.name}.py", f"{lesson.name}.ipynb", *lesson.files)
         expected |= {f"{lesson.name}/{name}" for name in names}

@@ -117,12 +117,16 @@ def _append_line(path: Path, line: str) -> None:
 
 
 def read_log(path: Path) -> list[Entry]:
-    """Read the entries of a log, in order; lines that aren't valid entries are skipped. Raises OSError."""
+    """Read the entries of a log as `parse_log` does; a missing file has none. Raises OSError."""
+    return parse_log(path.read_bytes()) if path.is_file() else []
+
+
+def parse_log(content: bytes) -> list[Entry]:
+    """Return the entries of a log, in order; lines that aren't valid entries are skipped."""
     entries = []
-    if path.is_file():
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
-                entries.append(_entry(json.loads(line)))
+    for line in content.decode("utf-8", errors="replace").splitlines():
+        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+            entries.append(_entry(json.loads(line)))
     return entries
 
 

@@ -1,4 +1,4 @@
-"""The site, feedback and the class report follow WCAG 2.1 AA, on a laptop and on a phone in dark mode.
+"""The site, feedback and both reports follow WCAG 2.1 AA, on a laptop and on a phone in dark mode.
 
 The start page is tested in `test_start_page.py`, where JupyterLab is running.
 """
@@ -14,6 +14,11 @@ from nbgrader.converters import GenerateFeedback
 from playwright.sync_api import Page
 from traitlets.config import PyFileConfigLoader
 
+from autograder.release.build import COURSE
+from autograder.reports.learning.concept_test import load
+from autograder.reports.learning.figures import figures
+from autograder.reports.learning.page import learning_page
+from autograder.reports.learning.records import LearningRecords, Run
 from course_lib.charts import found_beside_expected
 from course_lib.charts.theme import as_svg
 from tests.autograder.graded_class import NOT_SCALED, RIGHT, GradedClass, about, empty_course
@@ -92,6 +97,23 @@ def test_class_report(graded: GradedClass, page: Page) -> None:
     graded.report()
     with served(graded.root / "out") as address:
         assert_accessible(page, f"{address}/report.html", "class-report")
+
+
+def test_learning_report(tmp_path: Path, page: Page) -> None:
+    test = load(COURSE)
+    right = {question.name: "correct" for question in test.questions}
+    answers = {
+        "pre": {f"s{n}": dict.fromkeys(right, "") for n in range(12)},
+        "post": {f"s{n}": right for n in range(12)},
+    }
+    graded = [Run("s0", "01-attention", "attention_scores", "wrong", ("not_scaled",))]
+    records = LearningRecords(answers, graded, graded, ["s0: not counted"])
+    html = learning_page(test, records, figures(test, records), "a-course").replace(
+        "<details>", "<details open>"
+    )
+    (tmp_path / "learning.html").write_text(html, encoding="utf-8")
+    with served(tmp_path) as address:
+        assert_accessible(page, f"{address}/learning.html", "learning-report")
 
 
 @pytest.fixture(scope="module")

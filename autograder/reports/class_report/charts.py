@@ -55,7 +55,7 @@ def totals_chart(figures: Figures) -> Picture | None:
         base.mark_text(dy=-6, color=INK).encode(text="students:Q").transform_filter("datum.students > 0")
     )
     described = f"Median {shares.median():.0%}, from {shares.min():.0%} to {shares.max():.0%}."
-    return _finished(
+    return finished(
         bars + numbers,
         "Totals",
         "A lesson that was not handed in counts as zero; points still to be given by a person are left out.",
@@ -82,7 +82,7 @@ def scores_chart(figures: Figures) -> Picture | None:
             title="share of the lesson's points",
             axis=alt.Axis(labelAngle=0, grid=False, labelFontSize=10, ticks=False, domain=False),
         ),
-        y=_rows("lesson", lessons),
+        y=rows_of("lesson", lessons),
     )
     fills = [on_ramp(AMOUNTS, 0.15), *AMOUNTS[1:]]
     cells = base.mark_rect(stroke=LINE).encode(
@@ -91,7 +91,7 @@ def scores_chart(figures: Figures) -> Picture | None:
     numbers = base.mark_text(fontSize=13).encode(text="students:Q", color=alt.Color("ink:N", scale=None))
     medians = scored.groupby("lesson")["share"].median()
     described = "; ".join(f"{lesson}: {medians[lesson]:.0%}" for lesson in lessons)
-    return _finished(
+    return finished(
         (cells + numbers).resolve_scale(color="independent"),
         "Students by share of points",
         "Each number is a count of students. Points that are still to be given by a person are left out.",
@@ -126,7 +126,7 @@ def exercises_chart(figures: Figures) -> Picture | None:
     data["ink"] = [ink_on(fills[outcome]) for outcome in data["outcome"]]
     data = data[data["count"] > 0]
     shown = [label.rpartition("/")[2] for label in labels]
-    base = alt.Chart(data).encode(y=_rows("label", labels, shown, **_HEADED))
+    base = alt.Chart(data).encode(y=rows_of("label", labels, shown, **_HEADED))
     bars = base.mark_bar(stroke=QUIET_INK, strokeWidth=0.7, height={"band": 0.82}).encode(
         x=alt.X(
             "start:Q",
@@ -148,7 +148,7 @@ def exercises_chart(figures: Figures) -> Picture | None:
     described = "; ".join(
         f"{row.exercise}: {row.mean_share:.0%} of the points" for row in hardest.itertuples()
     )
-    return _finished(
+    return finished(
         (bars + numbers).resolve_scale(color="independent"),
         "Points earned in each exercise",
         "From left to right: all points, some, none, waiting for a person. Numbers are counts of students.",
@@ -167,7 +167,7 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
     data = data.drop_duplicates("label")
     top = int(data["students"].max())
     base = alt.Chart(data).encode(
-        y=_rows("label", list(data["label"])),
+        y=rows_of("label", list(data["label"])),
         x=alt.X(
             "students:Q",
             title="students",
@@ -185,7 +185,7 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
         if more
         else "All mistakes that were recognized."
     )
-    return _finished(
+    return finished(
         bars + numbers,
         "Mistakes of the class",
         note,
@@ -202,7 +202,7 @@ def times_chart(figures: Figures) -> Picture | None:
         return None
     data["days"] = data["days_since_lesson_before"].astype(float)
     lessons = list(dict.fromkeys(data["lesson"]))
-    base = alt.Chart(data).encode(y=_rows("lesson", lessons))
+    base = alt.Chart(data).encode(y=rows_of("lesson", lessons))
     days = "days since the student's previous hand-in"
     dots = base.mark_point(color=CATEGORIES[0], size=30, opacity=0.7).encode(
         x=alt.X("days:Q", title=days, scale=alt.Scale(zero=True, nice=True))
@@ -213,7 +213,7 @@ def times_chart(figures: Figures) -> Picture | None:
     )
     medians = data.groupby("lesson")["days"].median()
     described = "; ".join(f"{lesson}: {medians[lesson]:.1f} days" for lesson in lessons)
-    return _finished(
+    return finished(
         dots + middle + values,
         "Days between hand-ins",
         "Each circle is a student. The bar and its number are the median.",
@@ -236,7 +236,7 @@ CHARTS: dict[str, Callable[[Figures], Picture | None]] = {
 """The charts of the report by name."""
 
 
-def _rows(field: str, values: list[str], shown: Sequence[str] = (), **axis: Any) -> alt.Y:
+def rows_of(field: str, values: list[str], shown: Sequence[str] = (), **axis: Any) -> alt.Y:
     """Return an axis with a row for each value, and room for the longest label: by default, the value."""
     room = max(map(len, shown or values)) * _LETTER
     return alt.Y(
@@ -248,9 +248,10 @@ def _rows(field: str, values: list[str], shown: Sequence[str] = (), **axis: Any)
     )
 
 
-def _finished(
+def finished(
     chart: alt.LayerChart, title: str, subtitle: str, description: str, height: int, width: int = WIDTH
 ) -> Picture:
+    """Add a title, a text alternative and the size to a chart."""
     return chart.properties(
         width=width,
         height=max(height, 30),

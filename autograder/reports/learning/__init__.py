@@ -1,0 +1,1 @@
+"""Concept tests before and after the course, and a report on what a class has learned."""

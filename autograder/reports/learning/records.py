@@ -1,0 +1,101 @@
+"""Read concept tests, the verdicts of graded lessons, and the logs of checks that students handed in.
+
+Notebooks and logs come from students: nothing in them runs, and only known names are kept.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from autograder.nbgrader.course_folder import CourseFolder
+from autograder.reports.class_report.records import read_records
+from autograder.reports.learning.concept_test import TESTS, ConceptTest
+from autograder.reports.verdicts import IN_WORDS
+from autograder.submissions.folder import Submission, read_file, submissions
+from autograder.submissions.reading import UnreadableError, read_notebook
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.misconceptions import common_misconceptions
+from course_lib.checks.exercises.registry import catalogue
+from course_lib.student.check_log import LOG, parse_log
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a check, from a log or from grading."""
+
+    student: str
+    lesson: str
+    exercise: str
+    verdict: str
+    misconceptions: tuple[str, ...]
+
+
+@dataclass
+class LearningRecords:
+    """The data of the report."""
+
+    answers: dict[str, dict[str, dict[str, str]]] = field(
+        default_factory=lambda: {test: {} for test in TESTS}
+    )
+    """The chosen options by test, student and question. They are empty where there is no answer."""
+    logged: list[Run] = field(default_factory=list)
+    """The runs in the logs that were handed in, in the order of each log."""
+    graded: list[Run] = field(default_factory=list)
+    """The checks of graded submissions."""
+    notes: list[str] = field(default_factory=list)
+    """Descriptions of what could not be read, as sentences."""
+
+
+def read_learning(course: CourseFolder, test: ConceptTest) -> LearningRecords:
+    """Read everything that was handed in and graded."""
+    records = LearningRecords()
+    for submission in submissions(course.directory()):
+        try:
+            for name, assignment in TESTS.items():
+                if submission.lesson == assignment:
+                    handed_in = replace(submission, notebooks=(assignment,))
+                    records.answers[name][submission.student] = _answers(handed_in, test, name)
+            records.logged += _runs(submission)
+        except (UnreadableError, OSError) as error:
+            records.notes.append(f"{submission.student}, {submission.lesson}: not counted: {error}.")
+    with course.gradebook() as gradebook:
+        graded = read_records(gradebook, course.directory())
+    records.notes += graded.notes
+    for entry in graded.submissions:
+        for mark in entry.marks if entry.graded else ():
+            if (found := mark.verdict) is not None:
+                known = _known(mark.exercise, found.misconceptions)
+                records.graded.append(Run(entry.student, entry.lesson, mark.exercise, found.verdict, known))
+    return records
+
+
+def _answers(submission: Submission, test: ConceptTest, name: str) -> dict[str, str]:
+    notebook = read_notebook(read_file(submission.find(TESTS[name])))
+    if (notebook.lesson, notebook.version) != (TESTS[name], test.version(name)):
+        raise UnreadableError("its questions are not those of solutions/concept_test.toml")
+    return test.answers(notebook, name)
+
+
+def _runs(submission: Submission) -> Iterator[Run]:
+    """Yield the runs of the lesson's checks in a log. Links are not followed."""
+    path = Path(submission.folder, LOG)
+    if not os.path.islink(submission.folder) and os.path.lexists(path):
+        for entry in parse_log(read_file(path)):
+            if entry.lesson == submission.lesson and entry.check in catalogue() and entry.verdict in IN_WORDS:
+                known = _known(entry.check, entry.misconceptions)
+                yield Run(submission.student, submission.lesson, entry.check, entry.verdict, known)
+
+
+def _known(exercise: str, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in statements(exercise))
+
+
+@cache
+def statements(exercise: str) -> dict[str, str]:
+    """Return the misconceptions that the check of an exercise can name, with their statements."""
+    entry = catalogue().get(exercise)
+    own = entry.misconceptions if entry is not None else ()
+    common = common_misconceptions() if isinstance(entry, Exercise) else ()
+    return {mistake.name: getattr(mistake, "statement", mistake.name) for mistake in (*common, *own)}
