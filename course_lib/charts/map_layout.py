@@ -178,6 +178,6 @@ HEADINGS = (
     (434, 406, "Decoding, lessons 06 and 11"),
     (2, 502, "Data, lesson 10"),
     (250, 502, "Training, lessons 07 to 09"),
-    (548, 502, "Many machines, lesson 12"),
+    (548, 502, "Parallelism, lesson 12"),
 )
 """Names of groups, with the position of their left end."""

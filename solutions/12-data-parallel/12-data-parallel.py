@@ -319,10 +319,13 @@ print("after, on each:    ", total)
 # their order, so "the same" means up to rounding.)
 #
 # ### BEGIN MARK SCHEME
-# - 1 point for each of three of these, with what goes wrong: initial weights; the plan of batches (seed and epoch, not
-#   world size); randomness of dropout; schedule and optimiser count updates; same data and vocabulary; the global token
-#   count as the divisor; the clipping of the whole gradient, not of each rank's.
-# - 1 more point for a consequence that is thought through (for example: repeated sentences weigh double; the replicas drift
+# - 1 point: a first thing that has to be the same on all ranks, with what goes wrong otherwise. It is one of these:
+#   initial weights; the plan of batches (seed and epoch, not world size); randomness of dropout; schedule and optimiser
+#   count updates; same data and vocabulary; the global token count as the divisor; the clipping of the whole gradient,
+#   not of each rank's.
+# - 1 point: a second thing from this list, with what goes wrong.
+# - 1 point: a third thing from this list, with what goes wrong.
+# - 1 point: a consequence that is thought through (for example: repeated sentences weigh double; the replicas drift
 #   apart, and the mean of their gradients belongs to no model).
 # ### END MARK SCHEME
 
