@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, ValidationError
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,7 +20,7 @@ from tornado.netutil import bind_sockets
 from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Question, Written
 from autograder.marking.comment_bank import CommentBank, CommentError
 from autograder.marking.grouping import Card, Group, differences, grouped
-from autograder.reports.safe_html import markdown_to_html
+from autograder.reports.safe_html import markdown_to_html, templates
 
 HOST = "127.0.0.1"
 
@@ -112,13 +112,7 @@ class MarkingServer:
     @cached_property
     def environment(self) -> Environment:
         """The templates."""
-        environment = Environment(
-            loader=FileSystemLoader(Path(__file__).parent),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        environment = templates(Path(__file__).parent)
         environment.filters |= {
             "markdown": _markdown,
             "inline_markdown": _inline,

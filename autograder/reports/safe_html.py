@@ -1,14 +1,15 @@
-"""Sanitize submissions before a browser shows them, in feedback and in Formgrader."""
+"""Sanitize submissions before a browser shows them, and render pages that escape everything else."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import bleach  # type: ignore[import-untyped]
-from jinja2 import pass_context
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from nbconvert.filters.markdown_mistune import MarkdownWithMath
 from nbconvert.preprocessors import Preprocessor
@@ -51,6 +52,17 @@ _MAX_DEPTH = 300
 _OPENS_OR_CLOSES = re.compile(
     r"<(/?)(?!(?:br|hr|img|wbr|col|input|meta|link|p|li|tr|td|th|dt|dd)\b)([a-z][a-z0-9]*)", re.IGNORECASE
 )
+
+
+def templates(folder: Path) -> Environment:
+    """Return the templates in a folder. They escape all values, and refuse unknown names."""
+    return Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def clean(html: str | bytes) -> str:

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 
 from autograder.reports.class_report.charts import CHARTS
@@ -19,6 +19,7 @@ from autograder.reports.class_report.figures import (
 )
 from autograder.reports.class_report.records import ClassRecords, LessonRecord
 from autograder.reports.class_report.teaching import differing_lines, explanations
+from autograder.reports.safe_html import templates
 from course_lib.charts import Picture, as_svg
 
 #: The maximum size of an example: lines, and characters per line. No sensible answer is longer.
@@ -57,13 +58,7 @@ def report_page(
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(Path(__file__).parent)
     environment.globals |= {
         "open_examples": OPEN_EXAMPLES,
         "help_below": HELP_BELOW,

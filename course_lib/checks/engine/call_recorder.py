@@ -4,11 +4,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+Function: TypeAlias = Callable[..., Any]
 
 #: The kernels behind some functions, as prefixes of their operators' names in `torch.ops.aten`.
 _KERNELS = {
@@ -49,7 +51,7 @@ class CallRecorder:
     def recording(self) -> Iterator[None]:
         """Record all calls inside the `with`."""
         profiled = sys.getprofile()
-        with _Functions(self._function):
+        with FunctionCalls(self._function):
             if not self._by_last_part:
                 yield
                 return
@@ -62,7 +64,8 @@ class CallRecorder:
                     if self._by_code:
                         sys.setprofile(profiled)
 
-    def _function(self, name: str) -> None:
+    def _function(self, func: Function, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        name = getattr(func, "__name__", "")
         # Annotated shapes read attributes as well, but only where they are checked.
         self.calls += name != "__get__"
         # An overload in torch.ops is called "name.overload".
@@ -71,6 +74,7 @@ class CallRecorder:
             self._add(self._by_last_part[last])
         elif self._by_kernel:
             self._operator(last)
+        return func(*args, **keywords)
 
     def _operator(self, name: str) -> None:
         for kernel, whole in self._by_kernel.items():
@@ -94,23 +98,22 @@ def _code(name: str) -> CodeType | None:
     return getattr(found, "__code__", None)
 
 
-class _Functions(TorchFunctionMode):
-    """A torch function mode that reports the name of every torch function called."""
+class FunctionCalls(TorchFunctionMode):
+    """A torch function mode that passes every torch function called, with its arguments, to `call`."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, call: Callable[[Function, tuple[Any, ...], Mapping[str, Any]], Any]) -> None:
         super().__init__()
-        self._tell = tell
+        self._call = call
 
     def __torch_function__(
         self,
-        func: Callable[..., Any],
+        func: Function,
         types: Sequence[type],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Report the name of the function, and call it."""
-        self._tell(getattr(func, "__name__", ""))
-        return func(*args, **(kwargs or {}))
+        """Return the result of `call`, which calls the function."""
+        return self._call(func, args, kwargs or {})
 
 
 class _Operators(TorchDispatchMode):
@@ -126,7 +129,7 @@ class _Operators(TorchDispatchMode):
 
     def __torch_dispatch__(
         self,
-        func: Callable[..., Any],
+        func: Function,
         types: Sequence[type],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
