@@ -122,15 +122,13 @@ def mask_effect(
     mask: Numbers,
     weights: Numbers,
     *,
-    queries: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None,
     title: str = "A mask removes keys from the softmax",
 ) -> Picture:
     """Draw three panels of one (Q, K) attention: the scores, the mask, and the weights with their row sums.
 
     `mask` is boolean, True for "may attend", and broadcasts to (Q, K). In the panel of weights, masked cells
-    are crossed out, and marked if their weight is NaN, infinite or not zero. `queries` and `keys` are words,
-    by default numbers. Raises ValueError if the shapes do not match.
+    are crossed out, and marked if their weight is NaN, infinite or not zero. Raises ValueError if the shapes
+    do not match.
     """
     score_matrix = from_tensor(scores, "scores", (2,))
     weight_matrix = from_tensor(weights, "weights", (2,))
@@ -139,10 +137,7 @@ def mask_effect(
             f"weights: expected the shape of the scores, {score_matrix.shape}, got {weight_matrix.shape}."
         )
     allowed = mask_from_tensor(mask, score_matrix.shape)
-    rows, columns = (
-        as_words([str(number) for number in range(count)] if words is None else words, count, name)
-        for words, count, name in zip((queries, keys), score_matrix.shape, ("queries", "keys"), strict=True)
-    )
+    rows, columns = ([str(number) for number in range(count)] for count in score_matrix.shape)
     cell = cell_size(3 * len(columns), WIDTH - 250)
     score_grid, mask_grid, weight_grid = (
         Grid(rows, columns, cell, ("query", "key", name)) for name in ("score", "mask", "weight")

@@ -23,15 +23,13 @@ def attention_steps(
     queries: Sequence[str],
     keys: Sequence[str],
     *,
-    start: int = 0,
-    shown: int = len(STEPS),
     title: str = "Attention, one step at a time",
 ) -> Picture:
     """Draw the calculation of attention for one query as a table: a column for each key, a row for each step.
 
     `query` is (Q, d), `key` (K, d) and `value` (K, v), with at most 8 keys. A list selects the query, a
-    slider the number of steps that are shown; `start` and `shown` are their initial values. Raises ValueError
-    if the shapes do not match, there are more than 8 keys, or `start` or `shown` is out of range.
+    slider the number of steps that are shown. Raises ValueError if the shapes do not match, or there are more
+    than 8 keys.
     """
     q, k, v = (
         from_tensor(values, name, (2,), finite=True)
@@ -43,22 +41,18 @@ def attention_steps(
             f"got {q.shape}, {k.shape} and {v.shape}."
         )
     rows, columns = as_words(queries, len(q), "queries"), as_words(keys, len(k), "keys")
-    if not 0 <= start < len(rows):
-        raise ValueError(f"start: expected a query from 0 to {len(rows) - 1}, got {start}.")
-    if not 1 <= shown <= len(STEPS):
-        raise ValueError(f"shown: expected 1 to {len(STEPS)} steps, got {shown}.")
     table = pd.DataFrame(
         cell for number, vector in enumerate(q) for cell in _calculation(number, vector, k, v, columns)
     )
     numbered = [f"{number + 1}. {word} {_vector(q[number])}" for number, word in enumerate(rows)]
     chosen = alt.param(
         name="step_query",
-        value=start,
+        value=0,
         bind=alt.binding_select(options=list(range(len(rows))), labels=numbered, name="Query: "),
     )
     steps = alt.param(
         name="steps_shown",
-        value=shown,
+        value=len(STEPS),
         bind=alt.binding_range(min=1, max=len(STEPS), step=1, name="Steps shown: "),
     )
     cell = min(110, (WIDTH - LABELS) // (len(columns) + 1))

@@ -15,6 +15,9 @@ LARGEST = 16
 
 NAMES = ("your result", "expected", "where they differ")
 
+TOLERANCE = 1e-6
+"""The largest distance of values that agree, absolute plus relative to the expected one."""
+
 SCALE_ROOM = 2.0
 """The end of the colour scale, relative to the largest expected value, so that no outlier hides the rest."""
 
@@ -22,26 +25,18 @@ Window: TypeAlias = tuple[range, range]
 """The rows and the columns that are shown."""
 
 
-def found_beside_expected(
-    found: Numbers,
-    expected: Numbers,
-    *,
-    title: str | None = None,
-    axes: tuple[str, str] = ("row", "column"),
-    tolerance: float = 1e-6,
-) -> Picture:
+def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | None = None) -> Picture:
     """Draw the student's result, the expected one in the same colours, and where the two differ.
 
-    `found` and `expected` have up to two axes, named by `axes`; a result with one axis is drawn as a row. Two
-    values differ if they are more than `tolerance` apart, absolute plus relative to the expected one; NaN
-    equals NaN. If there are more than 16 rows or columns, only the part around the first difference is shown,
-    and the subtitle says which. Results of different shapes are drawn without the third panel. The default
-    title counts the differences. Raises ValueError for more than two axes or empty results.
+    `found` and `expected` have up to two axes; a result with one axis is drawn as a row. NaN equals NaN. If
+    there are more than 16 rows or columns, only the part around the first difference is shown, and the
+    subtitle says which. Results of different shapes are drawn without the third panel. The default title
+    counts the differences. Raises ValueError for more than two axes or empty results.
     """
     left, right = from_tensor(found, "found", (0, 1, 2)), from_tensor(expected, "expected", (0, 1, 2))
     wrong = None
     if left.shape == right.shape:
-        wrong = np.atleast_2d(~np.isclose(left, right, rtol=tolerance, atol=tolerance, equal_nan=True))
+        wrong = np.atleast_2d(~np.isclose(left, right, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True))
         finding = f"{int(wrong.sum())} of {wrong.size} values differ"
         if not wrong.any():
             finding = f"All {wrong.size} values agree"
@@ -52,7 +47,7 @@ def found_beside_expected(
     shades = Shades.spanning(*matrices, at_most=SCALE_ROOM * largest or np.inf)
     windows = [_window(matrix.shape, wrong) for matrix in matrices]
     cell, stacked = _layout(windows)
-    grids = [_grid(window, cell, axes) for window in windows]
+    grids = [_grid(window, cell) for window in windows]
     shown = [matrix[np.ix_(*window)] for matrix, window in zip(matrices, windows, strict=True)]
     cells = [grid.numbers(part, shades) for grid, part in zip(grids, shown, strict=True)]
     notes = _notes(matrices, windows, shades, [cell for part in cells for cell in part])
@@ -77,7 +72,7 @@ def found_beside_expected(
     details = "" if title is None else f"{title}. "
     return picture.properties(
         title=alt.Title(title or finding, subtitle=lines or alt.Undefined),
-        description=f"{details}{finding}.{_first_differences(matrices, wrong, axes)}",
+        description=f"{details}{finding}.{_first_differences(matrices, wrong)}",
     )
 
 
@@ -91,9 +86,9 @@ def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
     return rows, columns
 
 
-def _grid(window: Window, cell: int, axes: tuple[str, str]) -> Grid:
+def _grid(window: Window, cell: int) -> Grid:
     rows, columns = ([str(index) for index in indices] for indices in window)
-    return Grid(rows, columns, cell, (*axes, "value"))
+    return Grid(rows, columns, cell)
 
 
 def _layout(windows: Sequence[Window]) -> tuple[int, bool]:
@@ -136,13 +131,12 @@ def _notes(
     return list(dict.fromkeys(lines))
 
 
-def _first_differences(matrices: Sequence[Floats], wrong: Booleans | None, axes: tuple[str, str]) -> str:
+def _first_differences(matrices: Sequence[Floats], wrong: Booleans | None) -> str:
     if wrong is None or not wrong.any():
         return ""
     found, expected = matrices
-    row, column = axes
     details = [
-        f"{row} {r}, {column} {c}: got {exact(found[r, c])}, expected {exact(expected[r, c])}"
+        f"row {r}, column {c}: got {exact(found[r, c])}, expected {exact(expected[r, c])}"
         for r, c in np.argwhere(wrong)[:3].tolist()
     ]
     return f" First: {'; '.join(details)}."

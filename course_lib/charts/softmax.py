@@ -248,27 +248,20 @@ def softmax_temperature(
     scores: Numbers,
     keys: Sequence[str] | None = None,
     *,
-    factor: float = 1.0,
-    largest_factor: float = 8.0,
     title: str = "How sharp does softmax become when the scores grow?",
 ) -> Picture:
     """Draw softmax(factor * scores) over one query's keys as bars, with a slider for the factor.
 
     The reciprocal of the factor is known as the temperature. `scores` has one axis, a finite score for each
-    key; `keys` are words, by default numbers. `factor` is the slider's initial value, `largest_factor` its
-    maximum. The bar on the right is the Frobenius norm of the softmax's Jacobian, diag(w) - w w^T, which
-    limits the gradient that reaches the scores. It is computed in the browser, like the weights. Raises
-    ValueError for scores that aren't finite or a factor outside 0 to `largest_factor`.
+    key; `keys` are words, by default numbers. The bar on the right is the Frobenius norm of the softmax's
+    Jacobian, diag(w) - w w^T, which limits the gradient that reaches the scores. It is computed in the
+    browser, like the weights. Raises ValueError for scores that aren't finite.
     """
     row = from_tensor(scores, "scores", (1,))
     if not np.isfinite(row).all():
         raise ValueError(f"scores: expected finite numbers, got {row.tolist()}. Leave masked keys out.")
-    if not 0 <= factor <= largest_factor:
-        raise ValueError(f"factor: expected 0 to {largest_factor:g}, the slider's range, got {factor:g}.")
     words = as_words([str(n) for n in range(len(row))] if keys is None else keys, len(row), "keys")
-    handle = alt.binding_range(
-        min=0, max=largest_factor, step=largest_factor / 80, name="Multiply the scores by: "
-    )
+    handle = alt.binding_range(min=0, max=8, step=0.1, name="Multiply the scores by: ")
     frame = pd.DataFrame({"key": range(len(row)), "word": words, "score": row, "above": row - row.max()})
     weights = (
         alt.Chart(frame)
@@ -282,7 +275,7 @@ def softmax_temperature(
     details = ", ".join(f"{word} {score:.3g}" for word, score in zip(words, row.tolist(), strict=True))
     return (
         alt.hconcat(_weight_bars(weights, words), _gradient_bar(weights), spacing=24)
-        .add_params(alt.param(name=FACTOR, value=factor, bind=handle))
+        .add_params(alt.param(name=FACTOR, value=1, bind=handle))
         .properties(
             title=alt.Title(title, subtitle=subtitle),
             description=f"{title} Scores: {details}. A slider multiplies them; bars show the softmax and "

@@ -305,16 +305,12 @@ def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is p
 
 
 def batch_tables(
-    tables: Mapping[str, Sequence[Sequence[str]]],
-    *,
-    padding: str = "<pad>",
-    marks: Collection[str] = ("<start>", "<end>"),
-    title: str = "The tokens of a batch",
+    tables: Mapping[str, Sequence[Sequence[str]]], *, title: str = "The tokens of a batch"
 ) -> Picture:
     """Draw one table for each name, a row for each sentence, a cell for each token.
 
-    `tables` maps a name to rows of equal length. Cells that hold `padding` are grey with a cross; those that
-    hold one of the `marks` are orange. Raises ValueError for no table, or rows of different lengths.
+    `tables` maps a name to rows of equal length. Cells that hold "<pad>" are grey with a cross; those that
+    hold "<start>" or "<end>" are orange. Raises ValueError for no table, or rows of different lengths.
     """
     if not tables:
         raise ValueError("tables: expected at least one, got none.")
@@ -332,7 +328,7 @@ def batch_tables(
         tokens = [token for row in rows for token in row]
         details.append(
             f"{name}: {len(rows)} rows of {len(rows[0])} tokens, "
-            f"{tokens.count(padding) / len(tokens):.0%} of them padding"
+            f"{tokens.count('<pad>') / len(tokens):.0%} of them padding"
         )
         grid = Grid(
             [str(row) for row in range(len(rows))],
@@ -343,8 +339,12 @@ def batch_tables(
         )
         cells = [
             Cell(MASKED_FILL, "×" if written else "", token, ink=MASKED_INK)
-            if token == padding
-            else Cell("#ffd8a8" if token in marks else "#c6dbef", _cut(token, size) if written else "", token)
+            if token == "<pad>"
+            else Cell(
+                "#ffd8a8" if token in ("<start>", "<end>") else "#c6dbef",
+                _cut(token, size) if written else "",
+                token,
+            )
             for token in tokens
         ]
         panels.append(grid.draw(cells, title=details[-1], row_labels=False, column_labels=False))

@@ -136,7 +136,7 @@ def test_bad_heat_maps(
 def test_mask_effect_shows_scores_mask_weights_and_sums(texts_of: TextsOf) -> None:
     scores, mask = _scores(), CAUSAL.clone()
     mask[2] = False
-    texts = texts_of(mask_effect(scores, mask, _masked_softmax(scores, mask), queries=WORDS, keys=WORDS))
+    texts = texts_of(mask_effect(scores, mask, _masked_softmax(scores, mask)))
     assert {"1. scores", "2. mask", "3. weights", "row sums"} <= set(texts)
     for value in scores.flatten().tolist():
         assert short(value) in texts
@@ -182,5 +182,3 @@ def test_bad_mask_effects() -> None:
         mask_effect(_scores(), CAUSAL.float(), torch.zeros(4, 4))
     with pytest.raises(ValueError, match="scores: expected 2 axes"):
         mask_effect(torch.zeros(2, 4, 4), CAUSAL, torch.zeros(4, 4))
-    with pytest.raises(ValueError, match="keys: expected 4 words"):
-        mask_effect(_scores(), CAUSAL, torch.zeros(4, 4), keys=["one"])

@@ -17,9 +17,9 @@ def test_counts_and_marks_what_differs(texts_of: TextsOf) -> None:
     expected = _values(3, 4)
     found = expected.clone()
     found[1, 2] += 0.5
-    texts = texts_of(found_beside_expected(found, expected, axes=("query", "key")))
+    texts = texts_of(found_beside_expected(found, expected))
     assert "1 of 12 values differ" in texts
-    assert {"your result", "expected", "where they differ", "query", "key"} <= set(texts)
+    assert {"your result", "expected", "where they differ", "row", "column"} <= set(texts)
     assert texts.count("+0.50") == 1
     assert texts.count("=") == 11
 
@@ -30,9 +30,9 @@ def test_agreement_is_said(texts_of: TextsOf) -> None:
     assert texts.count("=") == 4
 
 
-@pytest.mark.parametrize(("tolerance", "differing"), [(1e-6, 4), (1e-2, 0)])
-def test_tolerance(tolerance: float, differing: int) -> None:
-    chart = found_beside_expected(_values(2, 2) + 1e-3, _values(2, 2), tolerance=tolerance)
+@pytest.mark.parametrize(("offset", "differing"), [(1e-3, 4), (1e-8, 0)])
+def test_tolerance(offset: float, differing: int) -> None:
+    chart = found_beside_expected(_values(2, 2) + offset, _values(2, 2))
     assert str(chart.description).startswith(f"{differing} of 4" if differing else "All 4")
 
 
@@ -98,8 +98,8 @@ def test_description_tells_the_first_differences() -> None:
     expected = torch.zeros(2, 3)
     found = expected.clone()
     found[1, 2] = 0.25
-    chart = found_beside_expected(found, expected, axes=("query", "key"))
-    assert "query 1, key 2: got 0.25, expected 0" in str(chart.description)
+    chart = found_beside_expected(found, expected)
+    assert "row 1, column 2: got 0.25, expected 0" in str(chart.description)
 
 
 @pytest.mark.parametrize(
