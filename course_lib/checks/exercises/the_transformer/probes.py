@@ -471,14 +471,21 @@ def _model_gradient(candidate: Candidate, draw: Draw) -> Observed:
     return _weights_named(reply, _model_shapes(TransformerConfig(**settings)))
 
 
-@probe("a deep copy has its own weights, and a state dict can be loaded into it")
+@probe("calls do not affect each other, and a deep copy, filled from a state dict, has its own weights")
 def _model_copy(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_SMALL)
     model.train(False)
     copy = model.copy()
     _model_loaded(copy, draw, _SMALL)
-    sentences = _sentences(draw)
-    return after(loaded, lambda: (value_of(model.call(*sentences)), value_of(copy.call(*sentences))))
+    sentences, others = _sentences(draw), _sentences(draw)
+    return after(
+        loaded,
+        lambda: {
+            "the logits": value_of(model.call(*sentences)),
+            "the logits of the copy": value_of(copy.call(*sentences)),
+            "the logits of other sentences": value_of(model.call(*others)),
+        },
+    )
 
 
 # --- tie_embeddings -----------------------------------------------------------------------------------------
