@@ -27,7 +27,8 @@ def _described(change) -> list[str]:
 
 def test_the_reference_is_described_as_required() -> None:
     bounds = "within the bounds of Xavier uniform"
-    assert _described(lambda model: None) == ["different", "Xavier's", bounds, "d_model**-0.5"]
+    expected = ["different", "Xavier's", bounds, "d_model**-0.5", "separate"]
+    assert _described(lambda model: None) == expected
 
 
 def test_a_normal_distribution_and_equal_layers_are_seen() -> None:
@@ -54,3 +55,10 @@ def test_entries_are_counted_by_prefix() -> None:
     student = Candidate(LocalBackend(lambda: nn.ModuleDict({"norm": nn.LayerNorm(2)})))
     counted = value_of(student.make(count_of("norm", "other")).call(student.build()))
     assert counted == {"the number of weights of norm": 2, "the number of weights of other": 0}
+
+
+def test_tables_with_the_same_weights_are_seen() -> None:
+    def change(model):
+        model.target_embedding.table.weight = model.source_embedding.table.weight
+
+    assert _described(change)[-1] == "the same"

@@ -61,18 +61,17 @@ class _ThreeArguments(DecoderLayer):
         return super().forward(x, memory, source_mask, None)
 
 
-class _HalfModel(Transformer):
+class _TwiceModel(Transformer):
     def encode(self, source, source_mask):
         x = self.positions(self.source_embedding(source))
-        return self.encoder_layers[0](x, source_mask)
-
-
-class _BackwardsModel(Transformer):
-    def encode(self, source, source_mask):
-        x = self.positions(self.source_embedding(source))
-        for layer in reversed(self.encoder_layers):
+        for layer in (*self.encoder_layers, *self.encoder_layers):
             x = layer(x, source_mask)
         return x if self.encoder_norm is None else self.encoder_norm(x)
+
+
+class _CutModel(Transformer):
+    def encode(self, source, source_mask):
+        return super().encode(source, source_mask).clamp(min=0)
 
 
 class _NoMemory(Transformer):
@@ -80,9 +79,9 @@ class _NoMemory(Transformer):
         return super().decode(torch.zeros_like(memory), source_mask, target, target_mask)
 
 
-class _LastLogits(Transformer):
+class _SummedLogits(Transformer):
     def forward(self, source, source_mask, target, target_mask):
-        return super().forward(source, source_mask, target, target_mask)[:, -1]
+        return super().forward(source, source_mask, target, target_mask).cumsum(1)
 
 
 class _NoDecode(Transformer):
@@ -130,10 +129,10 @@ UNRELATED = {
     ),
     "Transformer": (
         _Identity,
-        _HalfModel,
-        _BackwardsModel,
+        _TwiceModel,
+        _CutModel,
         _NoMemory,
-        _LastLogits,
+        _SummedLogits,
         _NoDecode,
         _LooseArguments,
     ),

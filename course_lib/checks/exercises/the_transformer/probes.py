@@ -419,7 +419,17 @@ def _model_same_length(candidate: Candidate, draw: Draw) -> Observed:
 def _model_norm_first(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_DEEP, norm_first=True)
     model.train(False)
-    return after(loaded, lambda: model.call(*_sentences(draw)))
+    source, source_mask, target, target_mask = _sentences(draw)
+    memory = draw.normal(*source.shape, _DEEP["d_model"])
+    return after(
+        loaded,
+        lambda: {
+            "the logits": value_of(model.call(source, source_mask, target, target_mask)),
+            "the hidden vectors": value_of(
+                model.call(memory, source_mask, target, target_mask, method="decode")
+            ),
+        },
+    )
 
 
 @probe("every layer uses the attention function of the config")
