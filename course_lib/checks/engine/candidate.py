@@ -71,15 +71,13 @@ class Candidate:
         """
         return self._ask("call", arguments, keywords, method)
 
-    def gradients(
-        self, *arguments: object, toward: Tensor, method: str = "__call__", **keywords: object
-    ) -> Reply:
+    def gradients(self, *arguments: object, toward: Tensor, **keywords: object) -> Reply:
         """Call the object, and backpropagate `toward` from its result, or from the first of several.
 
         The value is a dict: "inputs" holds the gradient of each floating-point argument, and "weights" the
         gradient of each parameter by name. A gradient is None if backpropagation doesn't reach the tensor.
         """
-        return self._ask("gradients", arguments, keywords, method, toward)
+        return self._ask("gradients", arguments, keywords, toward=toward)
 
     def build(self, *arguments: object, **keywords: object) -> "Candidate":
         """Create an instance of a class."""

@@ -22,9 +22,9 @@ class Draw:
         """Return standard normal numbers."""
         return torch.randn(shape, generator=self._generator, dtype=torch.float64).to(dtype)
 
-    def coins(self, *shape: int, heads: float = 0.5) -> Tensor:
-        """Return booleans that are True with probability `heads`."""
-        return torch.rand(shape, generator=self._generator) < heads
+    def coins(self, *shape: int) -> Tensor:
+        """Return booleans that are True with probability one half."""
+        return torch.rand(shape, generator=self._generator) < 0.5
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
         """Return integers from `low` to `high - 1`."""
