@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+LAB = ROOT / "course_lib" / "translation"
 TOP = {"lessons", "solutions", "autograder", "course_lib", "tests", "environment.yml", "README.md"}
 NO_NAMES = {"utils", "util", "misc", "helpers", "helper", "common"}
 
@@ -130,6 +131,11 @@ print(*{name.partition(".")[0] for name in set(sys.modules) - before} - sys.stdl
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.split() == ["course_lib"]
+
+
+def test_the_lab_has_at_most_ten_parts() -> None:
+    parts = {path.relative_to(LAB).parts[0] for path in files() if path.is_relative_to(LAB)}
+    assert len(parts - {"__init__.py"}) <= 10
 
 
 def test_files_are_small() -> None:
