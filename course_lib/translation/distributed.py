@@ -28,14 +28,14 @@ Value = TypeVar("Value")
 
 #: How long ranks wait for rank 0 to prepare the data, which may include downloading and tokenising a corpus.
 _PREPARATION_TIMEOUT = timedelta(days=1)
-#: How long a collective waits for the other ranks over gloo: its default.
+#: The timeout of a collective over gloo, which is gloo's default.
 _COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 #: How long a rank waits for its peers to answer when it checks that they are still running.
 _PROBE_TIMEOUT = timedelta(seconds=3)
 
 
 class RankZeroError(BadInputError):
-    """A BadInputError that the other ranks raise when rank 0 has one. Rank 0 reports it to the user."""
+    """The BadInputError of the other ranks when rank 0 raises one. Only rank 0 reports it to the user."""
 
 
 class LostPeerError(RuntimeError):
@@ -165,9 +165,9 @@ def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
 
 @contextlib.contextmanager
 def timeouts_reported(timeout: timedelta = _COLLECTIVE_TIMEOUT) -> Iterator[None]:
-    """Raise LostPeerError in place of a RuntimeError if the block took as long as a collective waits.
+    """Raise LostPeerError in place of a RuntimeError if the block took at least `timeout`.
 
-    The block must be short without this wait, as an update is.
+    A collective waits that long for a lost peer. So the block must otherwise be short, like an update.
     """
     started = time.monotonic()
     try:
@@ -227,7 +227,7 @@ def broadcast_from_rank_zero(distributed: DistributedInfo, function: Callable[[]
         dist.broadcast_object_list(message)
         result = _TensorUnpickler(io.BytesIO(message[0]), tensors).load()
     for tensor in tensors:
-        # As bytes, because gloo doesn't know every type.
+        # Send the tensor as bytes, because gloo doesn't support every dtype.
         dist.broadcast(tensor.contiguous().flatten().view(torch.uint8), 0)
     return result  # type: ignore[return-value]
 
@@ -247,7 +247,7 @@ class _TensorPickler(pickle.Pickler):
 
 
 class _TensorUnpickler(pickle.Unpickler):
-    """The reverse of `_TensorPickler`: it makes tensors to receive into, and collects them in a list."""
+    """The counterpart of `_TensorPickler`. It allocates the tensors to be received, and lists them."""
 
     def __init__(self, file: io.BytesIO, tensors: list[Tensor]) -> None:
         super().__init__(file)

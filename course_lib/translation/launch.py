@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: success. 75: stopped by a signal; should be restarted. 130: interrupted from the keyboard. 69: the
     rendezvous failed. 2 or another code: every failed process exited with this code. 1: any other failure.
     """
-    # torch 2.11 has no options for these, so set environment variables. (It still kills after 30 seconds.)
+    # torchrun has no options for these settings in torch 2.11, so set environment variables. (It ignores the
+    # shutdown timeout, and still kills the processes after 30 seconds.)
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"])
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))
@@ -53,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
     traces = Path(os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.abspath("nccl-trace-rank-")))
     started = time.time()
-    # Otherwise restarted processes use torchrun's own store, with the addresses of the dead ones.
+    # Without this setting, restarted processes use torchrun's own store, which holds the addresses of the
+    # dead ones.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     options = run.parse_args(sys.argv[1:] if arguments is None else list(arguments))
     if options.rdzv_backend == "c10d" and not options.standalone and _is_other_program(options.rdzv_endpoint):
@@ -115,7 +117,7 @@ def _report_killed(failed: ChildFailedError) -> None:
             _report(
                 f"process {rank} ({socket.gethostname()}, process id {failure.pid}) was killed by "
                 f"{failure.signal_name()}{cause}. Run the same command again to resume from the latest "
-                "checkpoint; with --max-restarts=3, this happens by itself."
+                "checkpoint; with --max-restarts=3, torchrun does that."
             )
 
 

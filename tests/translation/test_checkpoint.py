@@ -68,7 +68,7 @@ def test_damaged_ones_are_passed_over_and_don_t_push_out_whole_ones(tmp_path: Pa
 
 def test_only_damaged_ones_are_refused(tmp_path: Path) -> None:
     (tmp_path / "step-00000020.pt").write_bytes(b"")
-    with pytest.raises(BadInputError, match=r"no intact checkpoint, but 1 damaged \(step-00000020\.pt\)\."):
+    with pytest.raises(BadInputError, match=r"found only damaged ones \(step-00000020\.pt\)\."):
         Checkpoints(tmp_path, 2).find_latest()
 
 

@@ -170,7 +170,7 @@ def test_a_run_is_trained_kept_and_translated_with(
     beam = "evaluation.beam_size=3"
     train(tiny_config(f"run_folder={straight}", beam), SINGLE_PROCESS, choice=choice)
     said = capsys.readouterr().out
-    assert "28 of the 30 parts are yours and used." in said
+    assert "28 of the 30 parts come from your code." in said
     assert re.search(r"beam_search +yours \(translates the test split\)", said)
     assert re.search(r"LayerNorm +yours \(its output is not shown\)", said)
     assert "my norm:" not in said
@@ -180,7 +180,7 @@ def test_a_run_is_trained_kept_and_translated_with(
     with_habits.swap("LayerNorm", "x - x.mean(-1,", "x - x.mean(dim=-1,")
     with_habits.write()
     with pytest.raises(
-        BadInputError, match=r"was made with other code of LayerNorm. Add --parts .*parts.json"
+        BadInputError, match=r"was made with a different version of LayerNorm. Add --parts .*parts.json"
     ):
         train(tiny_config(f"run_folder={stopped}", beam), SINGLE_PROCESS, choice=choice)
     with pytest.raises(BadInputError, match=r"was made with a student's parts\. Add --parts"):
@@ -213,7 +213,7 @@ def test_a_run_of_the_references_is_not_gone_on_with(
     with pytest.raises(BadInputError, match="was made with the reference's parts"):
         require_same_code(checkpoint, kept, None, own)
     # Where the copy is gone, the checkpoint still knows that it is of other code.
-    with pytest.raises(BadInputError, match="was made with other code of yours"):
+    with pytest.raises(BadInputError, match="was made with a different version of your code"):
         require_same_code(checkpoint, kept, "0" * 64, own)
 
 
@@ -260,7 +260,7 @@ def test_unequal_and_broken_parts_are_refused_or_replaced(
     table = parts_of(
         student, load_config(str(config_file), ["evaluation.beam_size=5"]), unequal="reference"
     ).table()
-    assert "25 of the 30 parts are yours and used." in table
+    assert "25 of the 30 parts come from your code." in table
     assert re.search(r"split_heads +the reference's \(see \[1\]\)", table)
     assert re.search(r"LayerNorm +the reference's \(see \[2\]\)", table)
     assert re.search(r"FeedForward +the reference's \(not written yet\)", table)

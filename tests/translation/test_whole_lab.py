@@ -42,7 +42,7 @@ def test_the_whole_lab(config_file: Path, tmp_path: Path, lessons: Path) -> None
     settings = [str(config_file), *SMALL, "--parts", str(lessons)]
     said = command(*TORCHRUN, *TRAIN, *settings, "training.epochs=1")
     # Of 30, four are stubs and two have no use with a beam of 2.
-    assert "24 of the 30 parts are yours and used." in said
+    assert "24 of the 30 parts come from your code." in said
     assert "2 processes; starting." in said
 
     # A second epoch, on one process.

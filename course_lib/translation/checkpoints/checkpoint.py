@@ -1,4 +1,4 @@
-"""The state of a run on disk, from which it resumes with the same result as without an interruption."""
+"""Checkpoints: the state of a run on disk. A resumed run has the same result as an uninterrupted one."""
 
 import re
 from dataclasses import dataclass
@@ -33,17 +33,17 @@ class DamagedCheckpointError(BadInputError):
 
 @dataclass(frozen=True)
 class StepFiles:
-    """The files `step-N.pt` in a folder, which may not exist yet. A run keeps only the newest `count`."""
+    """The files `step-N.pt` in a folder, which may be missing. Only the newest `count` are kept."""
 
     folder: Path
     count: int
 
     def path(self, step: int) -> Path:
-        """Return the path of an update's file. Leading zeros make the names sort numerically."""
+        """Return the path of the file for update `step`. Leading zeros make the names sort numerically."""
         return self.folder / f"step-{step:08d}.pt"
 
     def newest_first(self, up_to: int | None = None) -> list[Path]:
-        """List the files, the newest first, without those of updates after `up_to`."""
+        """List the files up to the update `up_to` (default: all), the newest first."""
         found = [
             (int(name[1]), path)
             for path in (self.folder.iterdir() if self.folder.is_dir() else ())
@@ -69,7 +69,7 @@ class LatestCheckpoint:
     path: Path | None
     """The newest intact checkpoint; None if there are no checkpoints."""
     damaged: list[Path]
-    """Newer checkpoints, which are damaged."""
+    """Damaged checkpoints that are newer than the one at `path`."""
     state: dict[str, Any] | None = None
     """The contents of the checkpoint."""
 
@@ -89,7 +89,8 @@ class Checkpoints(StepFiles):
     def find_latest(self) -> LatestCheckpoint:
         """Find and load the newest intact checkpoint.
 
-        Raises BadInputError if all are damaged, or if a file cannot be read, because it may be intact.
+        Raises BadInputError if all checkpoints are damaged. A checkpoint that cannot be read also raises it,
+        rather than being skipped, because it may be intact.
         """
         damaged: list[Path] = []
         for path in self.newest_first():
@@ -101,7 +102,7 @@ class Checkpoints(StepFiles):
                 return LatestCheckpoint(path, damaged, state)
         if damaged:
             raise BadInputError(
-                f"{self.folder}: there is no intact checkpoint, but {len(damaged)} damaged "
+                f"{self.folder}: expected an intact checkpoint, but found only damaged ones "
                 f"({', '.join(path.name for path in damaged)}). Remove the folder to start the run again."
             )
         return LatestCheckpoint(None, [])

@@ -1,8 +1,8 @@
-"""Trained models that come with the course, so that translating and its pictures work without training.
+"""Trained models that are included in the course, to translate and draw charts without training.
 
 A provided model is a folder of `provided/` with the config, the vocabulary and the search settings of its
-run, a model card (README.md), and the weights in float16 as one safetensors file. That file is cut into
-pieces, which a repository stores better than one large file.
+run, a model card (README.md), and the weights in float16 as one safetensors file. That file is split into
+parts, because a repository stores small files better than a large one.
 
     python -m course_lib.translation.checkpoints.provided RUN_FOLDER FOLDER
 

@@ -22,7 +22,7 @@ class RunFolder:
         self.vocabulary = path / "vocabulary.json"
         """The file of the vocabulary, or of both vocabularies."""
         self.data = path / "data"
-        """The folder of all sentences as token ids."""
+        """The folder of the prepared data: all sentences as token ids."""
         self.metrics = path / "metrics.jsonl"
         """The file of the metrics, one JSON object per line."""
         self.checkpoints = path / "checkpoints"

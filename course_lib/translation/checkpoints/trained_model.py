@@ -1,4 +1,4 @@
-"""Trained models on disk: only what a later process needs to translate.
+"""Trained models on disk, which contain only what is needed to translate.
 
 A run saves up to three models in its folder. They share the vocabulary, and each file holds the vocabulary's
 fingerprint.
@@ -35,7 +35,7 @@ class TrainedModel:
     weights: dict[str, Tensor]
     """A state dict with the parameter names of the reference's Transformer."""
     step: int
-    """The number of updates; for averaged weights, that of the latest."""
+    """The number of updates that produced the weights; for averaged weights, that of the latest snapshot."""
     parts: str | None = None
     """The fingerprint of the student's code that was trained; None for the reference."""
 
@@ -143,7 +143,8 @@ class Snapshots(StepFiles):
         models: list[TrainedModel] = []
         for path in self.newest_first(up_to)[: self.count]:
             try:
-                # All models together may be larger than the memory. The average reads one tensor at a time.
+                # Memory-map the weights, because all models together may not fit into memory. Averaging reads
+                # one tensor at a time.
                 models.append(load_model(path, mapped=True))
             except BadInputError as error:
                 report(f"Left out of the average: {error}")

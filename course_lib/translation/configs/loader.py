@@ -1,4 +1,4 @@
-"""Loading of configs from YAML, with overrides from the command line, and writing them with documentation.
+"""Reading configs from YAML, with overrides from the command line, and writing them with documentation.
 
 The error for an invalid config is one line that names every unknown key and every wrong value.
 """
@@ -162,7 +162,7 @@ def _apply(override: str, values: dict[str, Any]) -> None:
     *sections, key = path.split(".")
     if not equals or not all([*sections, key]):
         raise BadInputError(
-            f'"{override}": expected an override section.key=value, for example training.epochs=3'
+            f'"{override}": expected an override of the form section.key=value, for example training.epochs=3'
         )
     for section in sections:
         values = values.setdefault(section, {})

@@ -45,17 +45,17 @@ class DataConfig(Section):
     """A folder written by `course prepare` with the same settings, to train from without preparing the corpus
     again; it may be a copy on each node's own disk. Default: the run prepares its data in its own folder."""
     folder: MayChange[str | None] = None
-    """For corpus: folder, the folder that holds train, validation and test as NAME.de and NAME.en, one
-    sentence per line, plain or as .gz."""
+    """With corpus: folder, the folder of the files NAME.de and NAME.en for train, validation and test, one
+    sentence per line, plain or gzipped (.gz)."""
     mirror: MayChange[str | None] = None
-    """A folder that holds the published files, or a subfolder with the corpus's name that does. It is read
+    """A folder with the published files, either directly or in a subfolder named after the corpus. It is read
     instead of downloading. Default: the environment variable COURSE_DATA."""
     url: MayChange[str | None] = None
     """The address to download the published files from. Default: the publisher's address."""
     cache: MayChange[str | None] = None
     """The folder to keep downloads in. Default: the user's cache folder."""
     train_pairs: int | None = Field(default=None, ge=1)
-    """Train on the first pairs of the training split only, at most this many. Default: on all."""
+    """Train only on the first pairs of the training split, at most this many. Default: on all."""
     vocab_size: int = Field(default=8000, ge=300)
     """Number of subwords in a vocabulary, learned from the training split. tokenizer: words uses min_count
     instead."""
@@ -80,14 +80,14 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _keys_fit_together(self) -> "DataConfig":
         if (self.corpus == "folder") != (self.folder is not None):
-            raise ValueError("folder: must be set for corpus: folder, and only for it")
+            raise ValueError("folder: must be set if corpus is 'folder', and only then")
         if self.both_directions and not self.shares_vocabulary:
             raise ValueError(
                 "both_directions: needs one vocabulary for both languages; set tokenizer to joint-bpe, "
                 f"not {self.tokenizer}"
             )
         if self.bpe_dropout and self.tokenizer == "words":
-            raise ValueError("bpe_dropout: needs subwords, but tokenizer: words makes none")
+            raise ValueError("bpe_dropout: needs subwords, but tokenizer is 'words'")
         return self
 
     @property
@@ -146,7 +146,7 @@ class TrainingConfig(Section):
     """The folder of another run to start from: its trained weights and its vocabulary, whatever the data
     section says about the vocabulary. Default: random weights."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
-    """Probability mass spread over the whole vocabulary."""
+    """Label smoothing: the probability mass that is spread evenly over the whole vocabulary."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """adam, as in the paper, or adamw."""
     weight_decay: float = Field(default=0.0, ge=0)
@@ -169,19 +169,19 @@ class TrainingConfig(Section):
     """bfloat16 and float16: mixed precision; layers compute in 16 bits, weights and sums are in float32, and
     with float16 the loss is scaled. tf32: float32 with faster, less precise products on a GPU. float64: for
     exact comparisons. auto: bfloat16 if the hardware computes with it, otherwise float16 on a GPU and float32
-    on a CPU; the config that the run saves says which."""
+    on a CPU; the run's saved config records the choice."""
     device: MayChange[Literal["auto", "cpu", "cuda"]] = "auto"
     """auto: a GPU if there is one, otherwise the CPU."""
     threads: MayChange[int | None] = Field(default=None, ge=1)
     """CPU threads per process. Default: the cores, divided evenly among the processes of a machine."""
     peer_timeout: MayChange[int] = Field(default=120, ge=1)
-    """Seconds without a sign of life from another process after which a run ends."""
+    """The run ends if another process sends no heartbeat for this many seconds."""
     length_buckets: int | None = Field(default=None, ge=1, le=16)
     """Pad each batch to one of this many lengths, and to a fixed number of sentences for each length, so that
     a model is compiled for few shapes. Default: pad to the longest sentence of the batch."""
     compile: bool = False
     """Compile each layer and the loss with torch.compile. If that fails, training continues without it and
-    says so. Useful on a GPU, together with length_buckets; on a CPU it gains nothing at these sizes."""
+    reports the reason. Useful on a GPU, together with length_buckets; on a CPU, it brings no gain."""
     log_every: MayChange[int] = Field(default=50, ge=1)
     """Updates between two rows of metrics.jsonl."""
     profile: MayChange[int] = Field(default=0, ge=0)
@@ -210,16 +210,18 @@ class TrainingConfig(Section):
         if self.epochs is None and self.updates is None:
             raise ValueError("epochs: set epochs, updates or both, so that training ends")
         if self.weight_decay and self.optimizer != "adamw":
-            raise ValueError("weight_decay: needs optimizer: adamw")
+            raise ValueError("weight_decay: can only be set if optimizer is 'adamw'")
         if self.schedule == "paper" and self.lr is not None:
-            raise ValueError("lr: is not used by schedule: paper; set lr_factor, or choose another schedule")
+            raise ValueError(
+                "lr: is not used if schedule is 'paper'; set lr_factor, or choose another schedule"
+            )
         if self.schedule != "paper" and self.lr is None:
-            raise ValueError(f"lr: must be set for schedule: {self.schedule}")
+            raise ValueError(f"lr: must be set if schedule is '{self.schedule}'")
         if self.schedule != "paper" and self.lr_factor != 1:
-            raise ValueError("lr_factor: is only used by schedule: paper; set lr")
+            raise ValueError("lr_factor: is only used if schedule is 'paper'; set lr")
         decays = self.schedule in ("linear", "cosine")
         if decays != (self.decay_steps is not None):
-            raise ValueError("decay_steps: must be set for schedule: linear or cosine, and only for them")
+            raise ValueError("decay_steps: must be set if schedule is 'linear' or 'cosine', and only then")
         if self.decay_steps is not None and self.decay_steps <= self.warmup_steps:
             raise ValueError(
                 f"decay_steps: must be greater than warmup_steps ({self.warmup_steps}), "
@@ -270,7 +272,7 @@ class CheckpointConfig(Section):
     keep_last: MayChange[int] = Field(default=3, ge=1)
     """Number of checkpoints to keep. If the newest one is damaged, the run resumes from the one before."""
     stop_check_every: MayChange[int] = Field(default=10, ge=1)
-    """Updates between checks, among several processes, for a request to stop that any of them received."""
+    """With several processes, the number of updates between checks whether any of them was asked to stop."""
 
 
 class SelectionConfig(Section):

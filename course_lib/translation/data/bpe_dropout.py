@@ -57,7 +57,7 @@ class BpeDropoutPairs(TokenPairs):
         sides: tuple[Subwords, Subwords],
         rate: float,
     ) -> None:
-        """Store the pairs split without dropout, `plain`, and as indices into `words`, `word_pairs`."""
+        """Store the pairs as `plain`, split without dropout, and as `word_pairs`, indices into `words`."""
         super().__init__(*plain.arrays)
         self._word_ids, self._word_offsets = word_pairs.arrays
         self._words = words

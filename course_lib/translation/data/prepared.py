@@ -120,7 +120,7 @@ def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
     if contents is None:
         raise BadInputError(
             f"{folder}: the data prepared by the first process is missing or incomplete; "
-            "do all machines see the same run_folder?"
+            "check that all machines see the same run_folder"
         )
     return _open(folder, vocabulary, contents)
 
@@ -271,7 +271,7 @@ class _Writer:
         """Write the training split, in both directions if the config is bidirectional."""
         directions = [self._forward(text)]
         if self._config.both_directions:
-            assert isinstance(self._vocabularies, BidirectionalSubwords), "learned with this config"
+            assert isinstance(self._vocabularies, BidirectionalSubwords), "learned for both directions"
             back, forward = self._vocabularies.reversed, directions[0]
             directions.append(_Direction(back.source, forward.target_text, back.target, forward.source_text))
         drop = self._config.too_long == "drop"

@@ -105,12 +105,12 @@ class Subwords:
         return self._tokenizer.get_vocab_size()
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Convert each sentence to ids, without start and end."""
+        """Convert each sentence to ids, without start and end tokens."""
         encodings = self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Convert each list of ids to text, without start, end and padding."""
+        """Convert each list of ids to text, without start, end and padding tokens."""
         texts = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=True)
         return [text.removeprefix(" ") for text in texts]
 
@@ -125,7 +125,7 @@ class TaggedSubwords(Subwords):
         self.tag, self.tag_id = tag, number
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Convert each sentence to ids, with the tag, without start and end. Empty sentences get no tag."""
+        """Convert each sentence to ids: the tag, then the subwords. Empty sentences get no tag."""
         return [[self.tag_id, *ids] if ids else [] for ids in super().encode(sentences)]
 
     def split_words(self, sentences: Sequence[str]) -> list[list[str]]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from course_lib.atomic_files import atomic_write
 
-#: The ids of a source sentence and its translation, without start and end.
+#: The ids of a source sentence and its translation, without start and end tokens.
 IdPair = tuple[Sequence[int], Sequence[int]]
 #: The data types of offsets and word indices in files, with a fixed byte order.
 OFFSETS = "<i8"
@@ -21,7 +21,7 @@ WORD_IDS = "<u4"
 
 
 class TokenPairs(Sequence[IdPair]):
-    """Pairs of sentences, each a list of ids without start and end.
+    """Pairs of sentences, each a list of ids without start and end tokens.
 
     One array holds the ids of all sentences: source, target, source, target, and so on. `offsets` holds the
     start of each sentence, followed by the end of the last one.

@@ -59,14 +59,14 @@ class Words:
         return len(self._words)
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Convert each sentence to ids, without start and end."""
+        """Convert each sentence to ids, without start and end tokens."""
         return [
             [self._number.get(word, self.unknown_id) for word, _ in _words(sentence, self._language)]
             for sentence in sentences
         ]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Convert each list of ids to text, without start, end and padding."""
+        """Convert each list of ids to text, without start, end and padding tokens."""
         special = {self.pad_id, self.start_id, self.end_id}
         return [self._join([self._words[number] for number in row if number not in special]) for row in ids]
 
@@ -87,12 +87,13 @@ def _usually_joined(split: Sequence[Sequence[tuple[str, bool]]]) -> tuple[set[st
             before[right] += -1 if space else 1
             if not space:
                 predecessors[right].add(left)
-    # If a word is joined to only one preceding word, that word may be the reason, as the bracket in "(not".
+    # If a word is joined only to one particular preceding word, that word may be the reason, like the bracket
+    # in "(not".
     joined_before = {word for word, balance in before.items() if balance > 0 and len(predecessors[word]) > 1}
     after: Counter[str] = Counter()
     for words in split:
         for (left, space), (right, _) in pairwise(words):
-            # If a comma is joined to the word before it, that says nothing about this word.
+            # A space that is missing before a comma is due to the comma, not to the word before it.
             if right not in joined_before:
                 after[left] += -1 if space else 1
     return joined_before, {word for word, balance in after.items() if balance > 0}
@@ -111,6 +112,6 @@ def _tokenizer(language: str) -> Any:
     except ModuleNotFoundError:
         raise BadInputError(
             "data.tokenizer: 'words' needs spaCy, which is not installed; install it (pip install spacy), or "
-            "choose joint-bpe"
+            "choose 'joint-bpe'"
         ) from None
     return spacy.blank(language).tokenizer

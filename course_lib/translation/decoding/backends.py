@@ -29,7 +29,7 @@ class IncrementalDecoder(Protocol):
     """A decoder that processes the beams of a batch of sentences token by token."""
 
     dtype: torch.dtype
-    """The dtype of the logits, or a smaller one."""
+    """The dtype that the logits are computed in. They may be returned in a wider one."""
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
         """Process the next token of every beam, and return the logits of the token after it.
@@ -38,10 +38,10 @@ class IncrementalDecoder(Protocol):
         """
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams of each sentence: beam k becomes a continuation of the previous `parent[k]`."""
+        """Reorder the beams of each sentence: beam k continues the previous beam `parent[k]`."""
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Keep only these sentences in the batch."""
+        """Keep only the sentences at these indices in the batch."""
 
 
 @runtime_checkable
@@ -188,11 +188,11 @@ class UncachedDecoder:
         return logits.unflatten(0, tokens.shape)
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams of each sentence: beam k becomes a continuation of the previous `parent[k]`."""
+        """Reorder the beams of each sentence: beam k continues the previous beam `parent[k]`."""
         self._prefix = self._prefix.gather(1, parent.unsqueeze(-1).expand(-1, -1, self._prefix.shape[2]))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Keep only these sentences in the batch."""
+        """Keep only the sentences at these indices in the batch."""
         self._memory, self._source_mask = self._memory[sentences], self._source_mask[sentences]
         self._prefix = self._prefix[sentences]
 
@@ -233,11 +233,11 @@ class EnsembleDecoder:
         return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams of each sentence: beam k becomes a continuation of the previous `parent[k]`."""
+        """Reorder the beams of each sentence: beam k continues the previous beam `parent[k]`."""
         for member in self._members:
             member.reorder_beams(parent)
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Keep only these sentences in the batch."""
+        """Keep only the sentences at these indices in the batch."""
         for member in self._members:
             member.keep_sentences(sentences)

@@ -84,7 +84,8 @@ class BatchDecoder:
         if not backend.thread_safe or self.device.type != "cpu":
             found = [decode(batch) for batch in batches]
         else:
-            # Every search restores the mode that it found, so set evaluation mode once for all of them.
+            # A search restores the module's mode when it ends, which would disturb the others. So set
+            # evaluation mode once for all of them.
             with evaluating(backend.module):
                 found = parallel_map(decode, batches)
         return [each for batch in found for each in batch]

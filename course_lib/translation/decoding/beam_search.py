@@ -16,7 +16,8 @@ from course_lib.translation.decoding.search_settings import Hypothesis, SearchSe
 #: Steps between checks for finished sentences. On a GPU, each check waits for all pending work.
 STEPS_BETWEEN_CHECKS = {"cpu": 1, "cuda": 4}
 
-#: Finished sentences are removed once they are this share of the batch: removing them copies the others.
+#: The share of finished sentences in a batch at which they are removed. Removing them copies all others, so
+#: it isn't done after every step.
 FINISHED_SHARE = 0.2
 
 #: The block size of `top_candidates`.
@@ -74,7 +75,7 @@ class _Search:
         self._ended = self._limit == 0
 
     def run(self) -> list[list[Hypothesis]]:
-        """Make steps until every sentence is finished."""
+        """Decode token by token until every sentence is finished."""
         for step in range(self._max_steps):
             self._step(step)
             interval = STEPS_BETWEEN_CHECKS[self._last.device.type]
@@ -134,7 +135,7 @@ class _Search:
 
         The total of a beam can only fall, and its length can only grow up to the limit, so its final score is
         at most total / penalty(limit). If n ended beams have higher scores, no other beam can overtake them.
-        No other beam can push them out of the beam either, because its total would be lower than theirs.
+        Nor can another beam displace them from the search, because its total would be lower than theirs.
         """
         if self._beam == 1:
             return self._ended.all(dim=1)

@@ -65,13 +65,13 @@ class CachedDecoder:
         return self._model.generator(x.to(self.dtype))
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams of each sentence: beam k becomes a continuation of the previous `parent[k]`."""
+        """Reorder the beams of each sentence: beam k continues the previous beam `parent[k]`."""
         if self._visible is not None:
             visible = self._visible[:, :, : self._filled]
             self._visible[:, :, : self._filled] = visible.gather(1, parent.unsqueeze(-1).expand_as(visible))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Keep only these sentences in the batch."""
+        """Keep only the sentences at these indices in the batch."""
         for layer in self._layers:
             layer.keep_sentences(sentences, self._filled)
         if self._source_bias is not None:
@@ -131,7 +131,7 @@ class _CachedLayer:
         return x
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"], filled: int) -> None:
-        """Keep only these sentences. `filled` is the number of slots in use."""
+        """Keep only the sentences at these indices. `filled` is the number of slots in use."""
         keys, values = self._source
         self._source = _select(keys, sentences, self._heads), _select(values, sentences, self._heads)
         before = self._prefix.unflatten(1, (-1, self._heads))

@@ -99,7 +99,7 @@ class Translator:
         settings = SearchSettings(beam, alpha, 1 if n_best is None else n_best)
         found = self._decoder.decode_all(self._backend, self._ids(sentences), settings)
         if n_best is None:
-            # A model with NaN weights may find no hypothesis.
+            # The search may find no hypothesis if the weights of the model are NaN.
             best = [hypotheses[0].ids if hypotheses else [] for hypotheses in found]
             return self.vocabularies.target.decode(best)
         return [[self._translation(each) for each in hypotheses] for hypotheses in found]
@@ -144,7 +144,7 @@ class Translator:
         return {index: length for index, length in enumerate(lengths) if length > self.config.data.max_length}
 
     def _ids(self, sentences: Sequence[str]) -> list[list[int]]:
-        # A sentence of spaces has tokens, but its translation is empty.
+        # A sentence of spaces would be encoded as tokens, but its translation should be empty.
         return [
             ids if sentence.strip() else []
             for sentence, ids in zip(sentences, self.vocabularies.source.encode(sentences), strict=True)
@@ -216,11 +216,11 @@ def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> T
     folder, run = load_run(name)
     ours, theirs = first.model.config.data.direction, run.model.config.data.direction
     if ours != theirs and not isinstance(run.vocabularies, BidirectionalSubwords):
-        raise BadInputError(f"{folder.path}: this run translates {theirs}, but the first run {ours}.")
+        raise BadInputError(f"{folder.path}: this run translates {theirs}, but the first {ours}.")
     if run.vocabularies.fingerprint != first.vocabularies.fingerprint:
         raise BadInputError(
             f"{folder.path}: this run has another vocabulary, so its token ids mean other words. Train it "
-            "on the same data with the same keys of data."
+            "on the same data with the same settings of the data section."
         )
     expected, got = first.model.config.data.max_length, run.model.config.data.max_length
     if got < expected:

@@ -34,7 +34,7 @@ _KNOWN = {
 
 
 def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
-    """Replace the layers of the reference's Transformer by faster ones. Return their weights for `refresh`.
+    """Replace the layers of the reference's Transformer with faster ones. Return their weights for `refresh`.
 
     Any other model is left unchanged, because a student's classes may compute something different. The list
     is then empty.
@@ -99,7 +99,7 @@ class MergedWeights:
         self._copies: list[Tensor] = []
 
     def views(self) -> list[tuple[Tensor, Tensor]]:
-        """Return pairs of a view and a weight: the view is the part of the copies that belongs to the weight.
+        """Return a pair for each weight: the part of the merged copies that belongs to it, and the weight.
 
         The copies are allocated if necessary. If the weights already have the dtype of the layer, there are
         no copies, and the list is empty.

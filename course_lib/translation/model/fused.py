@@ -141,7 +141,10 @@ def fused_smoothed_loss(
 
 
 class _SmoothedLoss(torch.autograd.Function):
-    """The loss sum, whose forward pass also computes the gradients, while the logits are in memory."""
+    """An autograd function for the loss sum.
+
+    The forward pass also computes the gradients, because the logits are only in memory then.
+    """
 
     @staticmethod
     def forward(

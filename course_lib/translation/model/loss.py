@@ -69,7 +69,7 @@ class LossSum(nn.Module):
         self._masks_for_kernels = False
 
     def use_fast_layers(self, device: torch.device) -> None:
-        """Replace the reference's layers by faster ones. After this, call `refresh` before each update."""
+        """Replace the reference's layers with faster ones. After this, call `refresh` before each update."""
         use_fused_layers(self)
         assert isinstance(self.model, nn.Module), "a TransformerModel is a module"
         self._weights = use_fast_layers(self.model, self._dtype(device))

@@ -19,7 +19,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def resolve_precision(precision: Precision, device: torch.device) -> Precision:
-    """Replace `auto` by the best precision for this device."""
+    """Replace `auto` with the best precision for this device."""
     if precision != "auto":
         return precision
     if has_bfloat16(device):

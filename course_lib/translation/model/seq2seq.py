@@ -51,11 +51,11 @@ class TransformerModel(Seq2SeqModel, Protocol):
 
     @property
     def encoder_layers(self) -> nn.ModuleList:
-        """Modules with a `self_attention` and a `feed_forward`."""
+        """The encoder layers, with the submodules `self_attention` and `feed_forward`."""
 
     @property
     def decoder_layers(self) -> nn.ModuleList:
-        """Modules with a `self_attention`, a `cross_attention` and a `feed_forward`."""
+        """The decoder layers, with the submodules `self_attention`, `cross_attention` and `feed_forward`."""
 
     def __call__(self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
         """Compute the logits of all target positions, (B, T, V)."""
@@ -74,7 +74,7 @@ class TransformerModel(Seq2SeqModel, Protocol):
 class Components:
     """The functions and classes from the lessons that training uses; by default, the reference's.
 
-    Each has the signature of its exercise. `dataclasses.replace(REFERENCE, ...)` replaces some of them by a
+    Each has the signature of its exercise. `dataclasses.replace(REFERENCE, ...)` replaces parts with a
     student's.
     """
 
@@ -85,9 +85,9 @@ class Components:
     decoder_mask: Callable[[Tensor, int], Tensor] = reference.decoder_mask
     shift_target: Callable[[Tensor], tuple[Tensor, Tensor]] = reference.shift_target
     loss: Callable[[int, int, float], nn.Module] = reference.LabelSmoothingLoss
-    """Makes a module from vocabulary size, padding id and smoothing; it maps logits and labels to a mean."""
+    """A function that builds the loss module from the vocabulary size, the padding id and the smoothing."""
     make_scheduler: Callable[[Optimizer, int, int, float], LRScheduler] = reference.make_scheduler
-    """Makes the paper's schedule from an optimiser, d_model, warmup and factor."""
+    """A function that builds the paper's schedule from an optimiser, d_model, warmup and factor."""
     shard: Callable[[Sequence[Any], int, int], Sequence[Any]] = reference.shard
     global_token_mean: Callable[[Tensor, Tensor], Tensor] = reference.global_token_mean
 

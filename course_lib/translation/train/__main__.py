@@ -130,7 +130,7 @@ def _summary(result: Result) -> str:
     lines += [
         f"BLEU {result.score.bleu:.1f} on {len(result.sources)} test sentences ({result.score.signature})",
         f"BLEU {result.tokenized_score.bleu:.1f} on Moses' tokens with compounds split, as in table 2 of the "
-        "paper. It is usually higher, so compare a published score with the one that is computed in its way.",
+        "paper, which is usually higher. Compare published scores only with one computed in the same way.",
         f"Translations: {result.folder.translations}",
         f"Metrics:      {result.folder.metrics}",
     ]

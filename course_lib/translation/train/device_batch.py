@@ -14,18 +14,18 @@ from course_lib.translation.model.seq2seq import Components
 
 @dataclass(frozen=True)
 class DeviceBatch:
-    """A batch of token ids on a device. The counts were computed on the CPU, so reading them never waits."""
+    """A batch of token ids on a device. The counts are computed on the CPU, so they don't wait for a GPU."""
 
     source: Tensor
     target: Tensor
     positions: Tensor
     """The positions of real labels, for `LossSum`."""
     target_tokens: int
-    """The number of real labels, over which the loss is a mean."""
+    """The number of real labels, by which the sum of the loss is divided."""
     real_slots: int
     """The number of tokens in both matrices that are not padding."""
     slots: int
-    """The number of elements of both matrices."""
+    """The number of elements of both matrices, including padding."""
     flops: float
     """The operations of all matrix products in a forward and a backward pass."""
 

@@ -114,7 +114,7 @@ class Evaluator:
         settings: SearchSettings,
         decode: DecodeFunction | None = None,
     ) -> list[list[Candidate]]:
-        """Decode this rank's share of the sentences, and return the candidates of all of them."""
+        """Decode this rank's share of the sentences. Return the candidates of all sentences, in order."""
         shard = self._shard(self._decoder.batches(sentences, settings.beam))
         mine: list[tuple[int, list[Hypothesis]]] = []
         with torch.compiler.set_stance("force_eager"):

@@ -349,7 +349,7 @@ def _summary(
     position = f"resuming after update {trainer.step}" if trainer.step else "starting"
     batches = config.training.batches_per_update
     uneven = (
-        f"\n{batches} batches in an update can't be shared out evenly, so some processes wait for others."
+        f"\n{batches} batches in an update can't be divided evenly, so some processes wait for others."
         if batches % distributed.world_size
         else ""
     )

@@ -74,7 +74,7 @@ class Interruption:
     def immediate(self) -> Iterator[None]:
         """Raise `Interrupted` as soon as a signal arrives, even inside a `deferred()` block.
 
-        Use this for sections that start with everything saved.
+        Use this where an immediate exit loses nothing, because all progress has been saved.
         """
         before, self._deferred = self._deferred, False
         try:

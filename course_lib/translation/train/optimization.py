@@ -11,7 +11,7 @@ from course_lib.translation.model.seq2seq import Components
 
 
 def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
-    """Build the optimiser with the constants of section 5.3. Its learning rate of 1.0 is for a schedule."""
+    """Build the optimiser with the constants of section 5.3 and a learning rate of 1.0, for a schedule."""
     if config.optimizer == "adamw":
         return AdamW(
             parameters, 1.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=config.weight_decay, fused=True

@@ -22,13 +22,13 @@ from course_lib.translation.distributed import DistributedInfo, all_gather
 EXIT_LOST_PEER = 1
 #: The time between two heartbeats.
 _INTERVAL = timedelta(seconds=1)
-#: Heartbeats that may be on their way at the same time. Their memory must not be freed before they arrive.
+#: The maximum number of sent heartbeats to keep in memory. Their memory must not be freed before they arrive.
 _IN_FLIGHT = 10_000
 
 
 @contextmanager
 def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[None]:
-    """End this process, with a message, if the previous rank sends no heartbeat for some seconds.
+    """End this process, with a message, if the previous rank sends no heartbeat for the given time.
 
     The main thread can't be interrupted while it waits in a collective, so the process ends without saving.
     Must be called on every rank.
@@ -39,12 +39,12 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[None]:
     watch = _PeerWatch(distributed, seconds)
     watch.start()
     yield
-    # Not after an exception: the other ranks may not get here then.
+    # Skip this after an exception, because the other ranks may not get here.
     watch.stop()
 
 
 class _PeerWatch:
-    """Two threads: one receives the heartbeats of the previous rank, the other sends and counts them."""
+    """A pair of threads: one receives the previous rank's heartbeats, the other sends and counts time."""
 
     def __init__(self, distributed: DistributedInfo, seconds: int) -> None:
         rank, world_size = distributed.rank, distributed.world_size
@@ -69,11 +69,11 @@ class _PeerWatch:
     def _receive(self) -> None:
         beat = torch.ones(1)
         try:
-            while beat:  # The last one is 0.
+            while beat:  # The last heartbeat is 0.
                 dist.recv(beat, self._previous, self._group)
                 self._silent = 0.0
         except RuntimeError:
-            return  # The process has exited. The collectives of this one report that.
+            return  # The previous process has exited. The collectives of this process report that.
 
     def _send(self) -> None:
         sent = deque[dist.Work | None](maxlen=_IN_FLIGHT)

@@ -185,7 +185,7 @@ def _wandb_writer(run_folder: Path, config: RunConfig, project: str) -> Callable
         )
     except wandb.errors.Error as error:
         raise BadInputError(f"training.wandb: {error} WANDB_MODE=offline needs no account.") from None
-    # W&B refuses to go back to an earlier step of its own, but a resumed run does, so the update is a metric.
+    # W&B's own step count can't decrease, but a resumed run repeats updates. So log the update as a metric.
     run.define_metric("*", step_metric="update")
     return lambda row: run.log({"update": row["step"], **_numbers(row)})
 
@@ -195,7 +195,7 @@ def _numbers(row: MetricsRow) -> dict[str, float]:
 
 
 def copy_to_cpu(value: Any) -> Any:
-    """Copy the tensors in nested dictionaries, lists and tuples, because training changes them."""
+    """Copy the tensors in nested dictionaries, lists and tuples to the CPU, because training changes them."""
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):

@@ -91,7 +91,7 @@ def divide_updates(config: RunConfig, world_size: int) -> RunConfig:
 def resolve_precision_on_all_ranks(
     precision: Precision, device: torch.device, distributed: DistributedInfo
 ) -> Precision:
-    """Replace `auto` by bfloat16 if the devices of all ranks support it, and by float32 otherwise."""
+    """Replace `auto` with bfloat16 if all devices support it, otherwise float16 (GPU) or float32 (CPU)."""
     if precision != "auto":
         return precision
     supported = global_sum(distributed, torch.tensor(int(has_bfloat16(device)), device=device))
@@ -261,7 +261,7 @@ def _load(
         data = open_given(config.data, Path(prepared))
         if known is not None and known.fingerprint != data.vocabularies.fingerprint:
             raise BadInputError(
-                f"data.prepared: {prepared} was prepared with another vocabulary than that of "
+                f"data.prepared: {prepared} was prepared with a different vocabulary from that of "
                 f"training.init_from={config.training.init_from}. Run `course prepare` with the same "
                 "training.init_from."
             )
@@ -298,8 +298,8 @@ def _divided_as_before(
     if saved["batches_per_update"] < world_size:
         count = saved["batches_per_update"]
         raise BadInputError(
-            f"{checkpoint}: this run has {count} batches in an update, and a resumed run must keep them, but "
-            f"{world_size} processes need as many. Start at most {count} processes, or choose another "
+            f"{checkpoint}: this run has {count} batches in an update, too few for {world_size} processes, "
+            f"and a resumed run can't change that. Start at most {count} processes, or choose another "
             "run_folder to start a new run."
         )
     return given.model_copy(update={"training": training})
@@ -335,7 +335,7 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
     if config.data.both_directions and not isinstance(run.vocabularies, BidirectionalSubwords):
         raise BadInputError(
             f"training.init_from: {folder} was trained without data.both_directions, so its vocabulary has "
-            "no tokens for the languages. Choose a run with data.both_directions, or turn it off."
+            "no language tags. Choose a run with data.both_directions, or set data.both_directions=false."
         )
     if isinstance(run.vocabularies, BidirectionalSubwords):
         return replace(run, vocabularies=BidirectionalSubwords(run.vocabularies, config.data.direction))

@@ -87,7 +87,7 @@ def mixed_precision_is_near(device: torch.device) -> str:
 
 
 def splits_are_exact(device: torch.device) -> str:
-    """Check in float64 that an update of three batches is the sum of its parts."""
+    """Check in float64 that the order of the batches within an update doesn't change the weights."""
     config = _config(precision="float64")
     trainer = new_trainer(config, REHEARSAL, device)
     reversed_order = new_trainer(config, REHEARSAL, device)

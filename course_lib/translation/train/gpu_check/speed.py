@@ -130,7 +130,7 @@ def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
-    """Measure sentences per second: batches with greedy and beam search, and singly without a cache."""
+    """Measure sentences per second: batches with greedy and beam search, and single sentences uncached."""
     name, model = next(iter(scale.models.items()))
     config = run_config(model, scale)
     vocabularies = number_vocabularies(scale.vocabulary)

@@ -30,7 +30,7 @@ class Scale:
     tokens_per_batch: int
     sentences: int
     seconds: float
-    """The length of each measurement."""
+    """The duration of each measurement."""
 
 
 GPU = Scale(MODELS, vocabulary=37_000, tokens_per_batch=27_200, sentences=60_000, seconds=15.0)

@@ -12,7 +12,7 @@ from course_lib.student.parts import Parts, PartsError
 from course_lib.translation.distributed import DistributedInfo, LostPeerError, lost_peers_reported
 
 _MAX_MESSAGE = 200
-#: A part of the file name that the code objects of all cells have.
+#: A part of the file name of every cell's code objects.
 _CELL = ".ipynb, cell "
 
 
@@ -68,7 +68,7 @@ def failing_cell_named(parts: Parts | None, distributed: DistributedInfo) -> Ite
         message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")[:_MAX_MESSAGE]
         raise UpdateFailedError(
             f"{where}: your code raised {message}. Fix it, run the check of its lesson, save the notebook, "
-            "and choose another run_folder, because changed code makes another run."
+            "and choose another run_folder, because changed code needs a new run."
         ) from None
 
 

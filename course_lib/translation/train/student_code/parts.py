@@ -49,7 +49,7 @@ class PartsChoice:
 
 @dataclass(frozen=True)
 class StudentCode:
-    """The student's parts that a run uses. The reference's are used for all others."""
+    """The student's parts that a run uses. The run uses the reference for all other parts."""
 
     parts: Parts
     notes: dict[str, str]
@@ -70,9 +70,10 @@ class StudentCode:
         return hashlib.sha256(repr(sorted(self.used.items())).encode()).hexdigest()
 
     def table(self) -> str:
-        """Return a table of all parts and their authors, and how many of the student's are used."""
+        """Return a table of all parts and their authors, and the number of the student's parts in use."""
         unused = sum(note.startswith(_NOT_USED) for note in self.notes.values())
-        summary = f"{len(self.parts.yours) - unused} of the {len(list(self.parts))} parts are yours and used."
+        used = len(self.parts.yours) - unused
+        summary = f"{used} of the {len(list(self.parts))} parts come from your code."
         return f"{self.parts.table(self.notes)}\n{summary}"
 
     def save(self, path: Path) -> None:
@@ -151,7 +152,7 @@ def load_student_code(
 def require_same_code(
     checkpoint: Path, saved_code: Path, before: str | None, student: StudentCode | None
 ) -> None:
-    """Raise BadInputError if a checkpoint was made with other code. `saved_code` is the run's copy of it."""
+    """Raise BadInputError if a checkpoint was made with different code. `saved_code` is the run's copy."""
     if before == (student.fingerprint if student else None):
         return
     if student is None:
@@ -170,8 +171,8 @@ def require_same_code(
     except PartsError:
         changed = []
     raise BadInputError(
-        f"{checkpoint} was made with other code of {', '.join(changed) or 'yours'}. Add --parts {saved_code} "
-        "to resume with the code of that run, or choose another run_folder to train your current code."
+        f"{checkpoint} was made with a different version of {', '.join(changed) or 'your code'}. Add --parts "
+        f"{saved_code} to resume with that run's code, or choose another run_folder to train your new code."
     )
 
 
@@ -195,9 +196,7 @@ def _read(folder: str, distributed: DistributedInfo, suppressed_print: Suppresse
 def _unequal(
     parts: Parts, unused: dict[str, str], distributed: DistributedInfo, device: torch.device
 ) -> dict[str, str]:
-    """Return, on all ranks, the student's parts that differ from the reference, with a description of each
-    difference.
-    """
+    """Return the student's parts that differ from the reference, with each difference, on all ranks."""
     skipped = {*unused, *LESSONS["12-data-parallel"]}
     model_parts = [name for name in parts.yours if name not in skipped]
     found = broadcast_from_rank_zero(distributed, lambda: unequal_parts(parts.only(model_parts), device))
