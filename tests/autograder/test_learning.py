@@ -68,6 +68,7 @@ def test_no_letter_is_a_good_guess_and_the_tests_differ(test: ConceptTest) -> No
             "scaled_by_two: no exercise has",
         ),
         ('["root_forgotten"]', '["LayerNorm.root_forgotten"]', "misconceptions of at least two lessons"),
+        ("({key})", "({lock})", "question scaling: values: lock is missing"),
         ("[[questions]]", "[questions]]", "solutions/concept_test.toml: "),
     ],
 )
@@ -86,6 +87,9 @@ def test_a_wrong_key_stops_the_tests_from_being_written(test: ConceptTest, tmp_p
     wrong = first.model_copy(update={"pre": first.pre.model_copy(update={"answer": "6"})})
     with pytest.raises(CourseError, match=r"question scaling, pre, correct: the option is 6, .* 5"):
         write_tests(test.model_copy(update={"questions": [wrong]}), tmp_path)
+    broken = first.model_copy(update={"call": "attention_scores("})
+    with pytest.raises(CourseError, match="pre, correct: cannot be computed: SyntaxError"):
+        write_tests(test.model_copy(update={"questions": [broken]}), tmp_path)
     assert not any(tmp_path.iterdir())
 
 
@@ -193,6 +197,7 @@ def test_attempts_count_runs_up_to_the_first_that_passed(test: ConceptTest) -> N
 
     logged = [
         *runs("ann", "wrong", "not_scaled", "not_scaled", "scaled_by_d", "right", "not_scaled"),
+        Run("ben", LESSON, "attention_scores", "unwritten", ()),
         *runs("ben", "right"),
         *runs("cem", "not_scaled", "wrong"),
     ]

@@ -12,6 +12,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import nbformat
@@ -122,9 +123,13 @@ class Question(_Table):
             own = name == CORRECT or name in self.calls
             mistakes = () if own else (self.misconceptions[name],)
             expression = self.calls.get(name, self.call).format(**numbers.values)
-            found = eval(expression, names | {exercise.name: exercise.with_mistakes(*mistakes)})
-            if not _equal(eval(text, {"sin": math.sin}), found):
-                yield f"question {self.name}, {test}, {name}: the option is {text}, but the result is {found}"
+            here = f"question {self.name}, {test}, {name}"
+            try:
+                found = eval(expression, names | {exercise.name: exercise.with_mistakes(*mistakes)})
+                if not _equal(eval(text, {"sin": math.sin}), found):
+                    yield f"{here}: the option is {text}, but the result is {found}"
+            except Exception as error:
+                yield f"{here}: cannot be computed: {type(error).__name__}: {error}"
 
 
 class Idea(_Table):
@@ -199,6 +204,11 @@ def _problems(test: ConceptTest) -> Iterator[str]:
             yield f"{here}: expected the same misconceptions in pre and post"
         for numbers in (question.pre, question.post):
             texts = [numbers.answer, *numbers.wrong.values()]
+            templates = (question.text, question.call, *question.calls.values())
+            if missing := {key for text in templates for _, key, *_ in Formatter().parse(text) if key} - set(
+                numbers.values
+            ):
+                yield f"{here}: values: {', '.join(sorted(missing))} is missing"
             if len(set(texts)) < len(texts) or not 3 <= len(texts) <= len(_LETTERS):
                 yield f"{here}: expected three to {len(_LETTERS)} options, all of them different"
     for idea in test.ideas:

@@ -19,6 +19,9 @@ MIN_FOR_GAIN = 5
 #: The maximum number of values that are listed rather than summarised.
 LISTED = 12
 
+#: Verdicts on a check that had no answer to examine. Such a run is no attempt.
+_NO_ATTEMPT = ("unwritten", "missing", "error")
+
 _RESAMPLES = 10_000
 
 
@@ -131,7 +134,8 @@ def _post_test(test: ConceptTest, records: LearningRecords, members: set[tuple[s
 def _attempts(logged: Sequence[Run]) -> Iterator[tuple[object, ...]]:
     by_check: dict[tuple[str, str], dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in sorted(logged, key=lambda run: run.lesson):
-        by_check[run.lesson, run.exercise][run.student].append(run)
+        if run.verdict not in _NO_ATTEMPT:
+            by_check[run.lesson, run.exercise][run.student].append(run)
     for (lesson, exercise), logs in by_check.items():
         until: dict[str, list[int]] = defaultdict(list)
         """Runs until the check passed, or 0: from the first run, and after a misconception was named."""
