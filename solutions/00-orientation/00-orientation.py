@@ -33,8 +33,8 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # writes its translation. On the right are two boxes in detail, and at the bottom what you need for training. **Hover
 # over a box** to read what it does and in which lesson you build it.
 #
-# Every lesson begins with this map, and from lesson 01 on it also ends with it. A box is filled in when its checks pass
-# in your saved notebooks.
+# Every lesson begins with this map, and lessons 01 to 13 also end with it. A box is filled in when its checks pass in
+# your saved notebooks.
 #
 # | lessons | you build |
 # |---|---|
@@ -188,7 +188,7 @@ broadcast_tables(down, across, down * across, names=("down", "× across", "= pro
 # %% [markdown]
 # ### See it: every prediction is right, and the error is not zero
 #
-# **Change something:** correct it with `predicted.squeeze(-1)`, which removes the axis of length one.
+# **Change something:** append `.squeeze(-1)`, which removes the axis of length one, to the first line.
 
 # %% tags=["see"]
 predicted = torch.tensor([[1.0], [2.0], [3.0]])
@@ -307,8 +307,8 @@ broadcast_tables(
 
 # %% [markdown] explain="explain_check"
 # A check calls my function with its own inputs, of several shapes and dtypes, and calls the course's function, the
-# reference, with the same inputs. It compares the results: shape, dtype and numbers, and whether the inputs are unchanged
-# and gradients arrive. It doesn't read my code, so any way of writing it that gives the same results is correct. If my
+# reference, with the same inputs. It compares the shapes, dtypes, numbers and gradients of the results, and checks that
+# the inputs are unchanged. It doesn't read my code, so any way of writing it that gives the same results is correct. If my
 # results are wrong in exactly the way in which a known mistake is wrong, it names that mistake.
 #
 # ### BEGIN MARK SCHEME

@@ -206,7 +206,7 @@ softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "see
 
 # %% [markdown]
 # With a small factor, all keys get about the same weight. With a large one, a single key gets everything and the
-# gradient is almost zero. A network whose attention starts like that can't learn what to attend to.
+# gradient is almost zero. A network whose attention starts like that can hardly learn what to attend to.
 #
 # The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The
 # gradient is summarised by one number, the root of the sum of the squares of all derivatives of the weights with
@@ -391,8 +391,8 @@ attention_steps(x, x, x, words, words)
 ### BEGIN SOLUTION course_lib.transformer.attention:scaled_dot_product_attention
 
 # %% [markdown]
-# A scratch cell: compare with the last row of the picture. Then try a `mask`, or a dropout that doubles everything,
-# `dropout=lambda weights: 2 * weights`: which of the two results changes?
+# A scratch cell: compare each row of the output with the last row of the picture, for the same query. Then try a `mask`,
+# or a dropout that doubles everything, `dropout=lambda weights: 2 * weights`: which of the two results changes?
 
 # %% tags=["see"]
 output, weights = scaled_dot_product_attention(x, x, x)
@@ -453,8 +453,8 @@ print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1
 # line), most of the rest to "girl", and nearly nothing to "a" or "with". Now click "blue", then "hat", and before each
 # click guess where the lines will lead.
 #
-# **Change something:** write your own sentence, with words from the captions. Divide `x` by two before you attend, or
-# multiply it: what happens to the weights, and why?
+# **Change something:** write your own sentence, with words from the captions. Divide or multiply `x` by two before the
+# call: what happens to the weights, and why?
 
 # %% tags=["see"]
 sentence = "a boy with a blue hat and a girl in a red dress".split()

@@ -455,7 +455,7 @@ cost_of_heads(pd.DataFrame(rows))
 #
 # A single head may attend to both neighbours and return their mean, but from $(a + b) / 2$ nobody can recover $a$ and
 # $b$. Or it attends to one of them, and knows nothing about the other. In both cases the mean squared error can't fall
-# below **one half**. (Always answering zero gives 1.)
+# below **one half**, as the common questions show. (Always answering zero gives 1.)
 #
 # ### See it: one head against several
 #

@@ -30,8 +30,8 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["LayerNorm", "FeedForward", "SublayerConnection"])
 
 # %% [markdown]
-# Each attention and each feed-forward network is called a **sublayer**. After each of the five sublayers in the picture
-# is a box "Add & norm".
+# Each attention and each feed-forward network is called a **sublayer**. Each of the five sublayers in the picture is
+# followed by a box "Add & norm".
 #
 # The next cell imports what your code may use, and the multi-head attention of lesson 02.
 
@@ -68,7 +68,7 @@ from course_lib.transformer import MultiHeadAttention
 # | $g$ | `scale` | a learned factor for each feature; initially 1 |
 # | $b$ | `shift` | a learned offset for each feature; initially 0 |
 #
-# First, work one out by hand.
+# First, normalise one vector by hand.
 
 # %% predict="predict_normalised"
 # A word's vector has four features: 0, 0, 0 and 4. What does layer normalisation turn the 4 into?
@@ -112,7 +112,7 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 # Your class derives from `nn.Module`, and you write two of its methods.
 #
 # - `__init__` starts with `super().__init__()` and creates what the layer stores. A tensor wrapped in
-#   **`nn.Parameter`** and assigned to an attribute is *learned*: the optimizer updates it, and a checkpoint contains
+#   **`nn.Parameter`** and assigned to an attribute is *learned*: the optimiser updates it, and a checkpoint contains
 #   it. For a plain tensor, neither is true.
 # - `forward` runs when you call the module: `norm(x)`.
 #
@@ -484,9 +484,9 @@ named_lines(
 #
 # ### See it: the gradient on its way down
 #
-# How large is the gradient of each sublayer's outer matrix? The stack has 24 new feed-forward networks with the initial
-# weights of lesson 06, and on top a random classification task with 50 classes. The left end is the bottom of the
-# stack, **far from the loss**. (Each value is the mean of five runs with different random numbers.)
+# How large is the gradient of each sublayer's outer matrix? The stack consists of 24 untrained feed-forward networks,
+# initialised by the rule that lesson 06 explains. Their output is used for a random classification task with 50 classes.
+# The left end is the bottom of the stack, **far from the loss**. (Each value is the mean of five runs with different random numbers.)
 #
 # The networks are connected in six ways: post-norm and pre-norm, each with and without the residual; the residual
 # without a norm; and neither.

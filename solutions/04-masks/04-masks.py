@@ -349,10 +349,11 @@ print(shift_target(torch.tensor([[1, 5, 7, 2], [1, 5, 2, 0]])))
 # %% [markdown]
 # ### See it: one row for each position
 #
+# The table shows what each position of the short sentence reads, may attend to, and should predict.
 #
-#
-# **Change something:** the longer sentence, `which = 0`. Then make a common mistake: use as labels what the decoder
-# reads (`labels = reads`). What would the model have to learn, and could it fail?
+# **Change something:** the longer sentence, `which = 0`. Then make a common mistake and use what the decoder reads as
+# labels: insert `labels = reads` after the line with `shift_target`. What would the model have to learn, and could it
+# fail?
 
 # %% tags=["see"]
 import pandas as pd

@@ -426,7 +426,8 @@ named_lines(
 # How bad is drowning? Let's try to recover the word from the sum: we compare the sum with the rows of all 1,000 words
 # by dot products, and take the word that matches best.
 #
-# **Change something:** a factor of 3, or of 8, in place of the root.
+# **Change something:** a factor of 3 or 8 in place of the root: `8 * embedding.table(tokens)` in place of
+# `embedding(tokens)`.
 
 # %% tags=["see"]
 torch.manual_seed(0)

@@ -231,8 +231,9 @@ print(layer(target, memory, no_padding, causal_mask(2)).shape)
 # last two of which are padding. The target has five. Nothing is trained, so the weights mean nothing yet, except for
 # their *zeros*, which come from the masks.
 #
-# **Change something:** swap the two masks in the call (give both sentences the same length first). Which picture would
-# let the decoder cheat?
+# **Change something:** give both sentences five positions: remove two German words, and write `[True] * 3` and
+# `torch.randn(1, 5, 16)` for the source. Then swap the two masks in the call. Which picture shows that the decoder can
+# cheat?
 
 # %% tags=["see"]
 seen = []
@@ -779,7 +780,7 @@ print(f"{len(captions)} captions, {len(vocabulary)} words in the vocabulary, {si
 
 # %% [markdown]
 # Now train it, for about half a minute. Each step takes 32 captions, shifts them (lesson 04), and makes the correct
-# next words more probable. (Lessons 07 to 09 are about the optimizer and the loss.) Before it starts: what would the
+# next words more probable. (Lessons 07 to 09 are about the optimiser and the loss.) Before it starts: what would the
 # loss be if all words were equally probable?
 
 # %% tags=["see"]

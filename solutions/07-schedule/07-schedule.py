@@ -10,7 +10,7 @@
 # By the end of this lesson you will be able to
 #
 # - write one update of Adam, the optimiser of the paper, and explain its first moves,
-# - read and write equation 3 of the paper, and work out its peak in your head,
+# - read and write equation 3 of the paper, and work out its peak,
 # - drive any PyTorch optimiser with a schedule of your own, without being off by one,
 # - say what a "step" is when a batch comes in several pieces.
 #
@@ -350,9 +350,9 @@ schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 #
 # PyTorch's `LambdaLR(optimizer, function)` is the scheduler for a formula of your own. It sets each rate to
 #
-# $$\text{the optimiser's own rate} \times \text{function}(\text{number of scheduler steps so far})$$
+# $$\text{the optimiser's initial rate} \times \text{function}(\text{number of scheduler steps so far})$$
 #
-# So if the optimiser's own rate is `lr=1.0`, `function` gives the rate itself.
+# So if the optimiser's initial rate is `lr=1.0`, `function` gives the rate itself.
 #
 # ### A worked example
 #

@@ -108,7 +108,7 @@ print("sum of the row:           ", sum(row))
 print("the row of padding:       ", [0.0] * 5)
 
 # %% [markdown]
-# Play: use a smoothing of 1, or a vocabulary of two words. Does the row still sum to 1?
+# Play: here are a smoothing of 1 and a vocabulary of two words. Does the row still sum to 1? Try other numbers.
 
 # %% tags=["see"]
 smoothing, words = 1.0, 2

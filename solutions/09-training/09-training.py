@@ -588,8 +588,8 @@ print(parts.table())
 # The next cell names those of your parts that don't compute what the reference computes, and leaves them out, so that
 # the training succeeds.
 #
-# **Change something:** is one of yours named? Replace `sound` by `parts` in the cell after it, and see whether the
-# model still learns. Many mistakes only make a model somewhat worse.
+# **Change something:** is one of yours named? Replace `sound` by `parts` in the cell that builds the model, and see
+# whether it still learns. Many mistakes only make a model somewhat worse.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)

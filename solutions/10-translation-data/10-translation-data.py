@@ -294,7 +294,8 @@ for title, rows in {"no merge yet": before, "after u + n": after}.items():
 # machine, so we take the smallest pair, as Python compares tuples: first the left symbol, then the right. Here that
 # is *h* + *un*.
 #
-# Play: change the frequencies in the cell above, so that another pair wins. And what does Python say to this?
+# Play: change the frequencies in the cell above, so that before the merge another pair is the most frequent. (The cell
+# still merges *u* + *n*.) And what does Python say to this?
 
 # %% tags=["see"]
 print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
@@ -440,7 +441,7 @@ length_histograms(
 #
 # A fellow student wants to translate from German with a vocabulary of the 30,000 most frequent words. Another wants
 # to use single characters. In four or five sentences: what are the drawbacks, and how do subwords deal with them?
-# Give an example of a German word for which they differ.
+# Give an example of a German word that the three treat differently.
 
 # %% [markdown] explain="explain_subwords"
 # With a list of words, every word that isn't on it becomes `<unknown>`, and German keeps making new words by
@@ -748,7 +749,8 @@ for index, (source, target) in enumerate(loader):
 # <details><summary>How many merges are best?</summary>
 #
 # It depends on how much text there is. Many merges make short sentences of rare symbols, few make long sentences of
-# frequent ones. For 29,000 captions a few thousand are common; the paper's 4.5 million pairs got about 37,000 symbols.
+# frequent ones. For the 29,000 captions of Multi30k a few thousand are common; the paper's 4.5 million pairs got about
+# 37,000 symbols.
 # The only way to find out is to try several.
 #
 # </details>

@@ -586,7 +586,7 @@ table
 # of its four rows. So with an alpha of 0, the longest function of the course loses to lesson 06.
 #
 # This isn't a fault of the search. The most probable sentence tends to be a short one. Two things make that worse
-# here. These captions could often end early and still be correct, as in "a farmer is pointing at a tree ~~that is on
+# here. These captions could often end early and still be good English, as in "a farmer is pointing at a tree ~~that is on
 # the hill~~". And a model trained with smoothing never gives a word a probability of 1, so every word costs something:
 
 # %% tags=["see"]

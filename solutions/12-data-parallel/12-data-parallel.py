@@ -600,7 +600,7 @@ architecture_map(built=finished_exercises())
 #
 # Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you like.
 # Of your work in this lesson, its training program can use your `shard` and your `global_token_mean`. It can't use the
-# other four: PyTorch's DDP sends the first weights and reduces the gradients there, with buckets like yours, and every
+# other four: PyTorch's DDP sends the initial weights and reduces the gradients there, with buckets like yours, and every
 # rank keeps the whole state of the optimiser.
 #
 # **Read on**

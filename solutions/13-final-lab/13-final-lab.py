@@ -51,7 +51,7 @@ print(Path("my_run.yaml").read_text())
 # |---|---|---|
 # | a laptop with two cores | `captions` (as in `my_run.yaml`) | a few minutes |
 # | a desktop, or a laptop and an evening | `multi30k-tiny`, in two processes | an hour on two cores |
-# | four cores and an evening | `multi30k-simcut`: the same model, trained better ([arXiv 2206.02368](https://arxiv.org/abs/2206.02368)) | an hour and a half |
+# | four cores and an evening | `multi30k-simcut`: the same model, trained better ([arXiv 2206.02368](https://arxiv.org/abs/2206.02368)) | two hours |
 # | a GPU | `multi30k-tiny`, then `multi30k-base` | minutes |
 # | a GPU for a night | `iwslt17`: 206,000 sentences of talks | hours |
 # | a node with eight GPUs | `wmt14-base`: the paper's base model and data, English to German | a day or less |
