@@ -9,7 +9,9 @@ import torch
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, value_of
+from course_lib.checks.exercises.fixtures import refusals
 from course_lib.checks.exercises.fixtures.refusals import BY_CHANCE, NOT_REFUSED, REFUSED, refusal
+from course_lib.transformer import split_heads
 
 
 def told(found: Callable[[Any], Any], argument: Any = 12) -> Any:
@@ -26,6 +28,15 @@ def refuses(kind: type[Exception], message: str) -> Callable[[Any], Any]:
 
 def asserts(argument: Any) -> None:
     assert argument == 0, "12 layer.bias"
+
+
+def test_references_count_as_written_by_hand_where_they_are_installed_among_the_libraries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(refusals, "_LIBRARIES", (refusals._COURSE,))
+    candidate = Candidate(LocalBackend(split_heads))
+    heads = value_of(candidate.make(refusal(candidate, 7, 2, passes=False)).call(torch.zeros(1, 3, 7), 2))
+    assert heads == REFUSED
 
 
 class OwnError(ValueError):
