@@ -307,6 +307,7 @@ def test_the_report_and_the_export_name_nobody(course: Path, capsys: pytest.Capt
     forged = '{"time": "2026-11-23T10:00:00+00:00", "lesson": "01-attention", "check": "attention_scores", '
     forged += '"verdict": "wrong", "misconceptions": ["<b>I am ben</b>"], "attempt": 1, "code": "# ben"}\n'
     log.write_text(log.read_text() + forged + forged.replace('"wrong"', '"ben"'))
+    shutil.copytree(log.parent, log.parents[1] / "ben-was-here")
     assert main(["--course", str(course), "report"]) == main(
         ["--course", str(course), "export", str(course / "out")]
     )

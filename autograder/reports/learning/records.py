@@ -18,6 +18,7 @@ from autograder.submissions.reading import UnreadableError, read_notebook
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import common_misconceptions
 from course_lib.checks.exercises.registry import catalogue
+from course_lib.curriculum import public_curriculum
 from course_lib.student.check_log import LOG, parse_log
 
 
@@ -81,9 +82,11 @@ def _answers(submission: Submission, test: ConceptTest, name: str) -> dict[str, 
 def _runs(submission: Submission) -> Iterator[Run]:
     """Yield the runs of the lesson's checks in a log. Links are not followed."""
     path = Path(submission.folder, LOG)
+    lessons = {lesson.name: lesson.checked for lesson in public_curriculum().lessons}
+    checks = lessons.get(submission.lesson, {})
     if not os.path.islink(submission.folder) and os.path.lexists(path):
         for entry in parse_log(read_file(path)):
-            if entry.lesson == submission.lesson and entry.check in catalogue() and entry.verdict in IN_WORDS:
+            if entry.check in checks and entry.verdict in IN_WORDS:
                 known = _known(entry.check, entry.misconceptions)
                 yield Run(submission.student, submission.lesson, entry.check, entry.verdict, known)
 
