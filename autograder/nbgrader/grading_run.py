@@ -16,6 +16,7 @@ from typing import Any
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
+from sqlalchemy.exc import DBAPIError
 
 from autograder.judge.job import NotComputedError
 from autograder.nbgrader.lock import course_lock
@@ -222,20 +223,33 @@ class GradingRun:
         try:
             yield
         except Exception as error:
-            known = isinstance(error, UnreadableError | OSError | NbGraderException | NotComputedError)
-            reason = str(error) if known else f"{type(error).__name__}: {shown(str(error))}"
+            if isinstance(error, DBAPIError):
+                reason = _gradebook_problem(error)
+            elif isinstance(error, UnreadableError | OSError | NbGraderException | NotComputedError):
+                reason = str(error)
+            else:
+                reason = f"{type(error).__name__}: {shown(str(error))}"
             self._log.error("%s, %s: not graded: %s", submission.student, submission.lesson, reason)
             self._failed.append(f"{submission.student} ({submission.lesson})")
             self._not_graded.add(submission.lesson, submission.student, reason)
 
     # --- The course -----------------------------------------------------------------------------------------
     def _open_gradebook(self) -> Gradebook:
-        return Gradebook(self._course.db_url, self._course.course_id)
+        try:
+            return Gradebook(self._course.db_url, self._course.course_id)
+        except DBAPIError as error:
+            raise NbGraderException(_gradebook_problem(error)) from None
 
     def _graded_folder(self, submission: Submission) -> Path:
         return Path(
             self._course.format_path(self._course.autograded_directory, submission.student, submission.lesson)
         )
+
+
+def _gradebook_problem(error: DBAPIError) -> str:
+    """Return what to tell people if the database fails: the driver's message without the SQL."""
+    cause = " ".join(str(error.orig).split())
+    return f"the gradebook cannot be used: {cause}. Run this command again once the database answers"
 
 
 def _record(path: Path) -> dict[str, Any]:

@@ -5,15 +5,19 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nbgrader.api import Gradebook, get_alembic_version
+from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
-from small_desk import Desk, solved
+from small_desk import Desk, configuration, solved
 from sqlalchemy import text
 
+from autograder.nbgrader import converters
 from autograder.release.build import COURSE
 from tests import nbgrader_command
 
@@ -29,9 +33,18 @@ def programs() -> Path | None:
     return found[-1].parent if found else Path(on_path).parent if on_path else None
 
 
+@dataclass
+class Server:
+    """A server of our own, behind a socket in a temporary folder."""
+
+    address: str
+    """The address of a database in it."""
+    control: Callable[..., None]
+    """Runs `pg_ctl` for it."""
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """A server of our own, behind a socket in a temporary folder; the address of a database in it."""
+def running() -> Iterator[Server]:
     folder = programs()
     if folder is None:
         pytest.skip("there is no PostgreSQL server here; Debian's package `postgresql` brings one")
@@ -43,21 +56,30 @@ def server() -> Iterator[str]:
         shutil.chown(data, "postgres", "postgres")
 
     def call(program: str, *arguments: str) -> None:
-        command = [str(folder / program), *arguments]
+        command = [str(folder / program), "-D", f"{data}/db", *arguments]
         # A server that goes on would keep a pipe open.
         with open(f"{data}/said", "ab") as said:
             done = subprocess.run(command, cwd=data, check=False, stdout=said, stderr=said, **who)  # type: ignore[call-overload]
         assert done.returncode == 0, Path(data, "said").read_text()
 
+    def control(*arguments: str) -> None:
+        call("pg_ctl", "-w", "-o", f"-F -k {data} -c listen_addresses=", *arguments)
+
     try:
-        call("initdb", "-D", f"{data}/db", "-U", "grader", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
-        call("pg_ctl", "-D", f"{data}/db", "-w", "-o", f"-F -k {data} -c listen_addresses=", "start")
+        call("initdb", "-U", "grader", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+        control("start")
         try:
-            yield f"postgresql+psycopg://grader@/postgres?host={data}"
+            yield Server(f"postgresql+psycopg://grader@/postgres?host={data}", control)
         finally:
-            call("pg_ctl", "-D", f"{data}/db", "-m", "immediate", "stop")
+            control("-m", "immediate", "stop")
     finally:
         shutil.rmtree(data)
+
+
+@pytest.fixture
+def server(running: Server) -> str:
+    """The address of a database with the gradebook."""
+    return running.address
 
 
 def nbgrader(desk: Desk, gradebook: str, *command: str) -> str:
@@ -116,3 +138,64 @@ def test_postgresql_holds_the_same_grades_as_sqlite(made: SmallCourse, desk: Des
     assert version == get_alembic_version()
     assert "Upgrading" in nbgrader(desk, server, "db", "upgrade")
     assert grades(server) == in_postgresql
+
+
+def test_a_server_that_stops_in_mid_run_loses_no_grade(
+    desk: Desk, running: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COURSE_GRADEBOOK", running.address)
+    # A new gradebook, whatever other tests have left in this one.
+    shutil.copytree(desk.course, desk.course.with_name("second"))
+    desk = Desk(desk.course.with_name("second"))
+    config = configuration(desk.course)
+    course = CourseDirectory(config=config, assignment_id=LESSON)
+    converters.CourseGenerateAssignment(coursedir=course, config=config).start()
+    students = [f"student-{number}" for number in range(5)]
+    for student in students:
+        desk.hand_in(student, solved(desk.released))
+    assert desk.autograde() == []
+    before = grades(running.address)
+    for number, student in enumerate(students):
+        again = solved(desk.released)
+        cell_of(again, "attention_scores").source += f"  # {number}"
+        desk.hand_in(student, again)
+    convert = converters.CourseAutograde._convert
+
+    def stop_meanwhile(self: Any, prepared: Any, gradebook: Any) -> None:
+        if prepared.submission.student == students[2]:
+            running.control("-m", "immediate", "stop")
+        convert(self, prepared, gradebook)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(converters.CourseAutograde, "_convert", stop_meanwhile)
+        said = desk.autograde()
+    assert said[-1].startswith("nbgrader ends with an error: 3 of 5 submissions could not be graded")
+    assert set(desk.not_graded) == set(students[2:])
+    for student in students[2:]:
+        [reason] = [line for line in said if line.startswith(f"{student}, {LESSON}: not graded: ")]
+        assert "the gradebook cannot be used: " in reason
+        assert "Run this command again once the database answers" in reason
+        assert "SELECT" not in reason
+    graded = {
+        student: "#" in cell_of(desk.autograded(student), "attention_scores").source for student in students
+    }
+    assert graded == {student: student in students[:2] for student in students}
+    # Without a server, the command ends at once.
+    said = desk.autograde()
+    assert "nbgrader ends with an error: the gradebook cannot be used: " in said[-1]
+
+    running.control("start")
+    stopped = grades(running.address)
+    assert {student: stopped[student] for student in students[2:]} == {
+        student: before[student] for student in students[2:]
+    }
+    said = desk.autograde()
+    assert said == [line for line in said if line.startswith("Undid the changes of an interrupted run")]
+    assert desk.not_graded == {}
+    finished = grades(running.address)
+    assert {student: finished[student] for student in students[:2]} == {
+        student: stopped[student] for student in students[:2]
+    }
+    assert all(finished[student] != before[student] for student in students)
+    assert desk.autograde(force=True) == []
+    assert grades(running.address) == finished
