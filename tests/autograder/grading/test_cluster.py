@@ -28,6 +28,8 @@ from autograder.results.worker import initialize
 from autograder.sandbox.confinement import WITHOUT, probe
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import CourseError
+from tests.free_ports import free_ports
+from tests.translation.real_slurm import real_slurm, why_not
 
 pytest.importorskip("distributed")
 from autograder.results.cluster import connect
@@ -189,9 +191,9 @@ def answered(desk: Desk, number: int) -> NotebookNode:
     return notebook
 
 
-def test_autograde_uses_the_cluster_over_tls(
-    class_of_three: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate that every role of a cluster uses, in Dask's configuration."""
     if not shutil.which("openssl"):
         pytest.skip("openssl makes the certificate")
     certificate, key = tmp_path / "grading.pem", tmp_path / "grading.key"
@@ -205,24 +207,31 @@ def test_autograde_uses_the_cluster_over_tls(
         files |= {f"{role}__CERT": certificate, f"{role}__KEY": key}
     for name, path in files.items():
         monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{name}", str(path))
+
+
+def start_grading(desk: Desk, address: str) -> subprocess.Popen[str]:
+    """Run `nbgrader autograde` on a cluster."""
+    return subprocess.Popen(
+        [Path(sys.executable).with_name("nbgrader"), "autograde", LESSON],
+        cwd=desk.course / "autograder",
+        env=os.environ | {"COURSE_CLUSTER": address},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_autograde_uses_the_cluster_over_tls(class_of_three: Desk, tmp_path: Path, tls: None) -> None:
     shutil.copytree(class_of_three.course, tmp_path / "clustered/course")
     clustered = Desk(tmp_path / "clustered/course")
     cluster = Cluster(tmp_path, scheme="tls")
     try:
         cluster.add_worker()
         cluster.add_worker()
-        program = [Path(sys.executable).with_name("nbgrader"), "autograde", LESSON]
-        done = subprocess.run(
-            program,
-            cwd=clustered.course / "autograder",
-            env=os.environ | {"COURSE_CLUSTER": cluster.address},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        run = start_grading(clustered, cluster.address)
+        _, said = run.communicate()
     finally:
         cluster.close()
-    assert done.returncode == 0, done.stderr
+    assert run.returncode == 0, said
     assert class_of_three.autograde() == []
     assert clustered.state() == class_of_three.state()
     assert clustered.scores("student-0") == {
@@ -230,3 +239,44 @@ def test_autograde_uses_the_cluster_over_tls(
         "check_attention_scores": 4,
         "explain_root": None,
     }
+
+
+@pytest.mark.slurm
+def test_slurm_starts_the_workers_and_replaces_one_that_is_killed(
+    class_of_three: Desk, tmp_path: Path, tls: None
+) -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+    pytest.importorskip("dask_jobqueue")
+    shutil.copytree(class_of_three.course, tmp_path / "clustered/course")
+    clustered = Desk(tmp_path / "clustered/course")
+    store = clustered.course / "autograder/result_store"
+    [port] = free_ports(1)
+    # SLURM doesn't know how much memory its nodes have here, so a job may not ask for it.
+    site = {"CORES": "1", "MEMORY": "4GB", "JOB_DIRECTIVES_SKIP": "['--mem']", "LOG_DIRECTORY": str(tmp_path)}
+    with real_slurm() as slurm:
+        service = subprocess.Popen(
+            [sys.executable, COURSE / "docs/slurm_cluster.py", "--host", "127.0.0.1", "--port", str(port),
+             "--jobs", "1"],
+            cwd=tmp_path,
+            env=slurm.environment | {f"DASK_JOBQUEUE__SLURM__{name}": value for name, value in site.items()},
+            stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        try:
+            assert service.stdout is not None
+            address = service.stdout.readline().strip().removeprefix("COURSE_CLUSTER=")
+            assert address == f"tls://127.0.0.1:{port}"
+            run = start_grading(clustered, address)
+            wait_for(lambda: list(store.rglob("*.jsonl")))
+            [first] = slurm.command("squeue", "--noheader", "--format=%i", "--states=RUNNING").split()
+            slurm.command("scancel", "--full", "--signal=KILL", first)
+            _, said = run.communicate()
+            [second] = slurm.command("squeue", "--noheader", "--format=%i", "--states=RUNNING").split()
+        finally:
+            service.terminate()
+            service.wait(60)
+    assert run.returncode == 0, said
+    assert second != first
+    assert class_of_three.autograde() == []
+    assert clustered.state() == class_of_three.state()
