@@ -228,7 +228,7 @@ def attention_over_sentence(
     return picture.properties(
         title=alt.Title(title, subtitle=subtitle),
         description=f"{title} Largest weights: {', '.join(strongest(matrix, rows, columns))}. "
-        "The list below chooses the query.",
+        "The list below selects the query.",
     )
 
 
@@ -257,7 +257,7 @@ def _looks(matrix: Floats, rows: list[str], columns: list[str], choice: alt.Para
 
 
 def _lines_to_keys(looks: alt.Chart, columns: list[str]) -> list[alt.Chart]:
-    """Draw the keys in boxes, and a line from the selected query to each key that has some weight."""
+    """Draw the keys in boxes, and lines from the selected query to all keys with a noticeable weight."""
     thickness = alt.Scale(domain=[0, 1], range=[0.5, 14])
     lines = looks.transform_filter("datum.weight >= 0.005").mark_rule(
         color=CHOSEN, strokeCap="round", opacity=0.55, aria=False

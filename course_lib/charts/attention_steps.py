@@ -11,7 +11,7 @@ from course_lib.charts.inputs import Floats, Numbers, as_words, from_tensor
 from course_lib.charts.marks import WEIGHT_SHADES, index_x, index_y, short, tips, word_axis
 from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, WIDTH, Picture, ink_on
 
-STEPS = ("key", "query · key", "divided by √d", "e to the power of it", "weight", "value", "weight × value")
+STEPS = ("key", "query · key", "divided by √d", "exponential", "weight", "value", "weight × value")
 LARGEST, ROW, LABELS = 8, 34, 170
 """The maximum number of keys, the height of a row in pixels, and the width of the steps' names."""
 

@@ -16,7 +16,7 @@ LARGEST = 16
 NAMES = ("your result", "expected", "where they differ")
 
 TOLERANCE = 1e-6
-"""The largest distance of values that agree, absolute plus relative to the expected one."""
+"""The absolute tolerance of equal values, and their tolerance relative to the expected value."""
 
 SCALE_ROOM = 2.0
 """The end of the colour scale, relative to the largest expected value, so that no outlier hides the rest."""
@@ -127,7 +127,7 @@ def _notes(
     ]
     lines += notes_on(cells)
     if any(np.abs(matrix[np.isfinite(matrix)]).max(initial=0.0) > shades.high for matrix in matrices):
-        lines.append(f"The colours end at {short(shades.high)}; larger sizes have the last colour.")
+        lines.append(f"The colours end at {short(shades.high)}; values of larger size have the last colour.")
     return list(dict.fromkeys(lines))
 
 

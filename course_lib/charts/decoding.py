@@ -102,7 +102,7 @@ def beam_tree(
     as many steps. `winner` is the sentence that the search returned, `end` the word that ends a sentence, and
     `greedy` the sentence of greedy decoding, whose prefixes are framed with dashes as far as the beam kept
     them. Raises ValueError if the prefix of a prefix is missing, a log-probability is not a finite number up
-    to 0, a step has more than 8 prefixes, or the winner is none of them.
+    to 0, a step has more than 8 prefixes, or the winner is not one of them.
     """
     totals = {tuple(words): float(total) for words, total in prefixes.items() if len(words)}
     best = tuple(winner)
@@ -235,7 +235,7 @@ def _layers(nodes: pd.DataFrame, places: int, steps: int) -> list[alt.Chart]:
             strokeWidth=alt.condition(is_winner, alt.value(2), alt.value(1)),
             tooltip=tips(("prefix:N", "prefix"), ("total:Q", "log-probability", ".3f"), ("details:N", "it")),
         ),
-        # A little outside the box, so that it does not cover the frame of the winner.
+        # Draw the frame slightly outside the box, so that it does not cover the frame of the winner.
         frames.transform_calculate(
             left="datum.left - 0.025",
             right="datum.right + 0.025",

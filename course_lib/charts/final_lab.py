@@ -90,7 +90,7 @@ def _metric(table: pd.DataFrame, last: int, title: str, number: str, ticks: str)
     touch = base.mark_point(size=60, opacity=0, filled=True, aria=False).encode(
         tooltip=tips(("step:Q", "update", ",d"), ("line:N", "of"), ("value:Q", title, number))
     )
-    # Above the panel, where no curve can run through it.
+    # Write the newest value above the panel, where no curve can run through it.
     newest = alt.Chart(table[table["line"] == TRAINING].tail(1)).mark_text(
         align="right", color=CATEGORIES[0], fontWeight="bold", aria=False
     )
@@ -123,10 +123,10 @@ def layers_and_heads(
     from.
 
     `weights` is (N, H, Q, K), for N layers and H heads. `layer` and `head`, counted from 1, are shown first;
-    a head of 0 is the mean over the layer's heads. By default the most focused one is shown: the one whose
-    queries have the largest weights on average, by which the overview is coloured. Everything is computed in
-    the browser. Raises ValueError if shapes or words don't match, a weight isn't between 0 and 1, or there is
-    no such layer or head.
+    a head of 0 is the mean over the layer's heads. By default, the most focused head is shown: the one with
+    the largest mean, over the queries, of the largest weight. The overview is coloured by this mean.
+    Everything is computed in the browser. Raises ValueError if shapes or words don't match, a weight isn't
+    between 0 and 1, or there is no such layer or head.
     """
     maps = weights_from_tensor(weights, (4,))
     layers, heads, query_count, key_count = maps.shape

@@ -34,7 +34,7 @@ def from_tensor(values: Numbers, name: str, axes: Sequence[int], *, finite: bool
     if array.size == 0:
         raise ValueError(f"{name}: expected at least one number, got the shape {array.shape}.")
     if finite and not np.isfinite(array).all():
-        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity. Look at its rows first.")
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity. Find and correct them.")
     return array.astype(np.float64)
 
 

@@ -44,7 +44,7 @@ def named_lines(
         raise ValueError(f"table: expected y above 0 for a log scale, got {table['y'].min():.3g}.")
     low, high = _domain(table["y"].to_numpy(float), log)
     scale = alt.Scale(type="log" if log else "linear", domain=[low, high], nice=False)
-    # Between integers, such as steps and positions, there is no tick to draw.
+    # Axes of integers, such as steps and positions, get no ticks between the integers.
     whole = (table["x"] % 1 == 0).all()
     ticks = alt.Axis(tickCount=8, tickMinStep=1 if whole else alt.Undefined, labelOverlap=True)
     x = alt.X("x:Q", title=across, axis=ticks, scale=alt.Scale(nice=False, zero=False))

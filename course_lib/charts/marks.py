@@ -196,7 +196,8 @@ class Grid:
             y=index_y("row", len(self.rows), row_name, row_axis),
             tooltip=tips(("row name:N", row_name), ("column name:N", column_name), ("details:N", value_name)),
         )
-        # Without room for text there are hundreds of cells, which the chart's description covers better.
+        # Cells without room for text are hidden from screen readers: there are hundreds, and the chart has a
+        # description.
         boxes = base.mark_rect(stroke="white", strokeWidth=1 if self.cell > 12 else 0.5, aria=self.has_room)
         plain = boxes.encode(color=alt.Color("fill:N", scale=None))
         layers = [plain]
@@ -338,7 +339,7 @@ def note(
 
 @dataclass(frozen=True)
 class Path:
-    """A line through corner points, given in pixels, with an arrowhead at its end if it `points`."""
+    """A line through corner points, given in pixels, with an arrowhead at its end if `points` is true."""
 
     corners: tuple[tuple[float, float], ...]
     points: bool = True

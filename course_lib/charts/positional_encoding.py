@@ -30,7 +30,7 @@ def position_waves(
         raise ValueError(f"table: expected two or more positions, got the shape {waves.shape}.")
     there = waves.shape[1] // 2
     if not pairs or not all(0 <= pair < there for pair in pairs):
-        raise ValueError(f"pairs: expected some numbers from 0 to {there - 1}, got {list(pairs)}.")
+        raise ValueError(f"pairs: expected one or more numbers from 0 to {there - 1}, got {list(pairs)}.")
     turns = [_positions_a_turn(waves, pair) for pair in pairs]
     rows = [
         _wave(waves, pair, turn, last=number == len(pairs) - 1)
@@ -48,7 +48,7 @@ def position_waves(
 def _positions_a_turn(waves: Floats, pair: int) -> str:
     angle = math.atan2(waves[1, 2 * pair], waves[1, 2 * pair + 1]) % (2 * math.pi)
     if angle < 1e-12:
-        return "no number of positions"
+        return "infinitely many positions"
     turn = 2 * math.pi / angle
     return f"{turn:.1f} positions" if turn < 99.95 else f"{turn:,.0f} positions"
 
@@ -85,7 +85,7 @@ def _wave(waves: Floats, pair: int, turn: str, *, last: bool) -> alt.LayerChart:
 def number_field(values: Numbers, *, rows: str, columns: str, value: str = "value", title: str) -> Picture:
     """Draw a table of up to 5,000 finite numbers as coloured cells; a tooltip shows each number.
 
-    `values` is (R, C). `rows`, `columns` and `value` say what they are; rows and columns are numbered from 0.
+    `values` is (R, C). `rows`, `columns` and `value` are their titles; rows and columns are numbered from 0.
     Negative numbers are brown, positive ones blue; if none is negative, the shades start at white. Raises
     ValueError for other numbers.
     """
@@ -233,7 +233,7 @@ def _clock(points: Floats, pair: int, offset: int, side: int) -> alt.LayerChart:
             (f"{sine}:Q", f"column {2 * pair}", ".4~f"),
             (f"{cosine}:Q", f"column {2 * pair + 1}", ".4~f"),
         )
-        # Next to the tip, away from the other hand: at a small angle the numbers would overlap.
+        # Write the numbers on the outer sides of the two hands, because they would overlap at small angles.
         beside = "datum.begins + datum.turn + 0.13" if prefix else "datum.begins - 0.13"
         name = shown.transform_calculate(right=f"1.17 * sin({beside})", up=f"1.17 * cos({beside})")
         layers += [

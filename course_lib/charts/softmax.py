@@ -44,8 +44,8 @@ def score_spread(
         finite, different = int(np.isfinite(values).sum()), len(np.unique(values))
         if finite < values.size or different < 2:
             raise ValueError(
-                f"samples[{width}]: expected finite numbers, at least two of them different, "
-                f"got {values.size}, of which {finite} are finite and {different} different."
+                f"samples[{width}]: expected finite numbers with at least two different values, "
+                f"got {values.size} values ({finite} finite, {different} different)."
             )
     summary = pd.DataFrame({"d_k": sorted(products)})
     summary["mean"] = [products[width].mean() for width in summary["d_k"]]
@@ -241,7 +241,7 @@ FACTOR = "score_factor"
 """The name of the slider's parameter."""
 
 LARGEST_GRADIENT = 0.5
-"""The largest Frobenius norm of the softmax's Jacobian: that for two weights of one half."""
+"""The largest Frobenius norm of the softmax's Jacobian, which is reached with two weights of one half."""
 
 
 def softmax_temperature(
@@ -296,7 +296,7 @@ def _weight_bars(weights: alt.Chart, words: list[str]) -> alt.LayerChart:
         ),
     )
     bars = base.mark_bar(color=CATEGORIES[0], width=0.7 * step).encode(y=fixed_y("weight", 0, 1.15, axis))
-    # In a row above the bars, where the dashed line cannot run through them.
+    # Write the values in a row above the bars, where the dashed line cannot run through them.
     numbers = base.mark_text(fontSize=max(8, min(12, step // 3)), aria=False).encode(
         y=alt.value(10), text=alt.Text("weight:Q", format=".2f")
     )

@@ -122,7 +122,9 @@ def layer_costs(
         raise ValueError(f"parameters: expected counts of 0 or more, not all 0, got {dict(parameters)}.")
     totals = multiplications.groupby("length")["multiplications"].transform("sum")
     if (totals == 0).any():
-        raise ValueError("multiplications: expected some at each length, got a length with none.")
+        raise ValueError(
+            "multiplications: expected counts above 0 at each length, got a length with only zeros."
+        )
     parts = list(dict.fromkeys([*parameters, *multiplications["part"]]))
     check_count(len(parts), len(COLOURS), "parameters and multiplications", "parts")
 

@@ -133,7 +133,7 @@ def show_offline() -> None:
     """
     alt.theme.enable(NAME)
     menu = {"export": True, "source": False, "compiled": False, "editor": False}
-    # Canvas, because live SVG charts on one page give their clipping areas the same ids.
+    # Draw on a canvas, because live SVG charts on one page give their clipping areas the same ids.
     alt.renderers.enable("jupyter", offline=True, embed_options={"actions": menu, "renderer": "canvas"})
 
 

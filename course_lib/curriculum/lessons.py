@@ -39,7 +39,7 @@ class Prediction(_Table):
     name: str
     points: Points
     deductions: dict[str, Points] = field(default_factory=dict)
-    """The points that known wrong numbers cost, by their names. Any other wrong number costs all points."""
+    """Deductions for known wrong numbers, by name. Any other wrong number costs all points."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Exercise(_Table):
     hints: list[str] = field(default_factory=list)
     """Three hints, from vague to explicit."""
     deductions: dict[str, Points] = field(default_factory=dict)
-    """The points that known mistakes cost, by their names. Any other mistake costs all points."""
+    """Deductions for known mistakes, by name. Any other mistake costs all points."""
     may_not_call: list[str] = field(default_factory=list)
     """Full names of functions that would solve the whole exercise."""
     write: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Lesson(_Table):
 
     @property
     def package(self) -> str:
-        """Its package in `course_lib.checks.exercises`: `label_smoothing` for `08-label-smoothing`."""
+        """The lesson's package in `course_lib.checks.exercises`: `label_smoothing` for 08-label-smoothing."""
         return self.name[3:].replace("-", "_")
 
     @property

@@ -47,7 +47,7 @@ class Entry:
 
 
 class Result(Protocol):
-    """The outcome of a check, as `course_lib.checks.engine.findings.Finding` states it."""
+    """The outcome of a check, such as a `course_lib.checks.engine.findings.Finding`."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Result(Protocol):
 
 
 def log_folder() -> Path:
-    """Return the folder of the log. Raises ImportError if only the reference's dependencies are installed."""
+    """Return the folder of the log. Raises ImportError if platformdirs is not installed."""
     if FOLDER in os.environ:
         return Path(os.environ[FOLDER])
     from platformdirs import user_data_path

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _VARIABLES = "COURSE_TUTOR_"
 _SETTINGS = {"url", "model", "key", "timeout"}
 _CONNECT_SECONDS, _MOST_BYTES = 10, 100_000
-#: The most lines of code in one piece, and the fewest characters of an expression that shows the solution.
+#: The maximum number of lines in a piece of code that is shown, and the minimum number of characters of an
+#: expression that is compared with the reference.
 _MOST_CODE, _TELLING = 3, 20
 
 _RULES = """\
@@ -166,7 +167,7 @@ def _ask(settings: dict[str, Any], text: str) -> str:
     import requests
 
     def authorize(request: "PreparedRequest") -> "PreparedRequest":
-        # A function, because requests would replace a header by a password from ~/.netrc.
+        # Set the header here, because requests would replace a plain header with a password from ~/.netrc.
         if settings["key"]:
             request.headers["Authorization"] = f"Bearer {settings['key']}"
         return request
@@ -256,7 +257,7 @@ def without_solution(answer: str, exercise: str, known: str = "") -> str:
 
 
 def _statements(exercise: str) -> Iterator[str]:
-    """Yield what the reference assigns or returns, without white space, except short expressions."""
+    """Yield the longer expressions that the reference assigns or returns, without white space."""
     from course_lib.checks.engine.exercise import Exercise
     from course_lib.checks.exercises.registry import catalogue
 

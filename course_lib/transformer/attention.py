@@ -23,7 +23,7 @@ def attention_scores(
 ) -> Float[Tensor, "... Q K"]:
     """Compute the scaled dot product of every query with every key.
 
-    Section 3.2.1, equation 1, the part inside the softmax. Entry (i, j) belongs to query i and key j.
+    This is the argument of softmax in equation 1 (section 3.2.1). Entry (i, j) belongs to query i and key j.
     """
     return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
 
@@ -33,13 +33,13 @@ def attention_weights(
 ) -> Float[Tensor, "... Q K"]:
     """Compute attention weights: for each query, a softmax over the keys that the mask allows.
 
-    Section 3.2.1, equation 1, the softmax; section 3.2.3, the mask. The mask broadcasts against the scores.
-    Weights are exactly zero where the mask is False. A query that may attend to nothing gets weights of zero
-    and a gradient of zero.
+    This is the softmax of equation 1 (section 3.2.1) with the mask of section 3.2.3. The mask broadcasts
+    against the scores. Weights are exactly zero where the mask is False. A query that may attend to nothing
+    gets weights of zero and a gradient of zero.
     """
     if mask is None:
         return scores.softmax(dim=-1)
-    # The lowest finite number rather than minus infinity, because a row of minus infinities would be 0 / 0.
+    # Use the lowest finite number, because a row of minus infinities would give 0 / 0.
     lowest = torch.finfo(scores.dtype).min
     return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
 
@@ -53,8 +53,9 @@ def scaled_dot_product_attention(
 ) -> tuple[Float[Tensor, "... Q v"], Float[Tensor, "... Q K"]]:
     """Return, for each query, the mean of the values weighted by the attention weights, and these weights.
 
-    Section 3.2.1, equation 1. `dropout`, if given, is applied to the weights before they are multiplied by
-    the values. The returned weights are those before dropout, so that each row still sums to one.
+    This is equation 1 (section 3.2.1). `dropout`, if given, is applied to the weights before they are
+    multiplied by the values. The returned weights are those before dropout, so that each row still sums to
+    one.
     """
     weights = attention_weights(attention_scores(query, key), mask)
     kept = weights if dropout is None else dropout(weights)

@@ -11,12 +11,12 @@ from torch.nn.utils.rnn import pad_sequence
 def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     """Group sentences of similar length into batches, and return these as lists of indices.
 
-    Section 5.1, "batched together by approximate sequence length". Padded to its longest sentence, a
-    batch has at most `max_tokens` positions: longest length times number of sentences. Each index occurs
-    once. There is little padding: a greedy plan that sorts the sentences by length is the baseline, and all
-    batches together have at most 1.1 times its positions plus those of one batch, in at most one batch more.
-    The result is empty if there are no sentences. A sentence longer than `max_tokens` raises ValueError with
-    its index and its length; the check also accepts a batch of its own for such a sentence.
+    As in section 5.1, pairs are "batched together by approximate sequence length". Padded to its longest
+    sentence, a batch has at most `max_tokens` positions: longest length times number of sentences. Each index
+    occurs once. There is little padding: a greedy plan that sorts the sentences by length is the baseline,
+    and all batches together have at most 1.1 times its positions plus those of one batch, in at most one
+    batch more. The result is empty if there are no sentences. A sentence longer than `max_tokens` raises
+    ValueError with its index and its length; the check also accepts a batch of its own for such a sentence.
     """
     batches: list[list[int]] = []
     batch: list[int] = []

@@ -58,8 +58,8 @@ def greedy_decode(
 def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
     """Return the number by which the log-probability of a translation of `length` tokens is divided.
 
-    Wu et al. 2016 (arXiv 1609.08144), equation 14, as cited in section 6.1: ((5 + length) / 6)^alpha. For a
-    tensor of integers, of any shape, return a tensor with the penalty of each.
+    This is ((5 + length) / 6)^alpha: equation 14 of Wu et al. 2016 (arXiv 1609.08144), as cited in section
+    6.1. For a tensor of integers, of any shape, return a tensor with the penalty of each.
     """
     return ((5 + length) / 6) ** alpha
 
@@ -76,9 +76,9 @@ def beam_search(
 ) -> Int[Tensor, "B T"]:
     """Keep the `beam` most likely prefixes of each sentence at every step, and return the best hypothesis.
 
-    Section 6.1. The source is encoded once for the whole batch. The best hypothesis has the highest
-    log-probability divided by length_penalty(length, alpha), where the length counts the tokens after the
-    start, including the end. Rows have the format of `greedy_decode`.
+    This is the beam search of section 6.1. The source is encoded once for the whole batch. The best
+    hypothesis has the highest log-probability divided by length_penalty(length, alpha), where the length
+    counts the tokens after the start, including the end. Rows have the format of `greedy_decode`.
     """
     sentences = source.shape[0]
     with evaluating(model):

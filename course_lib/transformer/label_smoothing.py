@@ -10,8 +10,8 @@ def smooth_targets(
 ) -> Float[Tensor, "... {vocab_size}"]:
     """Return target distributions in which `smoothing` is spread evenly over the whole vocabulary.
 
-    Szegedy et al. 2016 (arXiv 1512.00567), section 7, as cited in section 5.4: smoothing / V on every class,
-    plus 1 - smoothing on the label; zeros where the label is padding.
+    As in Szegedy et al. 2016 (arXiv 1512.00567), section 7, which section 5.4 cites, every class gets
+    smoothing / V, and the label gets another 1 - smoothing. Rows whose label is padding are all zeros.
     """
     padding = labels == pad_id
     targets = torch.full((*labels.shape, vocab_size), smoothing / vocab_size, device=labels.device)

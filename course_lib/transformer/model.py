@@ -103,8 +103,8 @@ class Transformer(nn.Module):
 def tie_embeddings(model: Transformer) -> Transformer:
     """Make both embedding tables and the generator share one matrix, in place, and return the model.
 
-    Section 3.4. This needs one joint vocabulary: raises ValueError, whose message contains both sizes, if
-    they differ.
+    As in section 3.4. This needs one joint vocabulary: raises ValueError, whose message contains both sizes,
+    if they differ.
     """
     source, target = model.source_embedding.table, model.target_embedding.table
     if source.num_embeddings != target.num_embeddings:

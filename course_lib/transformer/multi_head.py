@@ -9,8 +9,8 @@ from course_lib.transformer.attention import AttentionFunction, scaled_dot_produ
 def split_heads(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B {heads} L d"]:
     """Split the last axis into heads and move the head axis before the length: (B, L, D) to (B, H, L, D/H).
 
-    Section 3.2.2. Head h gets the features from h * D/H up to, but not including, (h + 1) * D/H.
-    Raises ValueError, whose message contains both numbers, if D is not divisible by the number of heads.
+    As in section 3.2.2, head h gets the features from h * D/H up to, but not including, (h + 1) * D/H. Raises
+    ValueError, whose message contains both numbers, if D is not divisible by the number of heads.
     """
     d_model = x.shape[-1]
     if d_model % heads != 0:
@@ -24,12 +24,11 @@ def merge_heads(x: Float[Tensor, "B H L d"]) -> Float[Tensor, "B L D"]:
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention with several heads in parallel, each on its own projection of the input.
+    """Attention with several heads in parallel, each on its own projection of the input (section 3.2.2).
 
-    Section 3.2.2. `attention` is the function that every head applies: it takes `(query, key, value, mask,
-    dropout)` and returns `(output, weights)`. Dropout is applied to the weights only.
-    Holds `query_projection`, `key_projection`, `value_projection` and `output_projection`: each an
-    `nn.Linear` with a bias.
+    `attention` is the function that every head applies: it takes `(query, key, value, mask, dropout)` and
+    returns `(output, weights)`. Dropout is applied to the weights only. The module has `query_projection`,
+    `key_projection`, `value_projection` and `output_projection`, each an `nn.Linear` with a bias.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "{length} {d_model}"]:
     """Return the encoding of positions 0 to length - 1: sines and cosines of falling frequency, in float32.
 
-    Section 3.5: column 2i is sin(position / 10000^(2i / d_model)), column 2i + 1 the cosine of the same
-    angle. If d_model is odd, the last column is a sine.
+    As in section 3.5, column 2i is sin(position / 10000^(2i / d_model)), and column 2i + 1 is the cosine of
+    the same angle. If d_model is odd, the last column is a sine.
     """
     position = torch.arange(length, dtype=torch.float64).unsqueeze(1)
     even_column = torch.arange(0, d_model, 2, dtype=torch.float64)

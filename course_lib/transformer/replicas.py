@@ -10,7 +10,7 @@ from torch import nn
 
 
 def broadcast_parameters(model: nn.Module, source: int = 0) -> None:
-    """Replace the parameters and buffers of every rank by those of rank `source`, in place.
+    """Replace the parameters and buffers of every rank with those of rank `source`, in place.
 
     A parameter that several modules share is sent once. Without a process group, nothing changes.
     """
@@ -20,7 +20,7 @@ def broadcast_parameters(model: nn.Module, source: int = 0) -> None:
 
 
 def all_reduce_gradients(model: nn.Module) -> None:
-    """Replace every gradient by its sum over all ranks, in place.
+    """Replace every gradient with its sum over all ranks, in place.
 
     A parameter without a gradient on this rank takes part with zeros, because another rank may have one for
     it, and all ranks must call the same collectives in the same order. Without a process group, nothing

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 class LayerNorm(nn.Module):
     """Layer normalisation: mean 0 and variance 1 over the features of each position, then scale and shift.
 
-    Ba, Kiros and Hinton 2016 (arXiv 1607.06450), equation 4, as cited in section 3.1: the variance is the
-    biased one (divided by D). eps, which they leave out, is added inside the root. Holds `scale` and
-    `shift`, each of shape (D,).
+    This is equation 4 of Ba, Kiros and Hinton 2016 (arXiv 1607.06450), as cited in section 3.1. The variance
+    is the biased one (divided by D), and eps, which they leave out, is added inside the root. The module has
+    the parameters `scale` and `shift`, each of shape (D,).
     """
 
     def __init__(self, d_model: int, eps: float = 1e-6) -> None:
@@ -30,7 +30,7 @@ class LayerNorm(nn.Module):
 class FeedForward(nn.Module):
     """A two-layer network for each position, with dropout between the layers: section 3.3, equation 2.
 
-    Holds `inner` and `outer`, each an `nn.Linear` with a bias.
+    The module has `inner` and `outer`, each an `nn.Linear` with a bias.
     """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.1) -> None:
@@ -47,8 +47,9 @@ class FeedForward(nn.Module):
 class SublayerConnection(nn.Module):
     """A residual connection around a sublayer, with dropout on the sublayer's output and layer normalisation.
 
-    Sections 3.1 and 5.4, "post-norm": norm(x + dropout(sublayer(x))). With `norm_first`, "pre-norm" as in
-    Xiong et al. 2020 (arXiv 2002.04745): x + dropout(sublayer(norm(x))). Holds `norm`, a `LayerNorm`.
+    Sections 3.1 and 5.4 use "post-norm": norm(x + dropout(sublayer(x))). With `norm_first`, this is
+    "pre-norm" as in Xiong et al. 2020 (arXiv 2002.04745): x + dropout(sublayer(norm(x))). The module has
+    `norm`, a `LayerNorm`.
     """
 
     def __init__(self, d_model: int, dropout: float = 0.1, norm_first: bool = False) -> None:

@@ -85,7 +85,7 @@ def test_one_wild_value_does_not_drown_the_rest(texts_of: TextsOf) -> None:
     found = expected.clone()
     found[0, 0] = 1e9
     texts = texts_of(found_beside_expected(found, expected))
-    assert "The colours end at 4; larger sizes have the last colour." in texts
+    assert "The colours end at 4; values of larger size have the last colour." in texts
     assert "1e+9" in texts
 
 

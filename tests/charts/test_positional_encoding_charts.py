@@ -26,7 +26,7 @@ def test_waves_say_how_long_a_turn_takes(texts_of: TextsOf) -> None:
 
 
 def test_a_wave_that_stands_still_is_drawn() -> None:
-    assert "no number of positions" in str(
+    assert "infinitely many positions" in str(
         position_waves(torch.ones(3, 2) * torch.tensor([0, 1]), [0]).description
     )
 
@@ -37,8 +37,8 @@ def test_a_wave_that_stands_still_is_drawn() -> None:
         (torch.zeros(1, 4), [0], r"^table: expected two or more positions, .* \(1, 4\)\."),
         (torch.full((3, 4), math.nan), [0], "^table: expected finite numbers"),
         (torch.zeros(3), [0], "^table: expected 2 axes"),
-        (torch.zeros(3, 5), [2], r"^pairs: expected some numbers from 0 to 1, got \[2\]"),
-        (torch.zeros(3, 4), [], r"^pairs: expected some numbers from 0 to 1, got \[\]"),
+        (torch.zeros(3, 5), [2], r"^pairs: expected one or more numbers from 0 to 1, got \[2\]"),
+        (torch.zeros(3, 4), [], r"^pairs: expected one or more numbers from 0 to 1, got \[\]"),
     ],
 )
 def test_waves_that_cannot_be_drawn(table: torch.Tensor, pairs: list[int], message: str) -> None:

@@ -96,9 +96,9 @@ def test_spread_of_one_width_away_from_zero(texts_of: TextsOf) -> None:
     [
         ({}, "at least one d_k, got none"),
         ({0: [1.0, 2.0]}, "each d_k to be 1 or more, got 0"),
-        ({4: [1.0]}, r"samples\[4\]: expected finite numbers, at least two of them different"),
-        ({4: [1.0, 1.0]}, "of which 2 are finite and 1 differ"),
-        ({4: [1.0, math.nan, 2.0]}, "got 3, of which 2 are finite"),
+        ({4: [1.0]}, r"samples\[4\]: expected finite numbers with at least two different values"),
+        ({4: [1.0, 1.0]}, r"got 2 values \(2 finite, 1 different\)"),
+        ({4: [1.0, math.nan, 2.0]}, r"got 3 values \(2 finite"),
     ],
 )
 def test_bad_samples(samples: dict[int, list[float]], message: str) -> None:

@@ -145,7 +145,7 @@ def test_costs_say_the_shares(texts_of: TextsOf) -> None:
         ({"network": -1}, _work(), "counts of 0 or more, not all 0"),
         ({"network": 0}, _work(), "counts of 0 or more, not all 0"),
         (PARAMETERS, _work().assign(length=0), "lengths of 1 or more"),
-        (PARAMETERS, _work().assign(multiplications=0), "a length with none"),
+        (PARAMETERS, _work().assign(multiplications=0), "a length with only zeros"),
         (PARAMETERS | {"more": 1}, _work(), "1 to 4 parts, got 5"),
     ],
 )

@@ -81,7 +81,7 @@ class Parts:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """A hash of the student's code for each part for which it is used."""
+        """Hashes of the student's code, for the parts that use it."""
         return {
             source.exercise: hashlib.sha256((source.code or "").encode()).hexdigest()
             for source in self._students_sources()

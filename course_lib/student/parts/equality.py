@@ -40,8 +40,8 @@ _OPTIONAL_WEIGHT = "generator.bias"
 def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str, str]:
     """Find the student's parts that make the model differ from the reference, and describe each difference.
 
-    Parts can be correct on their own but not together: then the result names the first part, in the order of
-    the lessons, with which a model of the parts up to it differs. Both models run on `device`.
+    Parts can be correct on their own but wrong together. Then the result names the first part, in the order
+    of the lessons, that makes the model differ when it is added. Both models run on `device`.
     """
     device = torch.device(device)
     with torch.random.fork_rng(devices=[]):
@@ -59,7 +59,7 @@ def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str,
 def _unequal_alone(
     expected: dict[str, Tensor], parts: Parts, names: list[str], device: torch.device
 ) -> dict[str, str]:
-    """Find the parts that differ on their own: halve the list, and skip every half without a difference."""
+    """Find the parts that differ on their own by a binary search, which skips halves without a difference."""
     difference = _first_difference(expected, parts.only(names), device) if names else ""
     if not difference or len(names) == 1:
         return dict.fromkeys(names, difference) if difference else {}

@@ -91,7 +91,7 @@ def keep_sources(sources: Iterable[PartSource], path: Path) -> None:
 
 
 def kept_sources(path: Path, lessons: Mapping[str, Iterable[str]]) -> list[PartSource]:
-    """Read what `keep_sources` wrote; other parts will be the reference's. Raises PartsError."""
+    """Read the file that `keep_sources` wrote. Other parts will be the reference's. Raises PartsError."""
     try:
         kept = {}
         for entry in json.loads(path.read_text(encoding="utf-8"))["parts"]:

@@ -18,7 +18,7 @@ from course_lib.student.progress.start_page import LABEXTENSIONS, PAGE, SETTINGS
 
 
 def installed_lessons() -> Path:
-    """Return the folder of the lessons that came with the course: those of its clone, or of its wheel.
+    """Return the folder of the lessons that came with the course, from its clone or its wheel.
 
     Raises ProgressError if there are none.
     """
@@ -39,7 +39,7 @@ def installed_lessons() -> Path:
 
 
 def copy_lessons(folder: Path) -> None:
-    """Copy the lessons to a new folder. It appears under its name once it is complete."""
+    """Copy the lessons to a new folder, which only appears once it is complete."""
     incomplete = folder.with_name(f".{folder.name}.incomplete")
     shutil.rmtree(incomplete, ignore_errors=True)
     shutil.copytree(installed_lessons(), incomplete, ignore=shutil.ignore_patterns(PAGE, "runs", ".*"))

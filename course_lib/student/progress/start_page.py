@@ -106,7 +106,7 @@ def first_page(home: Path, course_id: str) -> str:
             write_page(folder)
         except ProgressError:
             atomic_write_text(folder / PAGE, _NOTHING_FETCHED)
-    except OSError:  # for example, a full disk, on which a student can still read
+    except OSError:  # If the disk is full, for example, students can still open the lessons.
         return "/lab"
     return f"/lab/tree/{quote(course_id)}/{PAGE}"
 

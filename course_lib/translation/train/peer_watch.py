@@ -44,7 +44,7 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[None]:
 
 
 class _PeerWatch:
-    """A pair of threads: one receives the previous rank's heartbeats, the other sends and counts time."""
+    """Two threads: one receives the previous rank's heartbeats, the other sends some and checks the time."""
 
     def __init__(self, distributed: DistributedInfo, seconds: int) -> None:
         rank, world_size = distributed.rank, distributed.world_size
