@@ -536,8 +536,8 @@ named_lines(
 #   learn anything. This is how deep networks used to fail.
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
 # - **With a norm**, it reaches the bottom in all four ways. Compare post-norm and pre-norm on the right, near the loss:
-#   post-norm's gradients are as large there as anywhere, pre-norm's get smaller, because each network adds to a larger
-#   and larger sum. Xiong et al. argue that large gradients near the output make the first steps of training unstable,
+#   post-norm's gradients are about as large there as elsewhere, pre-norm's get smaller, because each network adds to a
+#   larger and larger sum. Xiong et al. argue that large gradients near the output make the first steps of training unstable,
 #   so post-norm needs a *warm-up*: a learning rate that starts near zero and grows. Lesson 07 tests this.
 #
 # But with a norm and without a residual, the gradients don't fade either! Is the residual superfluous, then?
