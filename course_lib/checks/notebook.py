@@ -42,7 +42,7 @@ class GradingOptions(TypedDict, total=False):
     seed: int
     """The seed of the inputs, which differ from those that students see."""
     costs: Mapping[str, float]
-    """Points lost for a misconception, by name. Any other failure loses all of them."""
+    """The points that each misconception costs, by name. Any other failure costs all points."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _finish(message: str, points: float) -> float:
 
 
 def _show(difference: Difference) -> None:
-    """Draw the result beside the expected one, if both have at least two axes and charts can be imported."""
+    """Draw the result next to the expected one, if both have at least two axes and charts are installed."""
     found, expected = difference.found, difference.expected
     if found is None or expected is None or min(found.dim(), expected.dim()) < 2:
         return
@@ -219,7 +219,7 @@ def _show(difference: Difference) -> None:
         from IPython.display import SVG, display
 
         from course_lib.charts import as_svg, found_beside_expected
-    except ImportError:  # Neither is installed on cluster nodes.
+    except ImportError:  # Cluster nodes have neither IPython nor the charts.
         return
     # The message contains the same information, so an error in drawing must not hide it.
     with contextlib.suppress(Exception):

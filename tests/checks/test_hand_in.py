@@ -181,7 +181,7 @@ def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
         (lines(ENGLISH[:299]), "found 299"),
         (lines([*ENGLISH, "one more"]), "found 301"),
         (lines(ENGLISH[:7]) + b"caf\xe9\n", "expected UTF-8, but line 8 has invalid bytes"),
-        (b"x" * (MOST_BYTES + 1), "The file translations.txt has 4.2 MB, but at most 4.2 MB are allowed"),
+        (b"x" * (MOST_BYTES + 1), "The file translations.txt has 4.2 MB, but the limit is 4.2 MB"),
     ],
 )
 def test_what_cannot_be_scored_says_why(content: bytes, says: str) -> None:
@@ -212,7 +212,7 @@ def test_a_students_own_file_lies_beside_the_notebook(
     (tmp_path / METRICS.file).write_bytes(written(rows()))
     assert look(METRICS, {}).share == 1
     (tmp_path / METRICS.file).write_bytes(b"x" * (MOST_BYTES + 1))
-    assert "at most 4.2 MB are allowed" in look(METRICS, {}).says
+    assert "the limit is 4.2 MB" in look(METRICS, {}).says
 
 
 def test_the_references_themselves_are_for_a_person_to_look_at() -> None:

@@ -92,7 +92,7 @@ def test_a_plain_relation_to_the_expected_result_is_said() -> None:
         (lambda query, key: (attention_scores(query, key),), "got a tuple of one. Is there an extra comma"),
         (lambda query, key: attention_scores(query, key).to("meta"), "device cpu, got it on meta"),
         (lambda query: query, "It raised TypeError: "),
-        (None, "a function or a class was expected here, but this is of type NoneType"),
+        (None, "expected a function or a class, got an object of type NoneType"),
     ],
 )
 def test_facts(found: object, says: str) -> None:
@@ -172,7 +172,7 @@ def test_in_ipython_the_message_alone_is_shown() -> None:
 
 def test_unknown_exercise_is_said_with_the_known_ones() -> None:
     with pytest.raises(
-        ValueError, match=r"no exercise called 'attention_score'; there are: .*attention_scores, "
+        ValueError, match=r"no exercise called 'attention_score'; known names: .*attention_scores, "
     ):
         check("attention_score", {"attention_score": attention_scores})
 

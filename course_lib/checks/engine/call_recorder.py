@@ -1,4 +1,4 @@
-"""Record calls of functions that would solve a whole exercise, by whatever route they are called."""
+"""Record calls to functions that would solve a whole exercise, however they are called."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class CallRecorder:
 
     def _function(self, func: Function, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         name = getattr(func, "__name__", "")
-        # Annotated shapes read attributes as well, but only where they are checked.
+        # Runtime checks of shape annotations also read attributes, but they are not always enabled.
         self.calls += name != "__get__"
         # An overload in torch.ops is called "name.overload".
         last = name.partition(".")[0]

@@ -51,8 +51,8 @@ class Backend(Protocol):
     def ask(self, request: Request) -> Reply:
         """Perform a request. Exceptions of the student's code are returned as `Raised`, never raised.
 
-        "build", "make" and "copy" return the `Handle` of a new object, even if creating the object failed:
-        then every request to it is answered with the reason. The random seed is reset for each request.
+        "build", "make" and "copy" return the `Handle` of a new object, even if creating it failed: then every
+        request to that object returns the failure. The random seed is reset for each request.
         """
         ...
 
@@ -72,7 +72,7 @@ class Candidate:
         return self._ask("call", arguments, keywords, method)
 
     def gradients(self, *arguments: object, toward: Tensor, **keywords: object) -> Reply:
-        """Call the object, and backpropagate `toward` from its result, or from the first of several.
+        """Call the object, and backpropagate `toward` from its result, or from the first of several results.
 
         The value is a dict: "inputs" holds the gradient of each floating-point argument, and "weights" the
         gradient of each parameter by name. A gradient is None if backpropagation doesn't reach the tensor.

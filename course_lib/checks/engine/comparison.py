@@ -55,7 +55,7 @@ class Comparison:
     def difference(
         self, expected: Reply | Value, found: Reply | Value, name: str = "the result"
     ) -> Difference | None:
-        """Compare two replies, or two values of any depth. None means that they agree."""
+        """Return the first difference between two replies or two nested values, or None if they agree."""
         differs = self._difference(expected, found, name)
         replies = (Returned, Raised)
         if differs is None or differs.values or isinstance(expected, replies) or isinstance(found, replies):

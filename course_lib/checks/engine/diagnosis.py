@@ -1,4 +1,4 @@
-"""Check an exercise: run the probes, compare with the reference, find the mistakes that explain it."""
+"""Check an exercise: run its probes, compare the results with the reference, and explain failures."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ class Verdict:
     unwritten: str = ""
     """The stub's own message, if the exercise has not been started."""
     stopped: str = ""
-    """OUT_OF_TIME or KERNEL_DIED, if the code did not return or its process ended."""
+    """OUT_OF_TIME if the code did not return in time, KERNEL_DIED if its process ended; otherwise empty."""
 
     @property
     def passed(self) -> bool:
@@ -102,7 +102,7 @@ def _undisturbed() -> Iterator[None]:
 
 @_undisturbed()
 def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
-    """Run every probe of an exercise on the backend's object, compare with the reference, and diagnose.
+    """Run every probe on the backend's object, compare the results with the reference, and diagnose failures.
 
     Raises BrokenCheckError if the reference itself fails.
     """
@@ -111,7 +111,7 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
 
 @_undisturbed()
 def examine_version(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Verdict:
-    """Examine the reference with these misconceptions applied, reusing what is known about that version."""
+    """Examine the reference with these misconceptions applied, reusing its cached outcomes."""
     versions = Versions(exercise, seed)
     found = [versions.outcome(mistakes, number) for number in range(len(exercise.probes))]
     return _verdict(exercise, found, seed)

@@ -19,7 +19,7 @@ _LONGEST = 420
 
 @dataclass(frozen=True)
 class Example:
-    """A call, and what it returns."""
+    """A call with its expected and actual results, as Python source."""
 
     call: str
     expected: str
@@ -27,9 +27,9 @@ class Example:
 
 
 def example(exercise: Exercise, backend: Backend, failed: Sequence[Outcome]) -> Example | None:
-    """Return the smallest suitable call by a probe for which the function's result is wrong, or None.
+    """Return the shortest call in the failed probes that shows a wrong result, or None if there is none.
 
-    The inputs are rounded to two digits to keep them short, and the results are computed from the rounded
+    The inputs are rounded to two decimals to keep them short, and the results are computed from the rounded
     inputs.
     """
     requests = [

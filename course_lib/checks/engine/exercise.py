@@ -50,9 +50,9 @@ class Exercise:
     probes: list[Probe] = field(default_factory=list)
     """Probes in the order in which failures should be reported: the simplest first."""
     uncounted: int = 0
-    """The effort of a probe that counting calls of torch functions misses, as in threads.
+    """The effort of a probe in addition to its counted calls of torch functions, such as calls in threads.
 
-    It is negative if the calls take less time than usual.
+    It is negative if the counted calls take less time than usual.
     """
     compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, repr=False, compare=False)
     """The versions with misconceptions that were built so far."""
@@ -89,7 +89,7 @@ class Exercise:
         return add
 
     def source_with(self, *misconceptions: Misconception) -> str:
-        """Return the source with these misconceptions. Raises PatchError if they can't be combined."""
+        """Return the source with these misconceptions applied. Raises PatchError if they don't fit."""
         if len(misconceptions) > 1 and any(mistake.exclusive for mistake in misconceptions):
             raise PatchError("an exclusive misconception is never combined with another")
         source = self.source
@@ -100,7 +100,7 @@ class Exercise:
         return source
 
     def with_mistakes(self, *misconceptions: Misconception) -> Any:
-        """Return the reference with these misconceptions. Raises PatchError if the patches don't fit."""
+        """Return the reference with these misconceptions applied. Raises PatchError like `source_with`."""
         if not misconceptions:
             return self.reference
         if misconceptions not in self.compiled:

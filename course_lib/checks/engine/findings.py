@@ -34,7 +34,7 @@ _recorders: ContextVar[tuple[list[Finding], ...]] = ContextVar("recorders", defa
 
 @contextmanager
 def record() -> Iterator[list[Finding]]:
-    """Collect the findings of all checks inside the `with`. Recorders can be nested; each gets everything."""
+    """Collect the findings of all checks inside the `with`. Recorders can be nested: each gets them all."""
     findings: list[Finding] = []
     token = _recorders.set((*_recorders.get(), findings))
     try:

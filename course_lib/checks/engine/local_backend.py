@@ -178,7 +178,7 @@ def as_torch_starts() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
     try:
         with (
-            cpu if torch.get_default_device() != cpu else nullcontext(),  # It slows down every call.
+            cpu if torch.get_default_device() != cpu else nullcontext(),  # A device context slows down calls.
             torch.inference_mode(False),
             torch.autocast("cpu", enabled=False),
             torch.set_grad_enabled(True),
@@ -212,7 +212,7 @@ def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -
     named = found.named_parameters(remove_duplicate=False) if isinstance(found, nn.Module) else ()
     parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
     leaves = [*inputs, *parameters.values()]
-    # Pass copies of the leaves, so that code that modifies its arguments runs; another probe reports it.
+    # Pass copies of the leaves, which code can modify without an error. Other probes report the change.
     output = _method(found, request.method)(
         *(item.clone() if isinstance(item, Tensor) and item.requires_grad else item for item in given),
         **keywords,
@@ -279,9 +279,7 @@ _ACTIONS: dict[str, Callable[[Any, Request, Given, Keywords], Any]] = {
 
 def _method(found: Any, name: str) -> Callable[..., Any]:
     if name == "__call__" and not callable(found):
-        raise TypeError(
-            f"a function or a class was expected here, but this is of type {type(found).__name__}"
-        )
+        raise TypeError(f"expected a function or a class, got an object of type {type(found).__name__}")
     method: Callable[..., Any] = found if name == "__call__" else getattr(found, name)
     return method
 
@@ -302,7 +300,7 @@ def _raised(error: BaseException) -> Raised:
         with time_limit(SECONDS):
             message = str(error)[:LONGEST_MESSAGE]
     except (Exception, SystemExit, OutOfTime) as another:
-        message = f"(its message cannot be read, since that raises {type(another).__name__})"
+        message = f"(reading its message raised {type(another).__name__})"
     return Raised(type(error).__name__, message, line, _note(error))
 
 
@@ -321,7 +319,7 @@ def _raises(trace: TracebackType) -> bool:
 
 
 def _note(error: BaseException) -> str:
-    """Return the note for `Raised`."""
+    """Return the `note` of the `Raised` that describes this exception."""
     if isinstance(error, MissingParameter):
         return error.others
     if error.__traceback__ is None:

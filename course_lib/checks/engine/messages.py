@@ -53,7 +53,7 @@ def failure(verdict: Verdict) -> str:
 
 
 def _similar(verdict: Verdict) -> list[str]:
-    """Name the test in which a result equals that of known misconceptions."""
+    """Return the lines about misconceptions that explain the result of one test, but not all results."""
     assert verdict.similar_in is not None
     what = verdict.similar_part or "your result"
     what = what.replace("the result", "your result")

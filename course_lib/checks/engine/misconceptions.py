@@ -14,9 +14,10 @@ The table `sources` holds the source of every misconception of an exercise that 
 `name`, a `value` and a `hint`. If a reference is hard to patch, the table `equivalents` holds the source of a
 plainer version that does the same; the patches of that exercise then apply to it.
 
-`common.toml` next to this module has the misconceptions of every exercise. Instead of a patch they have
-`result`: a Python expression of the reference's `result`, which replaces it. In the table `tensor`, that is
-each tensor which is returned.
+`common.toml` next to this module has the misconceptions that apply to every exercise. Instead of a patch,
+each has a Python expression, `result`, whose value replaces the reference's result. In the expression, the
+variable `result` is the value that the reference returns or, in the table `tensor`, each returned tensor in
+turn.
 """
 
 import re
@@ -164,13 +165,13 @@ def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconcep
 
 @cache
 def common_misconceptions() -> tuple[Misconception, ...]:
-    """Return the misconceptions of every exercise: the result is missing, or of the wrong type or layout."""
+    """Return misconceptions that apply to every exercise: a result that is missing or of the wrong type."""
     keys = ("name", "statement", "hint", "source", "result")
     tables = [(table, kind == "tensor") for kind in ("any", "tensor") for table in _tables(_COMMON, kind)]
     problems = [problem for table, _ in tables for problem in _problems(table, _label(_COMMON), keys)]
     if problems:
         return _valid(_COMMON, "tensor", [], problems)
-    # With a result of None, nothing can be said about any other mistake.
+    # A result of None hides all other mistakes.
     known = [
         Misconception(**table, patch=(), of_tensors=of, exclusive=table["result"] == "None")
         for table, of in tables

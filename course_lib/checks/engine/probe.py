@@ -49,5 +49,5 @@ class Probe:
     """The largest difference allowed, relative to the largest number; None for the default of the dtype."""
 
     def run(self, candidate: Candidate, seed: str) -> Observed:
-        """Run the probe. Its random numbers depend on the seed and the probe, but not on the title."""
+        """Run the probe. Its random numbers depend on the seed and the name of `ask`, but not on `says`."""
         return self.ask(candidate, Draw(f"{seed}/{self.ask.__module__}.{self.ask.__qualname__}"))

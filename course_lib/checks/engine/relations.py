@@ -145,7 +145,7 @@ def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Itera
 
 
 def _hidden(wrong: Tensor, inputs: Sequence[Tensor]) -> str:
-    """Return a clause if the wrong numbers are those that a mask hides, or rows that it hides entirely."""
+    """Return a clause that describes the wrong numbers by a mask among the inputs, or an empty string."""
     for mask in (item for item in inputs if item.dtype == torch.bool):
         try:
             empty = ~mask.any(-1, keepdim=True).expand(*mask.shape)
@@ -286,7 +286,7 @@ def _swapped(expected: Tensor, found: Tensor) -> Iterator[str]:
 
 
 def _shift(sources: Sequence[int]) -> int:
-    """Return by how many positions slices are moved, cyclically; 0 if they are not."""
+    """Return the number of positions by which all slices are shifted cyclically, or 0 if they are not."""
     size, shift = len(sources), -sources[0] % len(sources)
     moved = all((position - shift) % size == source for position, source in enumerate(sources))
     return shift if moved else 0
@@ -335,7 +335,7 @@ def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterat
 
 
 def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe which numbers are wrong, if only some slices are."""
+    """Describe which numbers are wrong, if others are correct."""
     wrong = ~_close(expected, found)
     if wrong.all() or not wrong.any():
         return

@@ -14,7 +14,7 @@ Value = Any
 
 @dataclass(frozen=True)
 class Handle:
-    """A reference to one of the holder's objects: 0 is the student's own, the probe created the others."""
+    """A reference to an object in a backend: 0 is the student's own, and the probe created the others."""
 
     number: int
 
@@ -34,11 +34,11 @@ class Returned:
     changed: tuple[int, ...] = ()
     """Which arguments the call changed, counted from 0."""
     warnings: tuple[str, ...] = ()
-    """The warnings that the call gave."""
+    """The warnings that the call caused."""
     forbidden: tuple[str, ...] = ()
     """The functions that the call used although the exercise does not allow them."""
     called: tuple[str, ...] = ()
-    """The names of the fixtures that the call used, once for each time that it called them."""
+    """The names of the fixtures that the student's code called, once for each of those calls."""
     printed: str = ""
     """The beginning of what the call printed."""
 
@@ -53,8 +53,7 @@ class Raised:
     line: str = ""
     """The student's line that raised the exception, if it is known."""
     note: str = ""
-    """LEFTOVER_STUB if the student's function has code besides the stub that raised, or RAISED_BY_NAME; for
-    MISSING_PARAMETER, the parameters that there are."""
+    """LEFTOVER_STUB, RAISED_BY_NAME or empty; for MISSING_PARAMETER, the parameters that the module has."""
     printed: str = ""
     """The beginning of what the call printed."""
 
@@ -101,7 +100,7 @@ def plain(value: object, known: Sequence[object] = ()) -> Value:
 def _plain(value: object, known: Sequence[object], number: Iterator[int], depth: int) -> Value:
     if depth > DEEPEST or next(number) > MOST_VALUES:
         raise ValueError(
-            f"the result holds more than {MOST_VALUES} values, or values more than {DEEPEST} deep"
+            f"the result holds more than {MOST_VALUES} values, or values nested more than {DEEPEST} deep"
         )
     if isinstance(value, Tensor):
         if value.is_nested or value.layout is not torch.strided:
@@ -132,7 +131,7 @@ def value_of(reply: Reply) -> Value | Raised:
 
 
 def after(reply: Reply, ask: Callable[[], _Value]) -> _Value | Raised:
-    """Call `ask` if this request succeeded, such as loading weights; otherwise return its failure."""
+    """Return the result of `ask()`, or `reply` if that is an exception, for example from loading weights."""
     return reply if isinstance(reply, Raised) else ask()
 
 

@@ -26,7 +26,7 @@ _ALL_EFFORT = 155_000
 #: The budget for deciding which misconceptions to combine first.
 _ORDERING_EFFORT = 50_000
 
-#: The number of the most promising combinations that are extended.
+#: The number of combinations that are extended in each round: the most promising ones.
 _WIDTH = 3
 
 
@@ -86,11 +86,11 @@ class Search:
         self._failing = sorted(failing)
         self._known = (*exercise.misconceptions, *general)
         self._plausible: list[Misconception] = []
-        """Misconceptions that change no result before the first wrong one."""
+        """Misconceptions that keep the results of all probes before the first failing one correct."""
         self._order = {mistake: number for number, mistake in enumerate(self._known)}
 
     def explanation(self) -> Explanation:
-        """Return misconceptions that explain every probe, or otherwise some that explain a failing one."""
+        """Return misconceptions that explain all results or, if there are none, one result or part of it."""
         start = self._failing[0]
         frontier: list[tuple[int, Mistakes]] = []
         for mistake in self._known:
@@ -116,7 +116,7 @@ class Search:
                         extended.append((reached, more))
             frontier = extended
             best = max([best, *frontier], key=lambda one: one[0])
-        # Two misconceptions can also be masked by a third, which alone explains the first failing probe.
+        # The search misses a pair if another misconception alone explains the first failing probe.
         for pair in combinable(self._exercise):
             if self._is_exhausted:
                 break
@@ -130,7 +130,7 @@ class Search:
             return Explanation(similar=Resemblance(best[1], start))
         similar = self._resemblance()
         if similar is None and best[1] and not _is_free(self._found[start].observed):
-            # The result may be a coincidence, but these explain all results up to this one.
+            # The agreement may be a coincidence, but these misconceptions explain the first failing probe.
             similar = Resemblance(best[1], start)
         return Explanation(similar=similar)
 
@@ -139,7 +139,7 @@ class Search:
         return self._versions.effort > _EFFORT
 
     def _resemblance(self) -> Resemblance | None:
-        """Return a misconception that explains one of the failing probes, or otherwise part of one."""
+        """Return a misconception that explains the result of a failing probe, or a part of such a result."""
         for number in self._failing:
             if not self._is_telling(self._found[number].observed):
                 continue
@@ -178,7 +178,7 @@ class Search:
         )
 
     def _extensions(self, at: int, mistakes: Mistakes) -> Iterator[Mistakes]:
-        """Yield larger combinations that give the student's result in a probe: with one more, or else two."""
+        """Yield larger combinations that give the student's result in probe `at`: with one more, or two."""
         visible: list[Misconception] = []
         explained = False
         for mistake in self._plausible:
@@ -198,7 +198,7 @@ class Search:
     def _groups(
         self, mistakes: Mistakes, visible: Sequence[Misconception], at: int, size: int
     ) -> Iterator[Mistakes]:
-        """Yield combinations with `size` more that give the student's result, likely ones first."""
+        """Yield combinations with `size` more that give the student's result in probe `at`, best first."""
         if self._is_exhausted:
             return
         promise = self._promises(mistakes, visible, at)
@@ -216,7 +216,7 @@ class Search:
     def _promises(
         self, mistakes: Mistakes, visible: Sequence[Misconception], at: int
     ) -> Mapping[Misconception, int]:
-        """Count the aspects of the result in probe `at`, and the other wrong results, that each explains."""
+        """Score each visible misconception by what it explains: aspects of probe `at`, and other results."""
         promises: dict[Misconception, int] = {}
         larger: dict[Misconception, Mistakes] = {}
         limit = self._versions.effort + _ORDERING_EFFORT
@@ -230,7 +230,7 @@ class Search:
             promises[mistake] = sum(
                 name in aspects and compare(aspects[name], value) is None for name, value in found.items()
             )
-        # Each probe is run for all or for none, so that the order in the file favours nobody.
+        # Run each probe for all misconceptions or for none, so that their order in the file doesn't matter.
         for number in sorted(self._failing, key=self._versions.cost):
             if self._versions.effort + len(visible) * self._versions.cost(number) > limit:
                 break
@@ -246,7 +246,7 @@ class Search:
         return combined if can_be_combined(self._exercise, combined) else None
 
     def _explained(self, mistakes: Mistakes) -> int | None:
-        """Return the first probe in which these misconceptions give a different result, or None."""
+        """Return the first probe in which these misconceptions don't give the student's result, or None."""
         probes = range(len(self._exercise.probes))
         return next((number for number in probes if not self._alike(mistakes, number)), None)
 
@@ -268,7 +268,7 @@ class Search:
         return not alike(self._exercise.probes[number], one, other)
 
     def _is_telling(self, value: Value) -> bool:
-        """Return whether equality with this result is more than a coincidence."""
+        """Return whether a result is so specific that equality with it is unlikely to be a coincidence."""
         return _weight(value) >= 3
 
 
@@ -287,7 +287,7 @@ def _aspects(outcome: Outcome) -> dict[str, Value]:
 
 
 def _weight(observed: Value) -> int:
-    """Count the numbers in a value that are unlikely to be equal by chance."""
+    """Estimate how specific a value is: roughly, how many numbers in it would not be equal by chance."""
     if isinstance(observed, Raised):
         # The messages of other exceptions are compared too, and most contain sizes or names.
         return 0 if observed.note == RAISED_BY_NAME else 3

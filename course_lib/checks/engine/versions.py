@@ -14,15 +14,15 @@ from course_lib.checks.engine.reply import Handle, Raised, Reply, Returned, Valu
 
 Mistakes = tuple[Misconception, ...]
 
-#: The effort of a run and of each of its requests, in addition to the torch functions that are called.
+#: The effort of a run and of each of its requests, in addition to its calls of torch functions.
 _RUN, _REQUEST = 20, 25
 
-#: The effort of compiling a version: a constant, and one for so many characters of source.
+#: The effort of compiling a version: a constant, plus 1 for every `_CHARACTERS` characters of source.
 _COMPILING, _CHARACTERS = 20, 40
 
 
 class BrokenCheckError(RuntimeError):
-    """The check itself failed, whatever the answer is: its reference doesn't run, or it has a bug."""
+    """An error in the check itself, not in the answer: its reference fails, or the check has a bug."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Versions:
     def __init__(self, exercise: Exercise, seed: str) -> None:
         self._exercise, self._seed = exercise, seed
         self.effort = 0
-        """The cost of all versions and runs so far, in calls of torch functions, by the reference's calls."""
+        """The effort of all versions and runs so far, in calls of torch functions; see `cost`."""
         self._asked: set[tuple[Mistakes, int]] = set()
         self._built: set[Mistakes] = set()
 
@@ -88,7 +88,7 @@ class Versions:
         return version.outcomes[number]
 
     def cost(self, number: int) -> int:
-        """Return the effort of running a probe on a version."""
+        """Return the effort of running a probe on any version, estimated from the reference's calls."""
         self.reference(number)
         reference: _Version = self._exercise.outcomes[self._seed, ()]
         outcome = reference.outcomes[number]
@@ -116,7 +116,7 @@ def difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | 
 
 
 def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
-    """Return whether two candidates gave the same replies to all requests, including exception messages."""
+    """Return whether two outcomes of a probe agree in the result and all replies, messages included."""
     comparison = Comparison(probe.tolerance, messages=True)
     return one is other or (
         comparison.difference(one.observed, other.observed) is None
@@ -158,7 +158,7 @@ class _Recorder:
         self.requests: list[Request] = []
         self.replies: list[Reply] = []
         self.first = 1
-        """The number of the first object that was made."""
+        """The number of the handle of the first object that the probe created."""
 
     def ask(self, request: Request) -> Reply:
         reply = self._backend.ask(request)

@@ -14,7 +14,7 @@ Weights = Mapping[str, Tensor]
 
 
 def in_double(candidate: Candidate, *sizes: object, **options: object) -> Candidate:
-    """Return an instance of a module in float64."""
+    """Return an instance of a module class, converted to float64."""
     layer = candidate.build(*sizes, **options)
     layer.call(method="double")
     return layer
@@ -29,7 +29,7 @@ def round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: 
 
 
 def copied(layer: Candidate, weights: Weights, *arguments: object) -> Observed:
-    """Make a deep copy after a call, overwrite the weights of the copy, then call both."""
+    """Call a module, make a deep copy, overwrite the weights of the copy, then call both again."""
     used = after(layer.load(weights), lambda: layer.call(*arguments))
     if isinstance(used, Raised):
         return used
@@ -50,7 +50,7 @@ def mode_afterwards(model: Candidate) -> dict[str, str]:
 
 
 def numbers(candidate: Candidate, calls: Mapping[str, tuple[float, ...]]) -> Observed:
-    """Return the numbers that a function returns for these arguments, or the first exception."""
+    """Call a function with each tuple of arguments. Return the numbers by name, or the first exception."""
     function = candidate.make(as_number(candidate))
     found: dict[str, Observed] = {}
     for name, arguments in calls.items():

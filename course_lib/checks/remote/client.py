@@ -61,7 +61,7 @@ class RemoteObject:
                 return reply
             # Do not wait again for code that has exceeded its time limit.
             self._stopped = reply
-        # The object is missing, so any handle will do: every reply has the reason.
+        # The object does not exist, so any handle will do: every later request returns the failure.
         return Returned(STUDENT_OBJECT) if making else self._stopped
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -104,7 +104,7 @@ class RemoteObject:
 def student_objects(
     channel: Channel, may_not_call: Mapping[str, Sequence[str]] | None = None, patience: float = PATIENCE
 ) -> dict[str, RemoteObject]:
-    """Return a backend for each name in the student's code, or none if the channel is dead.
+    """Return a backend for each name that the student's code defines, or none if the channel is dead.
 
     `may_not_call` maps the name of an exercise to the functions that it forbids.
     """
@@ -135,7 +135,7 @@ def exchange(channel: Channel, message: bytes, patience: float = PATIENCE) -> by
 
 def _ended(channel: Channel, error: Exception) -> Raised:
     channel.close(str(error))
-    return Raised(KERNEL_DIED, f"the program that runs this notebook gave no answer: {error}")
+    return Raised(KERNEL_DIED, f"the notebook's kernel did not answer: {error}")
 
 
 def _is_name(name: object) -> bool:
@@ -143,7 +143,7 @@ def _is_name(name: object) -> bool:
 
 
 def _refuse_unfitting(request: Request, reply: Returned, made: Handle) -> None:
-    """Raise SerializationError if no backend would send this reply, so that no probe has to handle it."""
+    """Raise SerializationError if a reply does not fit the request: probes don't expect such replies."""
     value, action = reply.value, request.action
     expected: dict[Action, bool] = {
         "weights": isinstance(value, dict),

@@ -73,8 +73,8 @@ _LENGTH_BYTES = 4
 def pack(message: object, limits: Limits = USUAL) -> bytes:
     """Serialize a request, a reply or any plain value.
 
-    Tensors are detached and contiguous. A tensor on another device than the CPU, or of an unusual dtype, is
-    sent as `Opaque`. Raises SerializationError for a value that is not plain, or too large.
+    Tensors are detached and made contiguous. A tensor on another device than the CPU, or of an unusual dtype,
+    is sent as `Opaque`. Raises SerializationError for a value that is not plain, or too large.
     """
     writer = _Writer(limits)
     content = writer.write(message, 0)

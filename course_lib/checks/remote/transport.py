@@ -10,15 +10,15 @@ _LENGTH_BYTES = 8
 
 
 class ChannelClosed(ConnectionError):  # noqa: N818
-    """The peer has closed the connection."""
+    """An error for a connection that the peer has closed."""
 
 
 class ChannelTimeout(TimeoutError):  # noqa: N818
-    """The peer did not answer in time."""
+    """An error for a peer that did not answer in time."""
 
 
 class ChannelOverrun(ValueError):  # noqa: N818
-    """The peer announced a message that is too long."""
+    """An error for an announced message that is too long."""
 
 
 class Channel:

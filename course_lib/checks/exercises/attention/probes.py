@@ -1,4 +1,4 @@
-"""Lesson 01: the scores, the weights, and scaled dot-product attention."""
+"""Probes of lesson 01: attention scores, attention weights, and scaled dot-product attention."""
 
 import torch
 
@@ -134,7 +134,7 @@ def _weights_of_large_scores(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("scores of any size work, even if masked scores are the largest")
 def _weights_of_far_scores(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_far_scores(draw, torch.float64, 600), _far_mask())
+    return candidate.call(_far_scores(draw), _far_mask())
 
 
 @probe("float32 in, float32 out")
@@ -153,13 +153,13 @@ def _weights_of_large_scores_in_float16(candidate: Candidate, draw: Draw) -> Rep
     return candidate.call(scores.half(), _mask_with_empty_row())
 
 
-def _far_scores(draw: Draw, dtype: torch.dtype, size: int) -> torch.Tensor:
-    """Return integer scores, which every dtype represents exactly and whose exponentials fit into float64.
+def _far_scores(draw: Draw) -> torch.Tensor:
+    """Return large scores whose exponentials still fit into float64.
 
     Each row has a different offset, and the scores of masked keys are far above all others.
     """
-    allowed = draw.integers(-3, 4, 3, 5) + size * torch.tensor([[1], [0], [-1]])
-    return allowed.masked_fill(~_far_mask(), 690).to(dtype)
+    allowed = draw.integers(-3, 4, 3, 5) + 600 * torch.tensor([[1], [0], [-1]])
+    return allowed.masked_fill(~_far_mask(), 690).double()
 
 
 def _far_mask() -> torch.Tensor:
@@ -169,7 +169,7 @@ def _far_mask() -> torch.Tensor:
 @probe("in float16, a query with very low scores may attend to nothing")
 def _weights_of_low_empty_row_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     scores = draw.normal(2, 3, 5, dtype=torch.float16)
-    scores[:, 1] = -60.0  # the row without keys: added to the lowest float16, this overflows
+    scores[:, 1] = -60.0  # the row of the query without keys: added to the lowest float16, -60 overflows
     return candidate.call(scores, _mask_with_empty_row())
 
 

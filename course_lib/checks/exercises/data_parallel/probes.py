@@ -1,4 +1,4 @@
-"""Lesson 12: data parallelism. Batches, losses, weights, gradients and optimiser states on several ranks."""
+"""Probes of lesson 12: data parallelism, from sharded batches to sharded optimiser states."""
 
 import torch
 

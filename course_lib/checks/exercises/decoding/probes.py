@@ -1,4 +1,4 @@
-"""Lesson 11: the length penalty, beam search, and the average of several checkpoints."""
+"""Probes of lesson 11: the length penalty, beam search, and the average of several checkpoints."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -73,12 +73,12 @@ probe = BEAM_SEARCH.probe
 
 _START, _END, _PADDING = 1, 2, 0
 _WORDS, _POSITIONS = 8, 7
-#: The probabilities of the next word, by position and last word.
+#: The probabilities of the next word, by the position and the word before it.
 _Transitions = Mapping[tuple[int, int], Mapping[int, float]]
 
 
 def _probabilities(known: Mapping[int, float], rest: Tensor) -> Tensor:
-    """Return probabilities of all words: the known ones, and small ones for the others."""
+    """Return the probabilities of all words: the known ones, and small ones in proportion to `rest`."""
     words = list(known)
     rest = rest.index_fill(-1, torch.tensor(words), 0.0)
     probabilities = rest / rest.sum(dim=-1, keepdim=True) * (1.0 - sum(known.values()))
@@ -89,8 +89,8 @@ def _probabilities(known: Mapping[int, float], rest: Tensor) -> Tensor:
 def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int = _END) -> Fixture:
     """Return a model that uses the first of `transitions` for source word 3, the second for 4, and so on.
 
-    Where `transitions` define no probabilities, word 3 is the most likely one, and from the fifth position on
-    the end token.
+    Where `transitions` don't give probabilities, the most likely word is 3, or the end token from the fifth
+    position on.
     """
     rest = draw.integers(50, 150, len(transitions), _POSITIONS, _WORDS, _WORDS).double()
     # Some search rules prefer a low-ranked end token to all unfinished beams, so make end tokens rare.
@@ -110,7 +110,7 @@ def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int
 
 
 def _sources(*words: int) -> tuple[Tensor, Tensor]:
-    """Return sources of different lengths that end in these words. Their padding consists of other words."""
+    """Return sources of different lengths that end in these words, padded with other words, and the mask."""
     source = torch.tensor([[7, 5, word, word, word] for word in words])
     mask = torch.ones(len(words), 1, 5, dtype=torch.bool)
     for row in range(len(words)):
@@ -121,7 +121,7 @@ def _sources(*words: int) -> tuple[Tensor, Tensor]:
 
 
 def _ids(reply: Reply, max_length: int, end: int = _END) -> Reply:
-    """Remove columns after the end of every row, because a search may stop later than necessary."""
+    """Remove the last columns in which all rows have ended: a search may stop later than necessary."""
     if not isinstance(reply, Returned) or not isinstance(ids := reply.value, Tensor):
         return reply
     if ids.dim() != 2 or ids.shape[1] > max_length:
@@ -155,7 +155,7 @@ _GARDEN_PATH: _Transitions = {
     (2, 7): {_END: 0.90},
     (2, 3): {_END: 0.85},
 }
-#: The same with three words: the first two are likely, but only the third leads to a likely sentence.
+#: Like `_GARDEN_PATH`, but with three first words: the least likely one begins the likeliest sentence.
 _THIRD_WAY: _Transitions = {
     (0, _START): {4: 0.36, 5: 0.33, 6: 0.30},
     (1, 4): {3: 0.40, 5: 0.35, 7: 0.20},
@@ -168,10 +168,10 @@ _THIRD_WAY: _Transitions = {
 
 
 def _short_or_long(short: float, long: float) -> _Transitions:
-    """Return the probabilities of two competing sentences: one of two tokens, one of five, with end tokens.
+    """Return transitions to two sentences, of two tokens and of five, with the given probabilities.
 
-    `short` and `long` are their probabilities. The long sentence is in the lead until its last step, so that
-    no common stopping rule ends the search before that.
+    The tokens include the end token. The long sentence is in the lead until its last step, so that no common
+    stopping rule ends the search before that.
     """
     first = 0.98 - short / 0.9
     probability = long / (first * 0.995**3)
@@ -187,7 +187,7 @@ def _short_or_long(short: float, long: float) -> _Transitions:
 
 #: The log-probability of the long sentence is 1.40, 1.46, 1.225, 1.255 or 1.1 times that of the short one.
 _RIVALS = tuple(_short_or_long(0.45, 0.45**ratio) for ratio in (1.40, 1.46, 1.225, 1.255, 1.1))
-#: Here the long sentence is more likely.
+#: Two sentences of which the long one is more likely.
 _LIKELIER = _short_or_long(0.396, 0.45)
 #: Three beams. The second and the third swap positions while the first leads, even if they are ranked by
 #: penalised scores, and the beam that continues wins in the end.
@@ -332,7 +332,7 @@ _LABELS = {
 
 
 def _part(reply: Reply, *names: str) -> Reply:
-    """Keep only these parts of the fixture's result."""
+    """Keep only the named parts of the result of `averaging`."""
     if not isinstance(reply, Returned) or not isinstance(reply.value, dict):
         return reply
     kept = {_LABELS[name]: reply.value[name] for name in names}
@@ -380,7 +380,7 @@ _WHOLE = "an int64: the first, the last, or the rounded mean"
 
 
 def _described(entry: Value, allowed: tuple[int, ...]) -> Observed:
-    """Replace any allowed integer by a description, because all of them are correct."""
+    """Replace every allowed integer by the same description, because all of them are correct."""
     if not isinstance(entry, Tensor) or entry.dim():
         return entry
     right = entry.dtype == torch.int64 and entry.item() in allowed

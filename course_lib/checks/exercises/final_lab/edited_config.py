@@ -7,17 +7,17 @@ class ConfigError(ValueError):
     """An error for a file that isn't a valid configuration. The message gives the reason."""
 
 
-#: Settings that affect where or how fast a run computes, but not the trained model.
+#: Settings that don't count as an edit: another seed, or another way to compute the same model.
 _NO_EDIT = {"seed", "training.precision", "training.compile"}
-#: Settings that may change when a run is resumed, but that affect the trained model.
+#: Settings that count as an edit, although they may also change when a run is resumed.
 _EDIT = {"training.epochs", "training.updates"}
 
 
 def repeated_config(content: bytes) -> str | None:
     """Return the name of the provided configuration that a run has used unchanged, or None.
 
-    Only settings that affect the trained model count: the data, the sizes, the training. Raises ConfigError
-    if the file is no configuration.
+    Only settings that affect what the model learns count: the data, the sizes, the training. Raises
+    ConfigError if the file isn't a valid configuration.
     """
     # These imports are slow, and the checks of all lessons import this module.
     import yaml
@@ -40,7 +40,7 @@ def repeated_config(content: bytes) -> str | None:
 
 
 def _settings(config: object) -> dict[str, object]:
-    """Return the settings that affect the trained model, by name."""
+    """Return the settings whose change counts as an edit, by name."""
     from course_lib.translation.configs.schema import MayChangeMarker, Section
 
     found: dict[str, object] = {}

@@ -55,12 +55,12 @@ class HandIn:
     """The name of the file."""
     judge: Callable[[bytes, Levels], Handed]
     misconceptions: Sequence[Misconception] = ()
-    """Always empty. Every entry of the checks has such a list."""
+    """Always empty, because exercises and predictions also have this attribute."""
 
 
 @contextmanager
 def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Inside the `with`, use only these files: their contents, by path relative to the notebook."""
+    """Inside the `with`, use only these files: a dict of contents by path relative to the notebook."""
     token = _submitted.set(files)
     try:
         yield
@@ -69,7 +69,7 @@ def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def look(entry: HandIn, levels: Levels) -> Handed:
-    """Return the result for a file, even if it is missing."""
+    """Judge a file and return the result, even if the file is missing."""
     content = _content(entry.file)
     return content if isinstance(content, Handed) else entry.judge(content, levels)
 
@@ -93,7 +93,7 @@ def _content(name: str) -> bytes | Handed:
 
 def _too_large(name: str, size: int) -> Handed:
     return Handed(
-        f"The file {name} has {size / 1e6:.1f} MB, but at most {MOST_BYTES / 1e6:.1f} MB are allowed. "
+        f"The file {name} has {size / 1e6:.1f} MB, but the limit is {MOST_BYTES / 1e6:.1f} MB. "
         "It should have one short line for each sentence or row. Is it the right file?",
         0.0,
     )
@@ -147,7 +147,7 @@ def _judge_translations(content: bytes, levels: Levels) -> Handed:
 
 
 def _odd(content: bytes, bleu: float) -> str:
-    """Return what is suspicious about translations with this score, or an empty string."""
+    """Return a sentence on what is suspicious about translations with this score, or an empty string."""
     if (share := share_of_provided(content)) >= SUSPICIOUS_SHARE:
         return f"{share:.0%} of translations.txt is what the model that comes with the course writes"
     if bleu > 99.5:

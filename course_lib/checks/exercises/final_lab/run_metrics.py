@@ -67,7 +67,7 @@ def read_metrics(content: bytes) -> Metrics:
 
 
 def final_bleu(content: bytes) -> float | None:
-    """Return a run's own test score, or None if its metrics are invalid."""
+    """Return the test score that a run reports in its metrics, or None if they are invalid."""
     try:
         return read_metrics(content).test_bleu
     except MetricsError:

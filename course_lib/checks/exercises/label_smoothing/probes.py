@@ -1,4 +1,4 @@
-"""Lesson 08: smoothed targets, and the cross-entropy against them."""
+"""Probes of lesson 08: smoothed targets, and the cross-entropy against them."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Lesson 04: the padding mask, the causal mask, both together, and the shifted target."""
+"""Probes of lesson 04: the padding mask, the causal mask, the decoder mask, and the shifted target."""
 
 import torch
 from torch import Tensor

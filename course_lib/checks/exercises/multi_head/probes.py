@@ -1,4 +1,4 @@
-"""Lesson 02: splitting into heads, merging them, and multi-head attention."""
+"""Probes of lesson 02: splitting into heads, merging them, and multi-head attention."""
 
 from collections.abc import Callable, Mapping
 
@@ -148,7 +148,7 @@ def _weights(draw: Draw, d_model: int, dtype: torch.dtype = torch.float64) -> di
 def _loaded(
     candidate: Candidate, weights: Mapping[str, Tensor], *sizes: object, **options: object
 ) -> tuple[Candidate, Raised | None]:
-    """Return an instance in evaluation mode with these weights in their dtype, and the first error if any."""
+    """Return an instance with these weights, in evaluation mode and in their dtype, and any error."""
     module = candidate.build(*sizes, **options)
     replies = [module.train(False)]
     if weights[_MATRICES[0]].dtype == torch.float64:
@@ -164,9 +164,10 @@ def _attends(
     dtype: torch.dtype = torch.float64,
     attention: Callable[[], Fixture] | None = None,
 ) -> None:
-    """Add a probe that attends from one sentence to another, in evaluation mode.
+    """Add a probe of attention from one sentence to another, in evaluation mode.
 
-    `sizes` are batch, queries, keys, d_model and heads. Keys and values differ, so that swapping them shows.
+    `sizes` are the numbers of sentences, queries and keys, d_model, and the number of heads. Keys and values
+    differ, so that swapping them changes the result.
     """
     batch, queries, keys, d_model, heads = sizes
 
@@ -297,7 +298,7 @@ def _other_batch(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("each projection starts with its own random weights")
 def _starts(candidate: Candidate, draw: Draw) -> Reply:
-    # Only the matrices: all biases may be initialised to zero.
+    # Compare only the matrices, because all biases may be initialised to zero.
     return candidate.make(equal_weights(*_MATRICES)).call(candidate.build(6, 2))
 
 

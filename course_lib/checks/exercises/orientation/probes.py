@@ -1,4 +1,4 @@
-"""Lesson 00: the differences of all pairs, by broadcasting."""
+"""Probes of lesson 00: the differences of all pairs, by broadcasting."""
 
 import torch
 

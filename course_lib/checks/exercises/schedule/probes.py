@@ -1,4 +1,4 @@
-"""Lesson 07: Adam, the learning-rate schedule, and the scheduler that applies it to an optimiser."""
+"""Probes of lesson 07: Adam, the learning-rate schedule, and the scheduler that applies it."""
 
 from dataclasses import replace
 from typing import Any

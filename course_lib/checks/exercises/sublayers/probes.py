@@ -1,4 +1,4 @@
-"""Lesson 03: layer normalisation, the feed-forward network, and the connection around a sublayer."""
+"""Probes of lesson 03: layer normalisation, the feed-forward network, and the sublayer connection."""
 
 import math
 from itertools import product
@@ -145,7 +145,7 @@ def _through_network(candidate: Candidate, draw: Draw, x: Tensor, d_ff: int) -> 
 
 
 def _dropped_features(layer: Candidate, probability: float) -> Observed:
-    """Report the hidden features, made visible by outer weights that select the first three of five."""
+    """Report how dropout changes the hidden features. The outer weights select the first three."""
     bias = torch.tensor([10.0, 20.0, 30.0], dtype=torch.float64)
     weights = {
         "inner.weight": torch.ones(5, 3, dtype=torch.float64),
@@ -254,12 +254,12 @@ def _connection_weights(draw: Draw, d_model: int) -> Weights:
 
 
 def _far_apart(draw: Draw, *shape: int) -> Tensor:
-    """Return features so far apart that the position of eps in the norm makes no difference."""
+    """Return features so far apart that it makes no difference where the norm adds eps."""
     return 3 * draw.normal(*shape) + torch.linspace(-9, 9, shape[-1], dtype=torch.float64)
 
 
 def _connected(candidate: Candidate, draw: Draw, *settings: object) -> Observed:
-    """Call the connection in float64 and without dropout, around a sublayer that reveals a second call."""
+    """Call the connection in float64, without dropout, around a sublayer that reveals a second call."""
     layer = in_double(candidate, 6, 0.0, *settings)
     loaded = layer.load(_connection_weights(draw, 6))
     if isinstance(loaded, Raised):
@@ -272,7 +272,7 @@ def _connected(candidate: Candidate, draw: Draw, *settings: object) -> Observed:
 
 
 def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *settings: object) -> Observed:
-    """Find out which elements were kept: a position has three features, hence eight dropout patterns."""
+    """Report whether each position is the result of one of the eight dropout patterns of three features."""
     norm_first = settings[-1:] == (True,)
     layer = in_double(candidate, 3, *settings)
     x, weights = _far_apart(draw, 4, 50, 3), _connection_weights(draw, 3)

@@ -1,4 +1,4 @@
-"""Lesson 06: a layer of the encoder and of the decoder, the whole model, tied embeddings, greedy decoding."""
+"""Probes of lesson 06: encoder and decoder layers, the Transformer, tied embeddings, and greedy decoding."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ from course_lib.transformer import (
 
 
 def _drawn(draw: Draw, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-    """Draw weights with which every part of a layer affects the output."""
+    """Draw weights of a size that lets every part of a layer affect the output."""
     weights = {}
     for name, shape in shapes.items():
         numbers = draw.normal(*shape)
@@ -58,7 +58,7 @@ def _layer_shapes(
 
 
 def _source_mask() -> Tensor:
-    """Return the mask of two sentences of five tokens, the second ending with two of padding."""
+    """Return the mask of two sentences of five tokens, of which the second ends with two padding tokens."""
     return torch.tensor([[[1, 1, 1, 1, 1]], [[1, 1, 1, 0, 0]]], dtype=torch.bool)
 
 
@@ -646,7 +646,7 @@ def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
 
 
 def _reader() -> Fixture:
-    # With this seed the model's output reveals each of these mistakes, whatever sentences are drawn.
+    # With this seed, each known mistake in the choice of tokens shows, whatever sentences are drawn.
     return reader(9, target_vocab=11, seed=543)
 
 

@@ -1,4 +1,4 @@
-"""Lesson 09: one update of the weights."""
+"""Probes of lesson 09: the training step."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _MicroBatch = tuple[Tensor, Tensor]
 
 
 def _micro_batch(draw: Draw, *lengths: tuple[int, int], pad_id: int = 0, first: int = 3) -> _MicroBatch:
-    """Return a micro-batch like one of `collate`. `lengths` counts the words of each source and target."""
+    """Return a micro-batch as `collate` does. `lengths` counts the words of each source and target."""
 
     def side(counts: Sequence[int]) -> Tensor:
         rows = torch.full((len(counts), max(counts) + 2), pad_id)

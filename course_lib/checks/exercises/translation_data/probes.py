@@ -1,4 +1,4 @@
-"""Lesson 10: vocabularies, byte-pair encoding, batches with little padding, and their tensors."""
+"""Probes of lesson 10: vocabularies, byte-pair encoding, batches by token count, and their tensors."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,7 +19,7 @@ from course_lib.transformer.vocabulary import build_vocabulary
 def _facts(
     reply: Reply, kind: str, is_so: Callable[[Value], bool], facts_of: Callable[[Value], dict[str, Value]]
 ) -> Observed:
-    """Return facts about a result of `on_lists`: its type, then what `facts_of` returns."""
+    """Return facts about a result of `on_lists`: its type, any changed arguments, and those of `facts_of`."""
     if isinstance(reply, Raised) or not isinstance(reply.value, dict):
         return reply
     result = reply.value["the result"]
@@ -255,7 +255,7 @@ def _plan_of_nothing(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("a sentence over the budget raises a ValueError with its index and length, or is alone in a batch")
 def _plan_of_too_long(candidate: Candidate, draw: Draw) -> Observed:
-    # Every other sentence fills a batch, so only the handling of these two makes a difference.
+    # Every sentence but these two fills a batch, so only the handling of the two makes a difference.
     return _plan(candidate, (*[40] * 12, 57, 40, 61), 40)
 
 
