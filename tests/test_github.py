@@ -42,7 +42,8 @@ def test_no_image_contains_what_git_ignores() -> None:
     ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()]
     left_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     wanted = {line for line in ignored if line and not line.startswith("#")}
-    assert wanted - {line.removeprefix("**/") for line in left_out} == set()
+    missing = wanted - {line.removeprefix("**/") for line in left_out}
+    assert not missing, f"add these to .dockerignore as well: {missing}"
 
 
 def test_the_citation_has_the_version() -> None:
