@@ -1,1 +1,1 @@
-"""Build what students get from the instructor's source, and grade what comes back, with nbgrader."""
+"""Build the students' lessons from the instructor's sources, and grade submissions with nbgrader."""

@@ -83,7 +83,7 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
     yield Submission("chiyo", "handed in the unchanged lesson", released)
     yield Submission(
         "daria",
-        f"right, but the first line of the cell with {last} fails",
+        f"correct, but the first line of the cell with {last} fails",
         _with(released, answers | {last: f"import a_package_of_my_own\n\n{answers[last]}"}),
         files,
     )
@@ -95,7 +95,7 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
 
 
 def partial_mistake(lesson: Lesson) -> PartialMistake:
-    """Return a partial mistake in the last possible exercise, because few other exercises depend on that.
+    """Return a partial mistake in the last possible exercise, because few other exercises depend on that one.
 
     Raises ValueError if `course.toml` has no deductions for this lesson.
     """

@@ -40,7 +40,7 @@ sys.path[:] = [entry for entry in sys.path if entry != str(course / "autograder"
 # nbgrader's commands, extended so that no failure loses a grade, a graded notebook or a release.
 install()
 
-# A warning about nbgrader's own use of its database, which its users cannot fix.
+# Ignore a warning about nbgrader's own use of its database, because users cannot fix its cause.
 warnings.filterwarnings("ignore", message="Object of type <Submitted", module="nbgrader")
 # nbgrader creates a gradebook with `alembic`, which is on the PATH of an activated environment only.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -17,7 +17,8 @@ from nbformat import NotebookNode
 #: Code that uses one of these can access any name.
 _DYNAMIC = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "get_ipython", "__import__"}
 
-#: Limits on the length of a cell, and on its characters that can start a magic. People write shorter cells.
+#: Limits on the length of a cell, and on the number of its characters that can start a magic. Cells that
+#: people write are shorter.
 _MAX_LENGTH, _MAX_MAGICS = 50_000, 100
 
 

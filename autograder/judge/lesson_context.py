@@ -1,4 +1,4 @@
-"""Prepare what the judge needs to know about a lesson, with the files that its kernels can import."""
+"""Prepare the judge's information about a lesson, and the files that its kernels can import."""
 
 import compileall
 import contextlib
@@ -21,7 +21,7 @@ class LessonContext:
     archive: int
     """The descriptor of a tar file with the modules that its kernels can import."""
     trusted: Mapping[str, object]
-    """Names for its locked cells, in addition to the student's."""
+    """Names that its locked cells can use, in addition to the student's."""
     may_not_call: Mapping[str, Sequence[str]]
     """The prohibited functions of each exercise."""
     imports: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What determines how a lesson is judged, besides the submission: plain data, which any worker can use."""
+"""The data, besides the submission, that determine how a lesson is judged. Any worker can use them."""
 
 import hashlib
 import json

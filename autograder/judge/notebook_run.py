@@ -294,7 +294,7 @@ class _CellRunner(NotebookClient):
         self.truncated = False
 
     def output(self, outs: list[NotebookNode], msg: dict[str, Any], display_id: str, cell_index: int) -> Any:
-        """Keep an output as far as the limit allows."""
+        """Keep an output within the limit: truncate printed text, and drop any other large output."""
         content = msg["content"]
         if msg["msg_type"] == "stream" and len(content["text"]) > self.remaining:
             self.truncated, content["text"] = True, content["text"][: self.remaining]

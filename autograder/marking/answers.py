@@ -54,7 +54,7 @@ class Written:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the content. Answers that differ only in white space have the same one."""
+        """A hash of the content. Answers that differ only in white space have the same hash."""
         words = self.source if self.is_code else " ".join(self.source.split())
         content = json.dumps([words, self.attachments or {}, self.problem], sort_keys=True)
         return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
@@ -182,7 +182,7 @@ class LessonAnswers:
             if changed := [answer for answer in now if answer.version != versions[answer.id]]:
                 raise ChangedError(changed)
             for grade, remark, *_ in rows:
-                # The rules of Formgrader. Extra credit stays as it is.
+                # Follow Formgrader's rules, and leave extra credit unchanged.
                 grade.manual_score = points
                 grade.needs_manual_grade = points is None and grade.auto_score is None
                 remark.manual_comment = comment.strip() or None

@@ -34,9 +34,9 @@ class BankComment:
     """A comment that a grader can insert."""
 
     origin: str
-    """Where it is from: "saved", "mark scheme", or the name of an exercise or a prediction."""
+    """The source: "saved", "mark scheme", or the name of an exercise or a prediction."""
     key: str
-    """What a grader looks for: the name of the misconception, or a few words."""
+    """A short name by which graders find the comment: that of the misconception, or a few words."""
     text: str
 
 

@@ -28,7 +28,7 @@ class Card:
 
     @property
     def first(self) -> Answer:
-        """One of the answers, in place of all."""
+        """The first of the identical answers, which represents all of them."""
         return self.answers[0]
 
 

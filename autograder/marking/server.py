@@ -24,7 +24,8 @@ from autograder.reports.safe_html import markdown_to_html, templates
 
 HOST = "127.0.0.1"
 
-#: The host names that are accepted. A foreign page could point a name of its own at this machine.
+#: The accepted host names. Others are refused, because a foreign page could point its host name at this
+#: machine.
 _HOSTS = {HOST, "localhost"}
 
 #: The number of cards on a page.
@@ -36,7 +37,7 @@ _SHOWN = 100_000
 _MAX_COMMENT = 20_000
 _MAX_REQUEST = 1 << 20
 
-#: No script and no style but ours, no form that leaves the page, and nothing from another server.
+#: A policy that allows only the page's own scripts and styles, no sending of forms, and no other servers.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -77,7 +78,7 @@ class MarkingServer:
 
     @property
     def base(self) -> str:
-        """The first part of each path."""
+        """The first part of every path on this server, which contains the secret token."""
         return f"/{self.token}"
 
     def listen(self, port: int = 0) -> tuple[HTTPServer, str]:
@@ -92,7 +93,7 @@ class MarkingServer:
 
     @cached_property
     def application(self) -> web.Application:
-        """The handlers."""
+        """The web application with its request handlers."""
         about = {"server": self}
         handlers = [
             (r"/([^/]+)/", _Start, about),
@@ -111,7 +112,7 @@ class MarkingServer:
 
     @cached_property
     def environment(self) -> Environment:
-        """The templates."""
+        """The Jinja environment with the templates of the page."""
         environment = templates(Path(__file__).parent)
         environment.filters |= {
             "markdown": _markdown,
@@ -135,7 +136,7 @@ class MarkingServer:
 
 
 class _Handler(web.RequestHandler):
-    """A handler that refuses strangers, and forbids the browser all that the page does not need."""
+    """A handler that refuses requests without the secret, and restricts what the browser may load."""
 
     def initialize(self, server: MarkingServer) -> None:
         self.server = server
@@ -177,7 +178,7 @@ class _NotFound(web.RequestHandler):
 
 class _Start(_Handler):
     def get(self, _: str) -> None:
-        """Go to the first question with answers that wait."""
+        """Redirect to the first question that has answers without a mark."""
         counts = self.server.answers.open_counts()
         waiting = [question for question, (count, _) in counts.items() if count]
         self.redirect(self.server.address((waiting or list(counts))[0]))
@@ -194,7 +195,7 @@ class _File(_Handler):
 
 class _Page(_Handler):
     def get(self, _: str, notebook: str, name: str) -> None:
-        """Show the answers to one question, some at a time."""
+        """Show one page of the answers to a question."""
         server = self.server
         question = server.question(notebook, name)
         only_open = self.get_query_argument("show", "unmarked") != "all"
@@ -302,7 +303,7 @@ def _in_order(groups: Iterable[Group]) -> Iterable[Answer]:
 
 
 def _start(groups: Iterable[Group], shown: list[tuple[Group, Card]], after: str) -> int:
-    """Return the place of the first card after an answer, which may have been filtered out since."""
+    """Return the index of the first card after the answer `after`, even if that answer is no longer shown."""
     if not after:
         return 0
     before = set()

@@ -59,7 +59,7 @@ def import_students(app: DbStudentImportApp) -> None:
     nbgrader imports row by row until it finds an error, and keeps the last of several rows for a student.
     """
     if len(app.extra_args) != 1 or not Path(app.extra_args[0]).is_file():
-        _start_import(app)  # reports that
+        _start_import(app)  # nbgrader reports the problem
         return
     path = app.extra_args[0]
     rows: list[list[str]] = []
@@ -86,7 +86,7 @@ def import_students(app: DbStudentImportApp) -> None:
 
 
 def _roster_problems(rows: Sequence[Sequence[str]], is_limited: bool) -> Iterator[str]:
-    """Yield what is wrong with the rows of a roster. `is_limited` is for databases that limit texts."""
+    """Yield the problems with a roster's rows. `is_limited` is true if the database limits text lengths."""
     header = [name.strip() for name in rows[0]] if rows else []
     if "id" not in header:
         yield f"row 1: expected column names separated by commas, including id; found {','.join(header)!r}"

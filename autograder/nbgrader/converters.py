@@ -235,7 +235,7 @@ class _Replacing(BaseConverter):
         old.recover()
         written = {Path(notebook).stem + self.exporter.file_extension for notebook in notebooks}
         if not self._is_due(Path(notebooks[0]).parent, folder, written):
-            convert()  # nbgrader says that it skips it
+            convert()  # nbgrader reports that it skips the assignment
             return
         self.check(names["assignment"], notebooks)
         only_some = self.coursedir.notebook_id != "*"

@@ -77,7 +77,7 @@ class Releases:
     def insert_hidden_tests(
         self, lesson: str, name: str, notebook: NotebookNode, graded_only: bool = False
     ) -> None:
-        """Replace the locked cells and all points by those in the gradebook, as nbgrader does.
+        """Replace the locked cells and all points with those in the gradebook, as nbgrader does.
 
         With `graded_only`, locked cells that earn no points stay as they are.
         """
@@ -101,7 +101,7 @@ class Releases:
         return Path(graded).parent / _KEPT / lesson
 
     def gradebook_cells(self, lesson: str, name: str) -> GradebookCells:
-        """Return what the gradebook knows about a notebook: nothing if it has not been released."""
+        """Return the gradebook's information about a notebook, which is empty before its release."""
         if (lesson, name) not in self._graded:
             with Gradebook(self._course.db_url, self._course.course_id) as gradebook:
                 try:

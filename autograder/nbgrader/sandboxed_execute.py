@@ -164,7 +164,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         return self.workers or joblib.cpu_count()
 
     def source(self, lesson: str) -> LessonSource:
-        """Return what determines how a lesson is judged."""
+        """Return the parts of the course folder that the judge needs for a lesson."""
         return load_lesson_source(Path(self.course), lesson)
 
     def job(self, lesson: str, nb: NotebookNode, files: Mapping[str, bytes]) -> Job:

@@ -27,7 +27,7 @@ class SaveScores(SaveAutoGrades):
     """nbgrader's SaveAutoGrades, with one transaction for each notebook instead of one for each cell."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write the scores of a notebook, and whether its answers were changed."""
+        """Write the scores of a notebook, and record which of its answers were changed."""
         names = resources["nbgrader"]
         with Gradebook(names["db_url"]) as gradebook:
             submitted = gradebook.find_submission_notebook(

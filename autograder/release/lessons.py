@@ -17,10 +17,10 @@ from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
 from course_lib.student.progress.start_page import PAGE
 
-#: Not part of the course: files that Jupyter and Python leave behind, the start page, and the lab's runs.
+#: Files that are not part of the course: those of Jupyter and Python, the start page, and the lab's runs.
 IGNORED = {".ipynb_checkpoints", "__pycache__", PAGE, "runs"}
 
-#: What `nbgrader generate_assignment --no-db` sets.
+#: The settings that `nbgrader generate_assignment --no-db` changes.
 _WITHOUT_GRADEBOOK = {"GenerateAssignment": {"no_database": True}, "SaveCells": {"enabled": False}}
 
 

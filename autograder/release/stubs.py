@@ -1,4 +1,4 @@
-"""Replace solutions by stubs that name their exercise and lesson."""
+"""Replace solutions with stubs that name their exercise and lesson."""
 
 import re
 from typing import Any

@@ -34,7 +34,7 @@ class FormulaRenderer(IPythonRenderer):
         return self._keep(body, "block")
 
     def put_in(self, page: str) -> str:
-        """Replace the placeholders in a sanitized page by the formulas."""
+        """Replace the placeholders in a sanitized page with the formulas."""
         for name, formula in self._formulas.items():
             page = page.replace(name, formula)
         return page

@@ -48,7 +48,7 @@ def _attribute(tag: str, name: str, value: str) -> bool:
 
 #: The maximum nesting depth of elements. Parsing takes quadratic time, and no library nests deeper.
 _MAX_DEPTH = 300
-#: Excludes void elements and those that the next element of their kind closes.
+#: A start or end tag, except of void elements and of elements that the next one of their kind closes.
 _OPENS_OR_CLOSES = re.compile(
     r"<(/?)(?!(?:br|hr|img|wbr|col|input|meta|link|p|li|tr|td|th|dt|dd)\b)([a-z][a-z0-9]*)", re.IGNORECASE
 )

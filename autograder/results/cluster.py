@@ -78,7 +78,7 @@ class SandboxPlugin(WorkerPlugin):
     def _create_executor(self, count: int) -> LocalExecutor:
         if installed_version() != self._version:
             raise CourseError(
-                "it has another version of the course, of Python or of its packages than the grader"
+                "its version of the course, of Python or of a package differs from the grader's"
             )
         confinement = probe()
         require(confinement, self._allow_unconfined)

@@ -72,7 +72,7 @@ class ResultStore:
         except ValueError as error:
             raise DamagedResultError(str(error)) from None
         if len(result.outputs) != len(job.cells):
-            raise DamagedResultError(f"it has {len(result.outputs)} cells, but the notebook {len(job.cells)}")
+            raise DamagedResultError(f"expected {len(job.cells)} cells, found {len(result.outputs)}")
         return result
 
     def save(self, job: Job, body: bytes, seconds: float) -> None:

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-#: The only writable folder inside, apart from the one for sockets. It is in memory, and initially empty.
+#: The only writable folder inside the sandbox, apart from the one for sockets. It is in memory, and initially
+#: empty.
 SCRATCH = Path("/scratch")
 
 # Not all of /usr, because people keep their own files in /usr/src and /usr/local.
@@ -22,7 +23,7 @@ _SYSTEM = (
 )
 _COURSE = Path(__file__).resolve().parents[2]
 
-#: The environment variables inside.
+#: The environment variables inside the sandbox.
 VARIABLES = {
     "HOME": str(SCRATCH), "TMPDIR": str(SCRATCH), "USER": "student", "PATH": os.defpath, "LANG": "C.UTF-8",
     "PYTHONPATH": str(_COURSE), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
@@ -54,7 +55,7 @@ def command(
     socket_folder: Path | None,
     scratch_bytes: int,
 ) -> list[str]:
-    """Return the command that runs a program inside.
+    """Return the command that runs a program inside bubblewrap's sandbox.
 
     The program can read `readable`, write to `socket_folder`, and store `scratch_bytes` in SCRATCH. Paths are
     the same inside and outside. The program dies with its parent process.

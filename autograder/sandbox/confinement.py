@@ -1,6 +1,6 @@
 """Determine how students' code can be confined on this machine, by trying to break out of each mechanism.
 
-`probe` runs this module as a program that makes the attempts inside.
+`probe` runs this module as a program that makes the attempts inside the sandbox.
 """
 
 import ctypes
@@ -167,12 +167,12 @@ def _unavailable_reason(mechanism: str, disabled: frozenset[str]) -> str:
         cause = bubblewrap.likely_obstacle() if mechanism == "bubblewrap" else ""
         return f"{mechanism} does not work here: {failed}" + (f". {cause}" if cause else "")
     if broken := sorted(successes & _STOPS[mechanism]):
-        return f"{mechanism} is not effective here: these attempts succeeded inside: {', '.join(broken)}."
+        return f"{mechanism} is not effective here, because these attempts succeeded: {', '.join(broken)}."
     return ""
 
 
 class BrokenSandboxError(Exception):
-    """Code can't run normally inside."""
+    """Code can't run normally inside the sandbox."""
 
 
 def attempt(mechanisms: Sequence[str]) -> set[str]:
@@ -296,7 +296,8 @@ def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
         "trace": lambda: _trace(task["victim"]),
     }
     successes = [name for name, act in observed_here.items() if _succeeds(act)]
-    # Last, because it may succeed. In bubblewrap, this process or its parent may have the same pid by chance.
+    # Signal last, because it may kill that process. In bubblewrap, this process or its parent may have
+    # the same pid by chance.
     if task["victim"] in (os.getppid(), os.getpid()):
         return successes
     return successes + ["signal"] * _succeeds(lambda: os.kill(task["victim"], signal.SIGKILL))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-#: Denied regardless of their arguments.
+#: System calls that are denied regardless of their arguments.
 _DENIED = (
     # Sockets. Socket pairs, and accepting on existing sockets, are allowed.
     *("socket", "connect", "bind", "listen"),
@@ -115,7 +115,7 @@ def _rules() -> Iterator[Rule]:
 
     for name in (*_DENIED, *_ATTRIBUTES):
         yield errno.EPERM, name, []
-    # Its flags are in memory, where a filter can't read them. With ENOSYS, libraries fall back to clone.
+    # The flags of clone3 are in memory, where a filter can't read them. With ENOSYS, libraries use clone.
     yield errno.ENOSYS, "clone3", []
     # These succeed without effect, because ZeroMQ aborts if its threads can't call them.
     for name in ("sched_setscheduler", "sched_setparam"):

@@ -32,7 +32,7 @@ _MAX_FILES, _MAX_FOLDERS = 1_000, 30
 #: The maximum length of a file's name on Linux, in bytes.
 _MAX_NAME = 255
 
-#: What the libraries raise if an archive is damaged or encrypted. RuntimeError: a password is required.
+#: The exceptions for a damaged or encrypted archive. RuntimeError means that a password is required.
 _DAMAGED: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -55,7 +55,7 @@ class _TooLargeError(Exception):
 
 @dataclass
 class _Budget:
-    """What a student's archive may still contain, including the archives in it."""
+    """The bytes and files that a student's archive, with the archives in it, may still contain."""
 
     bytes: int
     files: int = _MAX_FILES

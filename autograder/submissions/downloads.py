@@ -198,7 +198,7 @@ class DownloadCollector(FileNameCollectorPlugin):
 
 
 def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
-    """Return the files of the last upload, only one of them if it has the wanted name or if all are equal."""
+    """Return the last upload's files: those with the wanted name, or else all. Equal files count as one."""
     last = [file for file in files if file.attachment == max(each.attachment for each in files)]
     exact = [file for file in last if file.file == wanted] or last
     return exact[:1] if len({file.path.read_bytes() for file in exact}) == 1 else exact

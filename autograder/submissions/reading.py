@@ -11,14 +11,14 @@ from msgspec import Raw
 
 #: Size limits, in bytes. A lesson has 100 kB; the rest of a file are outputs, which are skipped.
 MAX_BYTES = 200_000_000
-#: The text of all cells together.
+#: The limit on the text of all cells together.
 MAX_SOURCE = 5_000_000
 MAX_CELLS = 5_000
-#: A file that msgspec refuses is read with `json`, which builds the outputs too.
+#: The limit on a file that msgspec refuses. It is read with `json`, which builds the outputs too.
 MAX_ODD_BYTES = 32_000_000
-#: One value of a cell's metadata.
+#: The limit on one value of a cell's metadata.
 MAX_METADATA = 1_000_000
-#: The pictures that were pasted into one answer.
+#: The limit on the pictures that were pasted into one answer.
 MAX_ATTACHMENTS = 10_000_000
 
 KINDS = ("code", "markdown", "raw")

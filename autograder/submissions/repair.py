@@ -57,8 +57,8 @@ class Repaired:
 def repair(raw: bytes, released: NotebookNode) -> Repaired:
     """Repair the notebook in `raw`, the bytes of a file, using the released one.
 
-    Deterministic. The result has no outputs. It has every cell that nbgrader tracks exactly once, with the
-    released metadata and, if locked, the released source; and the student's own cells at their positions,
+    The result is deterministic and has no outputs. It has every cell that nbgrader tracks exactly once, with
+    the released metadata and, if locked, the released source; and the student's own cells at their positions,
     without nbgrader metadata. Raises UnreadableError if there is nothing to grade.
     """
     return _Repair(raw, released).repaired()

@@ -270,7 +270,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             if mark.verdict is None:
                 continue
             examined[submission.lesson, mark.exercise] += 1
-            # The two lists belong together, except for a file that was handed in.
+            # The two lists are parallel, except for a file that was handed in.
             for name, says in zip(mark.verdict.misconceptions, mark.verdict.says, strict=False):
                 made[submission.lesson, mark.exercise, name, says].append(submission)
     for (lesson, exercise, name, says), submissions in sorted(
@@ -321,7 +321,7 @@ def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
             "name": names[submission.student],
             "handed_in_utc": submission.handed_in.isoformat(" ", "seconds"),
             "due_utc": submission.due.isoformat(" ", "seconds") if submission.due else "",
-            # Empty if this lesson was handed in before the previous one.
+            # Leave this empty if the lesson was handed in before the previous one.
             "days_since_lesson_before": round(days / _DAY, 3)
             if days is not None and days > timedelta(0)
             else None,

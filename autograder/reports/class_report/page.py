@@ -94,7 +94,7 @@ def _percent(value: float | None) -> str:
 
 
 def _listed(texts: str) -> list[str]:
-    """Return the entries of a table cell with several entries."""
+    """Split the text of a table cell into its entries."""
     return [text for text in str(texts).split("; ") if text]
 
 

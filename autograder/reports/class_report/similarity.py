@@ -44,9 +44,9 @@ class SimilarAnswers:
     students: tuple[str, ...]
     """The ids of students whose answers are identical except for names and comments."""
     other: tuple[str, ...]
-    """The ids of the students with the other answer, including `REFERENCE`; empty if there is no other."""
+    """The ids of the students with the other answer, `REFERENCE` among them; empty if there is none."""
     similarity: float
-    """The share of text in common, of the shorter answer, from 0 to 1."""
+    """The share of the shorter answer's text that is also in the other answer, from 0 to 1."""
     usual: float
     """The median of this share over all pairs of different answers in the class."""
     code: str

@@ -133,7 +133,7 @@ class Question(_Table):
 
 
 class Idea(_Table):
-    """Misconceptions of several lessons that are one idea."""
+    """A wrong idea that causes misconceptions in several lessons."""
 
     name: str
     misconceptions: list[str]
@@ -150,7 +150,7 @@ class Idea(_Table):
 
 
 class ConceptTest(_Table):
-    """The questions and ideas of the file."""
+    """The contents of the file: all questions and ideas."""
 
     questions: list[Question]
     ideas: list[Idea]
@@ -161,7 +161,7 @@ class ConceptTest(_Table):
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def answers(self, notebook: SubmittedNotebook, test: str) -> dict[str, str]:
-        """Return the chosen options by question. They are empty where no single letter is written."""
+        """Return the chosen options by question. An answer that isn't a single letter counts as empty."""
         code = "\n".join(cell.source for cell in notebook.cells if cell.kind == "code")
         found = {}
         for question in self.questions:
@@ -220,7 +220,7 @@ def _problems(test: ConceptTest) -> Iterator[str]:
 
 
 def _equal(written: object, computed: object) -> bool:
-    """Compare numbers as far as the written one is rounded, and anything else exactly."""
+    """Compare numbers to the precision of the written one, and anything else exactly."""
     if isinstance(written, int | float) and isinstance(computed, int | float):
         return math.isclose(written, computed, rel_tol=0.005)
     return written == computed

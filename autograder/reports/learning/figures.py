@@ -36,7 +36,7 @@ class Figures:
     options: pd.DataFrame
     """A row for each option, about everyone who took a test."""
     ideas: pd.DataFrame
-    """A row for each idea that a student had wrong in a lesson or in the post-test."""
+    """A row for each wrong idea that a student showed in a lesson or in the post-test."""
     attempts: pd.DataFrame
     """A row for each check in the logs, and for each misconception that it named."""
 
@@ -138,7 +138,7 @@ def _attempts(logged: Sequence[Run]) -> Iterator[tuple[object, ...]]:
             by_check[run.lesson, run.exercise][run.student].append(run)
     for (lesson, exercise), logs in by_check.items():
         until: dict[str, list[int]] = defaultdict(list)
-        """Runs until the check passed, or 0: from the first run, and after a misconception was named."""
+        """Numbers of runs until the check passed, or 0: from the first run, and after each misconception."""
         for runs in logs.values():
             until[""].append(_passed(runs))
             for name in dict.fromkeys(name for run in runs for name in run.misconceptions):

@@ -40,7 +40,7 @@ class LearningRecords:
     answers: dict[str, dict[str, dict[str, str]]] = field(
         default_factory=lambda: {test: {} for test in TESTS}
     )
-    """The chosen options by test, student and question. They are empty where there is no answer."""
+    """The chosen options by test, student and question. Without an answer, the option is empty."""
     logged: list[Run] = field(default_factory=list)
     """The runs in the logs that were handed in, in the order of each log."""
     graded: list[Run] = field(default_factory=list)

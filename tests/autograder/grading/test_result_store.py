@@ -75,7 +75,7 @@ def test_an_entry_under_the_name_of_another_is_refused(store: ResultStore) -> No
 
 def test_a_result_with_other_cells_is_refused(store: ResultStore) -> None:
     store.save(JOB, Result([]).to_json(), 1.0)
-    with pytest.raises(DamagedResultError, match="0 cells"):
+    with pytest.raises(DamagedResultError, match="found 0"):
         store.load(JOB)
 
 
