@@ -38,7 +38,7 @@ class Difference:
     position: tuple[int, ...] = ()
     """The index of the first number that differs; empty if the shapes differ."""
     structural: bool = False
-    """Whether the difference is not only in numbers: an exception, a type, a shape, NaN, no gradient."""
+    """Whether it is more than wrong numbers: an exception, a type, a shape, NaN or a missing gradient."""
     values: tuple[Value, Value] | None = None
     """The expected and the found value that differ, if they can be compared further."""
 
@@ -206,7 +206,7 @@ def describe(value: Value) -> str:
 
 
 def part_name(name: str, number: int) -> str:
-    """Name an item of a tuple that is called `name`."""
+    """Return the name of an item of a tuple, such as "the first of the result" if `name` is "the result"."""
     return f"the {_ORDINALS[number]} of {name}" if number < len(_ORDINALS) else f"part {number + 1} of {name}"
 
 

@@ -36,7 +36,7 @@ __all__ = [
     "examine_version",
 ]
 
-#: What a message is based on: misconceptions that explain all results, or those of one test, or facts.
+#: What a message is based on: misconceptions that explain all results or one of them, facts, or numbers.
 Tier = Literal["exact", "partial", "structural", "numbers"]
 
 

@@ -48,7 +48,7 @@ def _meaning(raised: Raised) -> str:
 
 
 def _names(match: re.Match[str]) -> str:
-    """Explain why a parameter named in the contract was not found."""
+    """Explain why a module lacks a parameter that the exercise requires."""
     wanted, there = match[1], match[2].split(", ")
     if match[2] == "none":
         return "The module holds no parameters: create its layers in `__init__` and keep them as attributes."

@@ -42,7 +42,7 @@ MOST_CALLS = 20
 
 
 class MissingParameter(Exception):  # noqa: N818 - students read the name
-    """An error for a module that lacks a parameter named in the contract."""
+    """An error for a module that lacks a parameter that the exercise requires."""
 
     def __init__(self, name: str, others: Iterable[str]) -> None:
         super().__init__(f"The module has no parameter called {name!r}")
@@ -208,7 +208,7 @@ def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -
     inputs = [
         item.requires_grad_() for item in given if isinstance(item, Tensor) and item.is_floating_point()
     ]
-    # A weight may have a second name, registered before the one that the contract gives it.
+    # A weight may have a second name, registered before the one that the exercise requires.
     named = found.named_parameters(remove_duplicate=False) if isinstance(found, nn.Module) else ()
     parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
     leaves = [*inputs, *parameters.values()]

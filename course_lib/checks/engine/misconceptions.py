@@ -102,7 +102,7 @@ def _replaced(*arguments, _original={name}, **keywords):
 
 
 def _callable_in(source: str) -> str:
-    """Return the name of a defined function, or `Name.forward` for a module."""
+    """Return the name of the function that a source defines, or `Name.forward` if it defines a module."""
     definition = re.search(r"^(class|def) (\w+)", source, re.MULTILINE)
     assert definition is not None
     return definition[2] + (".forward" if definition[1] == "class" else "")
@@ -198,7 +198,7 @@ def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
 
 
 def equivalent_of(file: Path, exercise: str) -> str | None:
-    """Return the source that an exercise's patches apply to instead of the reference, if there is one."""
+    """Return the plainer source that an exercise's patches apply to instead of the reference, or None."""
     equivalent: str | None = _read(file).get(_EQUIVALENTS, {}).get(exercise)
     return equivalent
 

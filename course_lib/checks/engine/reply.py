@@ -64,7 +64,7 @@ LEFTOVER_STUB = "leftover stub"
 #: The note of an exception from a `raise` statement in the student's code, which can have any message.
 RAISED_BY_NAME = "raised by name"
 
-#: The kind of `Raised` for a module that lacks a parameter named in the contract.
+#: The kind of `Raised` for a module that lacks a parameter that the exercise requires.
 MISSING_PARAMETER = "MissingParameter"
 
 #: The kind of `Raised` for code that exceeded the time limit.

@@ -111,7 +111,7 @@ def _judge_config(content: bytes, levels: Levels) -> Handed:
             "Another seed or folder doesn't count.",
             0.0,
         )
-    return Handed("Its settings differ from all provided configurations", 1.0)
+    return Handed("The settings differ from all provided configurations", 1.0)
 
 
 def _unedited() -> Handed | None:

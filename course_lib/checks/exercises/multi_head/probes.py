@@ -139,7 +139,7 @@ _MATRICES = tuple(f"{layer}.weight" for layer in _LAYERS)
 
 
 def _weights(draw: Draw, d_model: int, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    """Return weights named as in the contract, scaled so that scores and outputs are about 1."""
+    """Return weights with the names that the exercise requires, scaled so that all results are about 1."""
     matrices = {name: draw.normal(d_model, d_model, dtype=dtype) / d_model**0.5 for name in _MATRICES}
     biases = {f"{layer}.bias": draw.normal(d_model, dtype=dtype) for layer in _LAYERS}
     return matrices | biases

@@ -18,7 +18,7 @@ from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerCon
 
 
 def _of_its_parts(reply: Reply, weights: Weights) -> Observed:
-    """Keep the gradients of the input and of the weights named in the contract. Any others are allowed."""
+    """Keep the gradients of the input and of the weights that the exercise names. Others are allowed."""
     if isinstance(reply, Raised):
         return reply
     arrived = {"the input": reply.value["inputs"][0]}

@@ -67,7 +67,7 @@ def _target_mask(length: int) -> Tensor:
 
 
 def _weights_named(reply: Reply, names: Iterable[str]) -> Observed:
-    """Keep only the gradients of the named parameters, because a student may add others."""
+    """Keep the gradients of the inputs and of the named parameters. Others are allowed."""
     if not isinstance(reply, Returned):
         return reply
     found = reply.value["weights"]
