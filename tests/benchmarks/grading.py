@@ -31,13 +31,14 @@ from tests.nbgrader_command import nbgrader
 PLAIN = """
 from nbgrader.apps import autogradeapp
 from nbgrader.converters import Autograde
-from nbgrader.preprocessors import Execute
+from nbgrader.preprocessors import Execute, SaveAutoGrades
 autogradeapp.Autograde = Autograde
 c.Autograde.autograde_preprocessors = [
     Execute, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties,
     CheckCellMetadata,
 ]
 c.Execute.timeout = 300
+c.Execute.iopub_timeout = 60
 """
 
 #: The numbers of workers that are compared.

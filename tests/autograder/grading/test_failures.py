@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
+from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, cell_of
-from small_desk import Desk, small_disk, solved
+from small_desk import Desk, configuration, small_disk, solved
 from sqlalchemy.exc import OperationalError
 
 from autograder.judge.job import Cell, Job, Result
+from autograder.nbgrader.converters import CourseGenerateFeedback
 from autograder.results.results import Results
 from autograder.results.store import ResultStore
 from autograder.sandbox.limits import Limits
@@ -106,3 +109,25 @@ def test_a_locked_gradebook_keeps_the_old_grade(graded: Desk) -> None:
     assert after["files"] == before["files"]
     assert graded.autograde() == []
     assert graded.state()["gradings"]["anna"] != before["gradings"]["anna"]
+
+
+def generate_feedback(desk: Desk) -> None:
+    config = configuration(desk.course)
+    course = CourseDirectory(config=config, assignment_id=LESSON)
+    converter = CourseGenerateFeedback(coursedir=course, config=config)
+    converter.force = True
+    converter.start()
+
+
+def test_feedback_that_fails_keeps_the_old_page(graded: Desk) -> None:
+    generate_feedback(graded)
+    pages = {student: graded.folder(student, "feedback") / f"{LESSON}.html" for student in ("anna", "bela")}
+    before = pages["anna"].read_bytes()
+    damaged = graded.folder("anna", "autograded") / f"{LESSON}.ipynb"
+    damaged.unlink()
+    damaged.write_text("not a notebook")
+    pages["bela"].write_text("old")
+    with pytest.raises(NbGraderException):
+        generate_feedback(graded)
+    assert pages["anna"].read_bytes() == before
+    assert pages["bela"].read_text() != "old"
