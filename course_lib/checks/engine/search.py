@@ -239,7 +239,7 @@ class Search:
         return promises
 
     def _combined(self, mistakes: Mistakes, *more: Misconception) -> Mistakes | None:
-        """Add misconceptions, if they can be combined with the existing ones."""
+        """Add misconceptions to a combination. Return None if they can't be combined with it."""
         if any(mistake in mistakes for mistake in more):
             return None
         combined = tuple(sorted((*mistakes, *more), key=self._order.__getitem__))
