@@ -49,7 +49,7 @@ def main() -> int:
 
 
 class StepFailedError(Exception):
-    """A command of the demo ended with an exit code other than 0."""
+    """An error for a command of the demo that ended with an exit code other than 0."""
 
     def __init__(self, command: str, code: int) -> None:
         self.code = code

@@ -12,7 +12,7 @@ from autograder.sandbox.limits import Limits
 
 
 class NotComputedError(RuntimeError):
-    """A job could not be run. The message says why."""
+    """An error for a job that could not be run. The message says why."""
 
 
 @dataclass(frozen=True)

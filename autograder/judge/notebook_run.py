@@ -47,15 +47,15 @@ _MAX_SILENT_KERNELS = 1
 
 
 class _KernelFailedError(Exception):
-    """The kernel can't be used any longer. The message says why."""
+    """An error after which the kernel can't be used any longer. The message says why."""
 
 
 class _KernelNotStartedError(_KernelFailedError):
-    """The kernel ended, or ran out of time, before it answered for the first time."""
+    """An error for a kernel that ended, or ran out of time, before its first answer."""
 
 
 def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
-    """Run a notebook, and return a result whatever its code does.
+    """Run a notebook. Return a result even if its code fails or ends the kernel.
 
     Raises NotComputedError if a check itself fails, or if kernels don't start and the files next to the
     notebook aren't the cause.

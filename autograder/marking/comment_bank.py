@@ -63,7 +63,7 @@ class CommentBank:
         ]
 
     def misconceptions(self) -> Iterator[BankComment]:
-        """Yield the misconceptions that the checks of this lesson know."""
+        """Yield the misconceptions that the checks of this lesson can recognise."""
         try:
             lessons = load_curriculum(self._course).lessons
         except CourseError:

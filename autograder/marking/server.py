@@ -280,7 +280,7 @@ class _Comments(_Handler):
 
 
 def _state(answer: Answer, question: Question) -> dict[str, object]:
-    """Return what the page's script needs to know about an answer."""
+    """Return the data about an answer for the page's script."""
     mark = answer.mark
     if mark.waiting:
         state = "unmarked" if mark.points is None else f"{mark.points:g} points before: look again"

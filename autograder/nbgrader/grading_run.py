@@ -60,7 +60,7 @@ class GradingRun:
 
     @property
     def _folder(self) -> Path:
-        """The grading folder, which holds the list of what was not graded."""
+        """The grading folder, which holds the list of submissions that were not graded."""
         return Path(self._course.format_path(self._course.autograded_directory, "", "")).parent
 
     def run(self) -> None:
@@ -247,7 +247,7 @@ class GradingRun:
 
 
 def _gradebook_problem(error: DBAPIError) -> str:
-    """Return what to tell people if the database fails: the driver's message without the SQL."""
+    """Return the message for a failure of the database: the driver's, without the SQL."""
     cause = " ".join(str(error.orig).split())
     return f"the gradebook cannot be used: {cause}. Run this command again once the database answers"
 

@@ -23,7 +23,7 @@ _HEADING = re.compile(r"^#{2,6} .*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Criterion:
-    """One item of a mark scheme: what an answer needs, and the points for it."""
+    """One item of a mark scheme: a requirement for an answer, and the points for it."""
 
     points: float
     text: str
@@ -47,7 +47,7 @@ class MarkScheme:
 
 
 def mark_schemes(solution: Path) -> dict[str, MarkScheme]:
-    """Return what a solution notebook says about each explanation, by the name of its cell.
+    """Return the mark scheme of each explanation in a solution notebook, by the name of its cell.
 
     The question is the Markdown cell above it, from its last heading on.
     """

@@ -68,7 +68,7 @@ class Preparation:
         return self.prepare(submission)
 
     def _read(self, submission: Submission, name: str) -> NotebookNode:
-        """Read one notebook, repair it, and record in its metadata what was repaired."""
+        """Read one notebook, repair it, and record the repairs in its metadata."""
         path = submission.find(name)
         repaired = self._repair(read_file(path), submission.lesson, name)
         renamed = []

@@ -21,7 +21,7 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> NotebookNode:
     """Build one lesson's notebook, solutions and hidden tests included.
 
-    `inputs` identifies what the notebook was built from, so that a stale one can be detected.
+    `inputs` identifies the notebook's sources, so that a stale notebook can be detected.
     Cell ids come from the cells' names; a cell without a name gets its id from the lesson, its role and its
     number.
     Raises CourseError with all inconsistencies.

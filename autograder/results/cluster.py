@@ -72,7 +72,7 @@ class SandboxPlugin(WorkerPlugin):
         return self._executor.submit(function, *args, **kwargs).result()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is sent to workers."""
+        """Return the state that is sent to workers."""
         return {**vars(self), "_executor": None}
 
     def _create_executor(self, count: int) -> LocalExecutor:

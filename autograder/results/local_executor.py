@@ -20,7 +20,7 @@ _ATTEMPTS = 2
 
 
 class WorkerDiedError(NotComputedError):
-    """Every worker process that attempted a call died."""
+    """An error for a call whose worker process died in every attempt."""
 
 
 class WorkerExecutor(Protocol):

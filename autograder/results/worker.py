@@ -26,7 +26,7 @@ _LESSONS = 20
 
 
 class OtherVersionError(NotComputedError):
-    """The worker's version of the checks differs from that of the process that requested a result."""
+    """An error for a worker whose checks differ from those of the process that requested a result."""
 
 
 class GradingWorker:
@@ -37,7 +37,7 @@ class GradingWorker:
         self._lessons: OrderedDict[str, LessonContext] = OrderedDict()
 
     def start(self) -> None:
-        """Start the sandbox, and import what judging needs."""
+        """Start the sandbox, and import the modules for judging."""
         # The sandbox takes as long to start as torch takes to import here, so both happen at once.
         self._fork_server.begin()
         import torch

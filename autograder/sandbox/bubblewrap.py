@@ -77,7 +77,7 @@ def command(
 
 
 def likely_obstacle() -> str:
-    """Return what usually keeps bubblewrap from working on a machine like this, or an empty string."""
+    """Return the usual reason why bubblewrap fails on a machine like this, or an empty string."""
     if _read("/proc/sys/user/max_user_namespaces") == "0":
         return "The setting user.max_user_namespaces is 0."
     if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":

@@ -172,7 +172,7 @@ def _unavailable_reason(mechanism: str, disabled: frozenset[str]) -> str:
 
 
 class BrokenSandboxError(Exception):
-    """Code can't run normally inside the sandbox."""
+    """An error for a sandbox in which code can't run normally."""
 
 
 def attempt(mechanisms: Sequence[str]) -> set[str]:

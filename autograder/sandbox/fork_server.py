@@ -28,7 +28,7 @@ _FOLDER_PREFIX = "course-sandbox-"
 
 
 class ForkServerError(CourseError):
-    """The sandbox failed to start, or has ended."""
+    """An error for a sandbox that failed to start, or has ended."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class ForkServer:
         return answer
 
     def log_tail(self) -> str:
-        """Return the end of what the fork server and its kernels wrote to stdout and stderr."""
+        """Return the end of the output of the fork server and its kernels to stdout and stderr."""
         return (self.folder / "log").read_text(errors="replace")[-2000:]
 
 

@@ -38,7 +38,7 @@ _COPY = r"(-\d+| ?\(\d+\)| copy| \d+)?"
 
 @dataclass(frozen=True)
 class DownloadedFile:
-    """A file with what its path says about the student."""
+    """A downloaded file, and the information in its path about the student."""
 
     path: Path
     file: str
@@ -78,7 +78,7 @@ def parse(path: Path, parts: Sequence[str]) -> Iterator[DownloadedFile]:
 
 
 class Students:
-    """The students of the gradebook, found by what Canvas or Moodle writes into file names."""
+    """The students of the gradebook, found by the names and numbers in Canvas or Moodle file names."""
 
     def __init__(self, gradebook: Gradebook, roster: Iterable[list[str]]) -> None:
         self._names: dict[str, set[str]] = defaultdict(set)

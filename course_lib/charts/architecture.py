@@ -169,7 +169,7 @@ def _waves(states: dict[str, str]) -> list[alt.Chart]:
 
 
 def _key() -> list[alt.Chart]:
-    """Draw the key: what the three styles of a box mean."""
+    """Draw the legend of the three styles of a box."""
     layers, bottom = [], _height()
     for number, (state, words) in enumerate(WORDS.items()):
         left = 2 + 130 * number

@@ -30,7 +30,7 @@ class CheckError(AssertionError):
     """The name of the check."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython prints instead of a traceback."""
+        """Return the lines that IPython prints instead of a traceback."""
         return str(self).split("\n")
 
 

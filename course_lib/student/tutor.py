@@ -42,7 +42,7 @@ without headings, with at most 150 words."""
 
 
 class TutorError(ValueError):
-    """The tutor can't answer. The message says why and what to do."""
+    """An error that keeps the tutor from answering. The message says why and what to do."""
 
 
 def tutor(

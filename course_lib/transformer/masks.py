@@ -23,7 +23,7 @@ def causal_mask(length: int) -> Bool[Tensor, "1 {length} {length}"]:
 
 
 def decoder_mask(tokens: Int[Tensor, "B L"], pad_id: int) -> Bool[Tensor, "B L L"]:
-    """Return a mask that allows what the padding mask and the causal mask both allow (section 3.2.3).
+    """Return a mask that allows a key only if the padding mask and the causal mask do (section 3.2.3).
 
     The mask is on the device of the tokens.
     """

@@ -39,7 +39,7 @@ class RankZeroError(BadInputError):
 
 
 class LostPeerError(RuntimeError):
-    """Communication failed because another process of the run has exited or doesn't answer."""
+    """A failure of communication, because another process of the run has exited or doesn't answer."""
 
 
 @dataclass(frozen=True)

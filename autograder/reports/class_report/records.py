@@ -89,7 +89,7 @@ class ClassRecords:
     not_graded: dict[tuple[str, str], str] = field(default_factory=dict)
     """The reasons why submissions have no grade, by lesson and student."""
     notes: list[str] = field(default_factory=list)
-    """Descriptions of what could not be read, as sentences."""
+    """Descriptions of files that could not be read, as sentences."""
 
 
 def read_records(

@@ -46,7 +46,7 @@ class LearningRecords:
     graded: list[Run] = field(default_factory=list)
     """The checks of graded submissions."""
     notes: list[str] = field(default_factory=list)
-    """Descriptions of what could not be read, as sentences."""
+    """Descriptions of files that could not be read, as sentences."""
 
 
 def read_learning(course: CourseFolder, test: ConceptTest) -> LearningRecords:

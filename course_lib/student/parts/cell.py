@@ -1,4 +1,4 @@
-"""Run the code of one solution cell, and describe in one line what is wrong with it."""
+"""Run the code of one solution cell, and describe its problem in one line."""
 
 import ast
 import io
@@ -15,7 +15,7 @@ _MAX_ERROR_LENGTH = 160
 
 
 class UnwrittenError(PartsError):
-    """The cell still contains its stub."""
+    """An error for a cell that still contains its stub."""
 
 
 def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:

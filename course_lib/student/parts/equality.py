@@ -216,7 +216,7 @@ def _gradients(model: nn.Module, loss: Tensor, norm_first: bool) -> dict[str, Te
 
 
 def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Compute what lessons 07 and 08 define, if they are among the parts."""
+    """Compute the results of lessons 07 and 08, if they are among the parts."""
     if "make_scheduler" in parts:
         rates = [float(parts["learning_rate"](step, 512, 4)) for step in range(1, 9)]
         yield "the learning rates", torch.tensor(rates, dtype=torch.float64)
@@ -234,7 +234,7 @@ def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 
 def _decode(parts: Parts, source: Tensor, source_mask: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Compute what lesson 11 defines, if it is among the parts."""
+    """Compute the results of lesson 11, if it is among the parts."""
     if "length_penalty" in parts:
         penalties = [float(parts["length_penalty"](length, 0.6)) for length in range(1, 9)]
         yield "the length penalties", torch.tensor(penalties, dtype=torch.float64)

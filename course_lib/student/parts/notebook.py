@@ -17,15 +17,15 @@ _KEPT_FIELDS = ("lesson", "exercise", "location", "setup", "code")
 
 
 class PartsError(ValueError):
-    """A part of a notebook can't be used. The message is one line: where, what is wrong, what to do."""
+    """An error for an unusable part. The message is one line: the location, the problem, what to do."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython prints instead of a traceback."""
+        """Return the lines that IPython prints instead of a traceback."""
         return [f"✗ {self}"]
 
 
 class MissingNotebookError(PartsError):
-    """There is no notebook for this lesson."""
+    """An error for a lesson without a notebook."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ _LESSON = re.compile(r"\d\d-[a-z0-9-]+")
 
 
 class ProgressError(ValueError):
-    """There are no lessons to report on. The message is one line and says what to do."""
+    """An error for a folder without lessons. The message is one line and says what to do."""
 
 
 class State(StrEnum):

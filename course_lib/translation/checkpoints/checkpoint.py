@@ -28,7 +28,7 @@ _FILE_NAME = re.compile(r"step-(\d+)\.pt")
 
 
 class DamagedCheckpointError(BadInputError):
-    """The file can be read but is not an intact checkpoint."""
+    """An error for a file that can be read but is not an intact checkpoint."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def learning_rate(config: TrainingConfig, step: int) -> float:
 
 
 def _decay(config: TrainingConfig, step: int) -> float:
-    """Return the learning rate at a step after the warmup, as a share of the peak."""
+    """Return the learning rate at a step after the warm-up, as a share of the peak."""
     if config.schedule == "inverse-sqrt":
         return math.sqrt(config.warmup_steps / step)
     if config.schedule == "constant":
