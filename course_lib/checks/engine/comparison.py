@@ -45,7 +45,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A way to compare results."""
+    """The settings for a comparison of results."""
 
     tolerance: float | None = None
     """The tolerance relative to the largest number; None for the default of the dtype."""

@@ -75,7 +75,7 @@ def _one_line(text: str) -> str:
 
 
 def missing(name: str, names: Iterable[str]) -> str:
-    """Return the message for an undefined exercise, with the name that the student may have misspelled."""
+    """Return the message for an undefined exercise. It mentions a similar name that the student defined."""
     near = get_close_matches(name, names, n=1, cutoff=0.8)
     renamed = [f"There is `{near[0]}`. If that is your answer, rename it to `{name}`."] if near else []
     return _lines(

@@ -165,7 +165,7 @@ def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconcep
 
 @cache
 def common_misconceptions() -> tuple[Misconception, ...]:
-    """Return misconceptions that apply to every exercise: a result that is missing or of the wrong type."""
+    """Return misconceptions that apply to every exercise, such as a missing result or swapped axes."""
     keys = ("name", "statement", "hint", "source", "result")
     tables = [(table, kind == "tensor") for kind in ("any", "tensor") for table in _tables(_COMMON, kind)]
     problems = [problem for table, _ in tables for problem in _problems(table, _label(_COMMON), keys)]

@@ -47,7 +47,7 @@ class Channel:
     def receive(self, seconds: float | None = None) -> bytes:
         """Wait for a message, with an optional timeout.
 
-        Raises ChannelClosed, ChannelTimeout, and ChannelOverrun for a message that is too long.
+        Raises ChannelClosed, ChannelTimeout or, if the message is too long, ChannelOverrun.
         """
         self._refuse_dead()
         until = None if seconds is None else time.monotonic() + seconds

@@ -1,1 +1,1 @@
-"""Lesson 01: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 01."""

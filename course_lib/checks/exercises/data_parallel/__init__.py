@@ -1,1 +1,1 @@
-"""Lesson 12: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 12."""

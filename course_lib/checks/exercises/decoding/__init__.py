@@ -1,1 +1,1 @@
-"""Lesson 11: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 11."""

@@ -1,1 +1,1 @@
-"""Lesson 13: its probes, misconceptions and files to hand in."""
+"""The probes, misconceptions and files to hand in of lesson 13."""

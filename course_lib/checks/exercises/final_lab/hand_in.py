@@ -34,7 +34,7 @@ _submitted: ContextVar[Mapping[str, bytes] | None] = ContextVar("submitted", def
 
 @dataclass(frozen=True)
 class Handed:
-    """The result for one file."""
+    """The result of judging one submitted file."""
 
     says: str
     """A sentence or two for the student."""

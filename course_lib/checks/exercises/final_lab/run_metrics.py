@@ -94,7 +94,7 @@ def _rows(content: bytes) -> list[dict[str, Any]]:
 
 
 def _check_numbers(number: int, row: dict[str, Any]) -> None:
-    """Raise MetricsError for an impossible number: NaN, a negative loss, a share above one."""
+    """Raise MetricsError for an impossible number, such as NaN, a negative loss, or a BLEU above 100."""
     for name, most in _MOST.items():
         value = row.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:

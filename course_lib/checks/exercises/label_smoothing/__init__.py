@@ -1,1 +1,1 @@
-"""Lesson 08: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 08."""

@@ -1,1 +1,1 @@
-"""Lesson 04: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 04."""

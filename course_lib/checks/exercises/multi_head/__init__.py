@@ -1,1 +1,1 @@
-"""Lesson 02: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 02."""

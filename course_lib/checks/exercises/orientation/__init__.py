@@ -1,1 +1,1 @@
-"""Lesson 00: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 00."""

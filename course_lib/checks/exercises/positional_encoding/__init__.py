@@ -1,1 +1,1 @@
-"""Lesson 05: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 05."""

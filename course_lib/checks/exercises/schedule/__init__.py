@@ -1,1 +1,1 @@
-"""Lesson 07: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 07."""

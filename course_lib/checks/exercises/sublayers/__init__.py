@@ -1,1 +1,1 @@
-"""Lesson 03: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 03."""

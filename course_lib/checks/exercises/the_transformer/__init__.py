@@ -1,1 +1,1 @@
-"""Lesson 06: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 06."""

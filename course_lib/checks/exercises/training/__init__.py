@@ -1,1 +1,1 @@
-"""Lesson 09: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 09."""

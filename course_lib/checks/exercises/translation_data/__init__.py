@@ -1,1 +1,1 @@
-"""Lesson 10: its probes and misconceptions."""
+"""The probes and misconceptions of lesson 10."""
