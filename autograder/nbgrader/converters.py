@@ -76,7 +76,7 @@ class RepairedNotebookExporter(NotebookExporter):
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **options: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Convert a repaired notebook, or else the file."""
+        """Convert the repaired notebook of a file if there is one, otherwise the file itself."""
         notebook = self.repaired.get(filename)
         if notebook is None:
             return super().from_filename(filename, resources, **options)

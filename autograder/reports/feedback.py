@@ -148,7 +148,7 @@ def _shorten(output: NotebookNode) -> None:
 
 
 def without_paths(text: str) -> str:
-    """Remove the folders of Python files, and those of the course, of Python and of the user, from a text."""
+    """Remove paths from a text: the folders of Python files, and those of the course, Python and the user."""
     text = _FOLDERS.sub(r"\1", text)
     for place in sorted({os.getcwd(), sys.prefix, sys.base_prefix, str(Path.home())}, key=len, reverse=True):
         if len(place) > 1:

@@ -173,7 +173,7 @@ def _sandboxes(name: str, dask_worker: Worker) -> int:
 
 
 def _run(name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a sandbox of the worker in which this runs."""
+    """Call a function in a sandbox of the current worker."""
     plugin: SandboxPlugin = get_worker().plugins[name]
     return plugin.run(function, *args, **kwargs)
 

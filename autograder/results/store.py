@@ -46,7 +46,7 @@ class Entry:
 
     path: Path
     header: Header | None
-    """None if the entry is damaged."""
+    """The first line of the file; None if the entry is damaged."""
     problem: str = ""
 
 

@@ -50,7 +50,7 @@ class _Reader(Protocol):
 
 
 class _TooLargeError(Exception):
-    """A student's archive that is larger than allowed, so nothing more of it is read."""
+    """An error for a student's archive that is too large. Nothing more of it is read."""
 
 
 @dataclass

@@ -44,7 +44,7 @@ ALARM_INK = "#a33f00"
 NO_NUMBER_FILL = "#1a1a1a"
 
 WIDTH = 700
-"""The width of a picture in pixels: what a notebook's output area offers on a small laptop."""
+"""The width of a picture in pixels: that of a notebook's output area on a small laptop."""
 
 FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 MONOSPACE = "'DejaVu Sans Mono', Menlo, Consolas, monospace"

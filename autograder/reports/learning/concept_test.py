@@ -150,7 +150,7 @@ class Idea(_Table):
 
 
 class ConceptTest(_Table):
-    """The contents of the file: all questions and ideas."""
+    """The contents of `concept_test.toml`: all questions and ideas."""
 
     questions: list[Question]
     ideas: list[Idea]

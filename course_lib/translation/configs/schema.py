@@ -247,7 +247,7 @@ class EvaluationConfig(Section):
     length_factor: MayChange[float] = Field(default=1.2, gt=0)
     """A translation has at most length_factor times the length of its source plus length_extra tokens."""
     length_extra: MayChange[int] = Field(default=10, ge=1)
-    """See length_factor. Section 6.1 of the paper has 1 and 50."""
+    """The tokens that a translation may have in addition, see length_factor. Section 6.1 has 1 and 50."""
 
     def max_target_length(self, source_length: int) -> int:
         """Return the maximum length of a translation, including the start token.
@@ -272,7 +272,7 @@ class CheckpointConfig(Section):
     keep_last: MayChange[int] = Field(default=3, ge=1)
     """Number of checkpoints to keep. If the newest one is damaged, the run resumes from the one before."""
     stop_check_every: MayChange[int] = Field(default=10, ge=1)
-    """With several processes, the number of updates between checks whether any of them was asked to stop."""
+    """With several processes, updates between two checks of whether any of them was asked to stop."""
 
 
 class SelectionConfig(Section):

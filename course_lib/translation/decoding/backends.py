@@ -50,7 +50,7 @@ class DecoderBackend(Protocol):
 
     @property
     def module(self) -> nn.Module:
-        """The model itself."""
+        """The model that the backend decodes with."""
 
     @property
     def thread_safe(self) -> bool:
