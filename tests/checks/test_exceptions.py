@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.exceptions import explained
+from course_lib.checks.engine.exceptions import explained, named
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised
 
@@ -88,3 +89,49 @@ def test_a_students_own_not_implemented_error_is_no_leftover_stub() -> None:
         return x
 
     assert "It raised NotImplementedError: only one sentence." in told(half, X)
+
+
+def cause_of(call: Callable[..., object], *arguments: object) -> str:
+    reply = Candidate(LocalBackend(call)).call(*arguments)
+    assert isinstance(reply, Raised)
+    cause = named(reply)
+    return cause.statement if cause else ""
+
+
+def _unfinished(x: torch.Tensor) -> torch.Tensor:
+    x = x + 1
+    raise NotImplementedError("the rest follows")
+
+
+def _unbound(x: torch.Tensor) -> torch.Tensor:
+    if x.dim() > 2:
+        result = x
+    return result
+
+
+class Misspelt(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norn(x)
+
+
+@pytest.mark.parametrize(
+    ("call", "statement"),
+    [
+        (_unfinished, "a line that raises NotImplementedError is reached"),
+        (_unbound, "`result` is used before anything is assigned to it"),
+        (Misspelt(), "`self.norn` is used before anything is assigned to it"),
+        (lambda x: x.norn, "`.norn` is used on an object of type Tensor, which has no such attribute"),
+        (lambda x: undefined(x), "the name `undefined` is not defined"),
+        (lambda x, mask: x, "arguments are missing in a call: 'mask'"),
+        (lambda: None, "a call passes 1 positional arguments to a function that takes 0"),
+        (lambda x: torch.bool(x), "an object of type torch.dtype is called like a function"),
+        (lambda x: x and x, "a tensor of several truth values is used as a single one"),
+        (lambda x: torch.tril(2), "a torch function gets an object of type int where it needs a tensor"),
+        # These have many causes.
+        (lambda x: x + torch.ones(2, 4), ""),
+        (lambda x: F.softmax(x.long(), dim=-1), ""),
+        (lambda x: x.sum(2), ""),
+    ],
+)
+def test_a_mistake_is_named_if_an_exception_leaves_no_doubt(call, statement) -> None:
+    assert cause_of(call, X) == statement

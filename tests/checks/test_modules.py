@@ -75,4 +75,4 @@ def test_a_class_with_other_names_is_told_so() -> None:
 
     verdict = examine(EXERCISE, LocalBackend(Other), "seed")
     assert not verdict.passed
-    assert verdict.named == ()
+    assert [mistake.statement for mistake in verdict.named] == ["the module has no parameter `scale`"]

@@ -3,26 +3,35 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 
 from course_lib.checks.engine.candidate import Backend, Candidate
-from course_lib.checks.engine.comparison import Difference, describe
+from course_lib.checks.engine.comparison import Comparison, Difference, describe
 from course_lib.checks.engine.example import Example, example
+from course_lib.checks.engine.exceptions import named
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.local_backend import as_torch_starts
 from course_lib.checks.engine.misconceptions import (
     Misconception,
     WrongNumber,
     common_misconceptions,
+    returned_with_more,
     stub_left_behind,
 )
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.relations import relation
-from course_lib.checks.engine.reply import KERNEL_DIED, LEFTOVER_STUB, OUT_OF_TIME, Raised, Returned
-from course_lib.checks.engine.search import Explanation, Search, combinable
+from course_lib.checks.engine.reply import (
+    KERNEL_DIED,
+    LEFTOVER_STUB,
+    OUT_OF_TIME,
+    Raised,
+    Reply,
+    Returned,
+)
+from course_lib.checks.engine.search import Explanation, Resemblance, Search, combinable
 from course_lib.checks.engine.versions import BrokenCheckError, Outcome, Versions, difference, outcome_of
 from course_lib.student.stubs import UNWRITTEN
 
@@ -138,7 +147,7 @@ def _verdict(
     if not differences:
         return Verdict(exercise.name, count, forbidden=tuple(used))
     first, differs = next(iter(differences.items()))
-    explanation = _explanation(exercise, versions, found, differences)
+    explanation = _explanation(exercise, versions, found, differences, by_student=backend is not None)
     facts = _facts(versions.reference(first), found[first], differs)
     similar = explanation.similar
     kinds = {reply.kind for reply in raised}
@@ -163,7 +172,11 @@ def _verdict(
 
 
 def _explanation(
-    exercise: Exercise, versions: Versions, found: Sequence[Outcome], differences: dict[int, Difference]
+    exercise: Exercise,
+    versions: Versions,
+    found: Sequence[Outcome],
+    differences: dict[int, Difference],
+    by_student: bool,
 ) -> Explanation:
     failed = [found[number].replies for number in differences]
     if all(any(isinstance(one, Raised) and one.note == LEFTOVER_STUB for one in tried) for tried in failed):
@@ -175,7 +188,46 @@ def _explanation(
     # The result of a class without `forward` can't be replaced as a whole.
     replaceable = not isinstance(exercise.reference, type) or hasattr(exercise.reference, "forward")
     general = common_misconceptions() if structural and replaceable else ()
-    return Search(exercise, versions, found, differences.keys(), general).explanation()
+    explanation = Search(exercise, versions, found, differences.keys(), general).explanation()
+    # A version of the reference has no mistakes other than those that it is made of.
+    if explanation.named or not by_student:
+        return explanation
+    causes = {
+        number: _cause(exercise.probes[number], versions.reference(number), found[number])
+        for number in differences
+    }
+    known = tuple(dict.fromkeys(cause for cause in causes.values() if cause is not None))
+    if None not in causes.values() and len(known) <= _MOST_CAUSES:
+        return Explanation(known)
+    first = min(causes)
+    if explanation.similar is None and (cause := causes[first]) is not None:
+        return Explanation(similar=Resemblance((cause,), first))
+    return explanation
+
+
+#: The maximum number of causes that are named together.
+_MOST_CAUSES = 3
+
+
+def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | None:
+    """Return the mistake that a single wrong outcome shows without doubt, whatever the exercise is."""
+    pairs = list(zip(expected.replies, found.replies, strict=False))
+    for wanted, told in pairs:
+        if isinstance(told, Raised) and not isinstance(wanted, Raised):
+            return named(told)
+    compare = Comparison(probe.tolerance).difference
+    wrong = [(wanted, told) for wanted, told in pairs if compare(wanted, told) is not None]
+    for parts in (0, 1, slice(None, -1)) if wrong and len(expected.replies) == len(found.replies) else ():
+        if all(compare(wanted, _part(told, parts)) is None for wanted, told in wrong):
+            return returned_with_more()
+    return None
+
+
+def _part(reply: Reply, parts: int | slice) -> Reply:
+    """Return a reply with only these parts of the tuple that it returns, if it returns one."""
+    if isinstance(reply, Returned) and isinstance(reply.value, tuple) and len(reply.value) > 1:
+        return replace(reply, value=reply.value[parts])
+    return reply
 
 
 def _facts(expected: Outcome, found: Outcome, differs: Difference) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
+from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.engine.reply import LEFTOVER_STUB, MISSING_PARAMETER, OUT_OF_TIME, Raised
 
 _Explain = Callable[[re.Match[str]], str]
@@ -43,8 +44,40 @@ def explained(raised: Raised) -> str:
 
 def _meaning(raised: Raised) -> str:
     """Return what an exception means, if its class and message are well known."""
-    said = next((said for meaning in _meanings() if (said := meaning.of(raised)) is not None), "")
+    meaning = _known(raised)
+    said = meaning.of(raised) if meaning else ""
     return f" {said}" if said else ""
+
+
+def named(raised: Raised) -> Misconception | None:
+    """Return the mistake behind an exception, if its class and message leave no doubt about it."""
+    meaning = _known(raised)
+    if meaning is None or not meaning.statement:
+        return None
+    statement = meaning.statement
+    if meaning.explained_by == "attribute" and (match := meaning.match(raised)):
+        statement = _unassigned(match, raised.line)
+    return Misconception(
+        name=f"raises_{raised.kind}",
+        statement=meaning.filled(statement, raised),
+        hint=meaning.of(raised),
+        source=meaning.source or f"the Python documentation, built-in exceptions: {raised.kind}",
+        patch=(),
+        exclusive=True,
+    )
+
+
+def _unassigned(match: re.Match[str], line: str) -> str:
+    """Describe an attribute that doesn't exist."""
+    if not line:
+        return rf"`{match[1]}` has no attribute or method `{match[2]}`"
+    if re.search(rf"\bself\.{match[2]}\b", line):
+        return rf"`self.{match[2]}` is used before anything is assigned to it"
+    return rf"`.{match[2]}` is used on an object of type {match[1]}, which has no such attribute"
+
+
+def _known(raised: Raised) -> "_Meaning | None":
+    return next((meaning for meaning in _meanings() if meaning.match(raised)), None)
 
 
 def _names(match: re.Match[str]) -> str:
@@ -105,14 +138,26 @@ class _Meaning:
     meaning: str = ""
     kind: str = ""
     explained_by: str = ""
+    line: str = ""
+    """A regular expression that must be found in the student's line."""
+    statement: str = ""
+    """What is wrong, if that is certain, as a clause like the `statement` of a misconception."""
+    source: str = ""
+    """What to read, if `statement` is given and it isn't the description of the exception."""
 
-    def of(self, raised: Raised) -> str | None:
+    def match(self, raised: Raised) -> re.Match[str] | None:
         said = f"{raised.message}. {raised.note}"
-        match = re.search(self.pattern, said) if self.kind in ("", raised.kind) else None
-        if match is None:
-            return None
-        explain = _EXPLAINED_BY.get(self.explained_by)
-        return explain(match) if explain else match.expand(self.meaning)
+        fits = self.kind in ("", raised.kind) and re.search(self.line, raised.line)
+        return re.search(self.pattern, said) if fits else None
+
+    def of(self, raised: Raised) -> str:
+        match, explain = self.match(raised), _EXPLAINED_BY.get(self.explained_by)
+        return explain(match) if explain and match else self.filled(self.meaning, raised)
+
+    def filled(self, text: str, raised: Raised) -> str:
+        """Fill the groups of the pattern into a text."""
+        match = self.match(raised)
+        return match.expand(text) if match else ""
 
 
 @cache

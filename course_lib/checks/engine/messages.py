@@ -29,7 +29,11 @@ def failure(verdict: Verdict) -> str:
     assert verdict.difference is not None
     test = (f"Test: {verdict.failures[0].says}.", verdict.difference.facts)
     printed = [f"Printed in this test: {_one_line(verdict.printed)}"] if verdict.printed.strip() else []
-    why = tuple(f"Why: {mistake.hint}" for mistake in (*verdict.named, *verdict.similar))
+    why = tuple(
+        f"Why: {mistake.hint}"
+        for mistake in (*verdict.named, *verdict.similar)
+        if mistake.hint not in verdict.difference.facts
+    )
     if verdict.named:
         sources = "; ".join(dict.fromkeys(mistake.source for mistake in verdict.named))
         statement = "; and ".join(mistake.statement for mistake in verdict.named)

@@ -185,6 +185,12 @@ def stub_left_behind() -> Misconception:
     return Misconception(**_tables(_COMMON, "stub")[0], patch=())
 
 
+@cache
+def returned_with_more() -> Misconception:
+    """Return the mistake of returning the result together with something else."""
+    return Misconception(**_tables(_COMMON, "more")[0], patch=())
+
+
 def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
     """Return the known wrong answers to a prediction. Raises MisconceptionError with all problems at once."""
     problems: list[str] = []
