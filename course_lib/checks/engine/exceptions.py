@@ -58,7 +58,8 @@ def named(raised: Raised) -> Misconception | None:
     if meaning.explained_by == "attribute" and (match := meaning.match(raised)):
         statement = _unassigned(match, raised.line)
     return Misconception(
-        name=f"raises_{raised.kind}",
+        # A class of the student's own may have any name.
+        name=f"raises_{meaning.kind or 'an_exception'}",
         statement=meaning.filled(statement, raised),
         hint=meaning.of(raised),
         source=meaning.source or f"the Python documentation, built-in exceptions: {raised.kind}",
