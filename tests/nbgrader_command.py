@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 
-def try_nbgrader(desk: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def try_nbgrader(classroom: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command. A gradebook that whoever runs the tests has named is not written to."""
     environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
     return subprocess.run(
         [Path(sys.executable).with_name("nbgrader"), *command],
-        cwd=desk,
+        cwd=classroom,
         env=environment | variables,
         capture_output=True,
         text=True,
@@ -19,8 +19,8 @@ def try_nbgrader(desk: Path, *command: str, **variables: str) -> subprocess.Comp
     )
 
 
-def nbgrader(desk: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def nbgrader(classroom: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command that has to succeed."""
-    done = try_nbgrader(desk, *command, **variables)
+    done = try_nbgrader(classroom, *command, **variables)
     assert done.returncode == 0, f"nbgrader {' '.join(command)}:\n{done.stdout}{done.stderr}"
     return done

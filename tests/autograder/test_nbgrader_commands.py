@@ -42,7 +42,7 @@ class GradedClass:
     submissions: list[Submission]
 
     @property
-    def desk(self) -> Path:
+    def classroom(self) -> Path:
         """Where the commands are typed."""
         return self.root / "autograder"
 
@@ -54,12 +54,12 @@ class GradedClass:
 
     def scores(self, student: str) -> dict[str, float]:
         """What the gradebook holds, by grade cell."""
-        with Gradebook(f"sqlite:///{self.desk}/gradebook.db") as gradebook:
+        with Gradebook(f"sqlite:///{self.classroom}/gradebook.db") as gradebook:
             notebook = gradebook.find_submission_notebook(self.lesson.name, self.lesson.name, student)
             return {grade.name: grade.score for grade in notebook.grades}
 
     def _file(self, step: str, student: str, suffix: str) -> Path:
-        return self.desk / step / student / self.lesson.name / f"{self.lesson.name}.{suffix}"
+        return self.classroom / step / student / self.lesson.name / f"{self.lesson.name}.{suffix}"
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_the_gradebook_holds_the_expected_scores(graded: GradedClass, student: s
 
 
 def test_the_export_holds_the_sums(graded: GradedClass) -> None:
-    rows = csv.DictReader(io.StringIO((graded.desk / "grades.csv").read_text()))
+    rows = csv.DictReader(io.StringIO((graded.classroom / "grades.csv").read_text()))
     found = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in rows}
     most = sum(graded.lesson.points.values())
     assert found == {
@@ -137,7 +137,7 @@ def test_the_export_holds_the_sums(graded: GradedClass) -> None:
 
 def test_only_answers_in_words_wait_for_a_person(graded: GradedClass) -> None:
     explanations = {entry.name for entry in graded.lesson.explanations}
-    with Gradebook(f"sqlite:///{graded.desk}/gradebook.db") as gradebook:
+    with Gradebook(f"sqlite:///{graded.classroom}/gradebook.db") as gradebook:
         for submission in graded.submissions:
             notebook = gradebook.find_submission_notebook(
                 graded.lesson.name, graded.lesson.name, submission.student
@@ -164,7 +164,7 @@ def test_the_release_is_what_is_built(graded: GradedClass) -> None:
 
 def test_sources_are_copied_nowhere(graded: GradedClass) -> None:
     assert not list((graded.root / "lessons").rglob("*.py"))
-    assert not list((graded.desk / "autograded").rglob("*.py"))
+    assert not list((graded.classroom / "autograded").rglob("*.py"))
 
 
 def test_a_lesson_as_released_fails_validation_on_each_graded_cell(graded: GradedClass) -> None:
@@ -227,14 +227,14 @@ def test_graded_notebooks_stay_small(graded: GradedClass) -> None:
 
 def test_the_demo_reads_the_scores(graded: GradedClass) -> None:
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(score_table(graded.desk, graded.lesson, graded.submissions))
+    console.print(score_table(graded.classroom, graded.lesson, graded.submissions))
     [last_row] = [line for line in console.export_text().splitlines() if line.startswith("│ score")]
     sums = [sum(scores.values()) for scores in expected_scores(graded.lesson).values()]
     assert last_row.replace("│", "").split()[2:] == [f"{score:g}" for score in sums]
     mistake = partial_mistake(graded.lesson)
     verdicts = [
         first_verdict(
-            graded.desk / "autograded" / student / graded.lesson.name / f"{graded.lesson.name}.ipynb"
+            graded.classroom / "autograded" / student / graded.lesson.name / f"{graded.lesson.name}.ipynb"
         )
         for student in ("amara", "bruno", "daria")
     ]

@@ -104,19 +104,19 @@ def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float
     Return the seconds, everyone's points, and the serial CPU seconds: of a run that finds all results stored,
     without its start. Unlike the time on the clock, they hardly depend on what else the machine does.
     """
-    desk = prepare_class(root, lesson, students)
-    with (desk / "nbgrader_config.py").open("a") as file:
+    classroom = prepare_class(root, lesson, students)
+    with (classroom / "nbgrader_config.py").open("a") as file:
         file.write(config)
     start = time.perf_counter()
-    nbgrader(desk, "autograde", lesson.name)
+    nbgrader(classroom, "autograde", lesson.name)
     seconds = time.perf_counter() - start
     serial = 0.0
     if config != PLAIN:
         for options, sign in (([], -1), (["--force"], 1)):
             start = _cpu_seconds_of_children()
-            nbgrader(desk, "autograde", lesson.name, *options)
+            nbgrader(classroom, "autograde", lesson.name, *options)
             serial += sign * (_cpu_seconds_of_children() - start)
-    with Gradebook(f"sqlite:///{desk}/gradebook.db") as gradebook:
+    with Gradebook(f"sqlite:///{classroom}/gradebook.db") as gradebook:
         points = {each.student.id: each.score for each in gradebook.assignment_submissions(lesson.name)}
     return seconds, points, serial
 
@@ -125,16 +125,18 @@ def prepare_class(root: Path, lesson: Lesson, students: int) -> Path:
     """Make a copy of the course in which a class has handed in a lesson. Return the grading folder."""
     shutil.rmtree(root, ignore_errors=True)
     copy_course(COURSE, root)
-    desk = root / "autograder"
-    nbgrader(desk, "generate_assignment", lesson.name)
+    classroom = root / "autograder"
+    nbgrader(classroom, "generate_assignment", lesson.name)
     five = hand_in(root, lesson)
     for number in range(len(five), students):
         student = five[number % len(five)].student
-        shutil.copytree(desk / "submitted" / student, desk / "submitted" / f"{student}{number:03d}")
-        _make_another(desk / "submitted" / f"{student}{number:03d}" / lesson.name / f"{lesson.name}.ipynb")
+        shutil.copytree(classroom / "submitted" / student, classroom / "submitted" / f"{student}{number:03d}")
+        _make_another(
+            classroom / "submitted" / f"{student}{number:03d}" / lesson.name / f"{lesson.name}.ipynb"
+        )
     for too_many in five[students:]:
-        shutil.rmtree(desk / "submitted" / too_many.student)
-    return desk
+        shutil.rmtree(classroom / "submitted" / too_many.student)
+    return classroom
 
 
 def _cpu_seconds_of_children() -> float:

@@ -94,19 +94,19 @@ def main() -> int:
         with ExitStack() as stack:
             cluster = Cluster(stack, chosen.workers)
             for other, address in (("local", ""), ("cluster", cluster.address)):
-                desk = Path(name, other, "autograder")
+                classroom = Path(name, other, "autograder")
                 seconds = []
                 for third in (1, 2):
-                    with _killed_after(chosen.students * third // 3, desk, address, lesson.name) as took:
+                    with _killed_after(chosen.students * third // 3, classroom, address, lesson.name) as took:
                         seconds.append(took)
                         if address:
                             cluster.replace_worker()
-                seconds.append(_grade(desk, lesson.name, address))
+                seconds.append(_grade(classroom, lesson.name, address))
                 _report(console, f"{other}, killed twice", seconds)
-                found = _outcome(desk, lesson.name)
+                found = _outcome(classroom, lesson.name)
                 different = sorted(key for key in found | expected if found.get(key) != expected.get(key))
                 for key in different[:_MOST_DIFFERENCES]:
-                    _show_difference(console, key, calm, desk, expected.get(key), found.get(key))
+                    _show_difference(console, key, calm, classroom, expected.get(key), found.get(key))
                 same &= not different
     console.print(
         "All gradebooks and graded notebooks are the same." if same else "[red]The results differ.[/]"
@@ -114,43 +114,45 @@ def main() -> int:
     return 0 if same else 1
 
 
-def _start(desk: Path, lesson: str, address: str) -> subprocess.Popen[bytes]:
+def _start(classroom: Path, lesson: str, address: str) -> subprocess.Popen[bytes]:
     variables = {name: value for name, value in os.environ.items() if not name.startswith("COURSE_")}
-    with (desk / "log").open("ab") as log:
+    with (classroom / "log").open("ab") as log:
         return subprocess.Popen(
             [_BIN / "nbgrader", "autograde", lesson],
-            cwd=desk,
+            cwd=classroom,
             env=variables | ({"COURSE_CLUSTER": address} if address else {}),
             stdout=log,
             stderr=log,
         )
 
 
-def _grade(desk: Path, lesson: str, address: str = "") -> float:
+def _grade(classroom: Path, lesson: str, address: str = "") -> float:
     """Grade to the end, and return the time that it took."""
     start = time.monotonic()
-    if _start(desk, lesson, address).wait():
-        raise SystemExit((desk / "log").read_text(errors="replace")[-3000:])
+    if _start(classroom, lesson, address).wait():
+        raise SystemExit((classroom / "log").read_text(errors="replace")[-3000:])
     return time.monotonic() - start
 
 
 @contextmanager
-def _killed_after(submissions: int, desk: Path, address: str, lesson: str) -> Iterator[float]:
+def _killed_after(submissions: int, classroom: Path, address: str, lesson: str) -> Iterator[float]:
     """Kill a run once this number of submissions is graded, and yield the time that it took."""
     start = time.monotonic()
-    run = _start(desk, lesson, address)
-    while len(list((desk / "autograded").glob(f"*/{lesson}/{lesson}.ipynb"))) < submissions:
+    run = _start(classroom, lesson, address)
+    while len(list((classroom / "autograded").glob(f"*/{lesson}/{lesson}.ipynb"))) < submissions:
         if run.poll() is not None:
-            raise SystemExit(f"The run ended before it was killed:\n{(desk / 'log').read_text()[-3000:]}")
+            raise SystemExit(
+                f"The run ended before it was killed:\n{(classroom / 'log').read_text()[-3000:]}"
+            )
         time.sleep(0.05)
     run.send_signal(signal.SIGKILL)
     run.wait()
     yield time.monotonic() - start
 
 
-def _outcome(desk: Path, lesson: str) -> dict[str, object]:
+def _outcome(classroom: Path, lesson: str) -> dict[str, object]:
     """Return all grades, comments and penalties in the gradebook, and the hashes of the graded files."""
-    with Gradebook(f"sqlite:///{desk}/gradebook.db") as gradebook:
+    with Gradebook(f"sqlite:///{classroom}/gradebook.db") as gradebook:
         rows: dict[str, object] = {
             submission.student.id: [
                 (
@@ -166,21 +168,21 @@ def _outcome(desk: Path, lesson: str) -> dict[str, object]:
             for submission in gradebook.assignment_submissions(lesson)
         }
     files = {
-        path.relative_to(desk).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted((desk / "autograded").rglob("*"))
+        path.relative_to(classroom).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted((classroom / "autograded").rglob("*"))
         if path.is_file()
     }
     return rows | files
 
 
 def _show_difference(
-    console: Console, key: str, calm: Path, desk: Path, expected: object, found: object
+    console: Console, key: str, calm: Path, classroom: Path, expected: object, found: object
 ) -> None:
     """Print what differs in a file, or in a student's grades."""
     console.print(f"[red]{key} differs[/]")
     old, new = (
         ((folder / key).read_text(errors="replace") if (folder / key).is_file() else str(value)).splitlines()
-        for folder, value in ((calm, expected), (desk, found))
+        for folder, value in ((calm, expected), (classroom, found))
     )
     changes = difflib.unified_diff(old, new, "calm", "killed", lineterm="", n=0)
     console.print("\n".join(line[:300] for line in islice(changes, 20)), markup=False, highlight=False)

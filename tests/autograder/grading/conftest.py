@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from classroom import Classroom, configuration
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse
-from small_desk import Desk, configuration
 from stand_in import CONFIG
 
 
@@ -23,7 +23,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
 
 
 @pytest.fixture
-def desk(made: SmallCourse, tmp_path: Path) -> Desk:
+def classroom(made: SmallCourse, tmp_path: Path) -> Classroom:
     """A copy of it, in which a class can hand in and be graded."""
     shutil.copytree(made.root, tmp_path / "course")
-    return Desk(tmp_path / "course")
+    return Classroom(tmp_path / "course")

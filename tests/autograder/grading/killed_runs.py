@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from classroom import Classroom
 from nbgrader.apps import AutogradeApp
 from small_course import LESSON
-from small_desk import Desk
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -94,7 +94,7 @@ def main() -> None:
         for last in json.loads(line):
             run(course, last)
         passed = run(course, None)
-        state = Desk(course).state()
+        state = Classroom(course).state()
         text = json.dumps(state, default=lambda content: hashlib.sha256(content).hexdigest(), sort_keys=True)
         print(json.dumps({"passed": passed, "state": json.loads(text)}), flush=True)
 

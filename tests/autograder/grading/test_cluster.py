@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from classroom import Classroom, configuration, solved
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
-from small_desk import Desk, configuration, solved
 
 from autograder.judge.job import Cell, Job, NotebookNode
 from autograder.judge.lesson_source import load_lesson_source
@@ -174,18 +174,18 @@ def test_nobody_listens_to_a_cluster_in_the_open() -> None:
 
 
 @pytest.fixture
-def class_of_three(tmp_path: Path) -> Desk:
+def class_of_three(tmp_path: Path) -> Classroom:
     course = SmallCourse.make(tmp_path / "course")
     config = configuration(course.root)
     GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
-    desk = Desk(course.root)
+    classroom = Classroom(course.root)
     for number in range(3):
-        desk.hand_in(f"student-{number}", answered(desk, number))
-    return desk
+        classroom.hand_in(f"student-{number}", answered(classroom, number))
+    return classroom
 
 
-def answered(desk: Desk, number: int) -> NotebookNode:
-    notebook = solved(desk.released)
+def answered(classroom: Classroom, number: int) -> NotebookNode:
+    notebook = solved(classroom.released)
     right = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
     cell_of(notebook, "attention_scores").source = f"{right}  # {number}"
     return notebook
@@ -209,20 +209,20 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{name}", str(path))
 
 
-def start_grading(desk: Desk, address: str) -> subprocess.Popen[str]:
+def start_grading(classroom: Classroom, address: str) -> subprocess.Popen[str]:
     """Run `nbgrader autograde` on a cluster."""
     return subprocess.Popen(
         [Path(sys.executable).with_name("nbgrader"), "autograde", LESSON],
-        cwd=desk.course / "autograder",
+        cwd=classroom.course / "autograder",
         env=os.environ | {"COURSE_CLUSTER": address},
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def test_autograde_uses_the_cluster_over_tls(class_of_three: Desk, tmp_path: Path, tls: None) -> None:
+def test_autograde_uses_the_cluster_over_tls(class_of_three: Classroom, tmp_path: Path, tls: None) -> None:
     shutil.copytree(class_of_three.course, tmp_path / "clustered/course")
-    clustered = Desk(tmp_path / "clustered/course")
+    clustered = Classroom(tmp_path / "clustered/course")
     cluster = Cluster(tmp_path, scheme="tls")
     try:
         cluster.add_worker()
@@ -243,13 +243,13 @@ def test_autograde_uses_the_cluster_over_tls(class_of_three: Desk, tmp_path: Pat
 
 @pytest.mark.slurm
 def test_slurm_starts_the_workers_and_replaces_one_that_is_killed(
-    class_of_three: Desk, tmp_path: Path, tls: None
+    class_of_three: Classroom, tmp_path: Path, tls: None
 ) -> None:
     if reason := why_not():
         pytest.skip(reason)
     pytest.importorskip("dask_jobqueue")
     shutil.copytree(class_of_three.course, tmp_path / "clustered/course")
-    clustered = Desk(tmp_path / "clustered/course")
+    clustered = Classroom(tmp_path / "clustered/course")
     store = clustered.course / "autograder/result_store"
     [port] = free_ports(1)
     # SLURM doesn't know how much memory its nodes have here, so a job may not ask for it.

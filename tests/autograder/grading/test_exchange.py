@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from classroom import Classroom, solved
 from nbgrader.apps import (
     AutogradeApp,
     CollectApp,
@@ -23,7 +24,6 @@ from nbgrader.apps import (
 )
 from nbgrader.apps.baseapp import NbGrader
 from small_course import LESSON, SmallCourse
-from small_desk import Desk, solved
 from unix_accounts import Account, accounts, why_unavailable
 
 from autograder.reports.safe_html import clean
@@ -44,9 +44,9 @@ class Department:
     students: list[Account]
 
     @property
-    def desk(self) -> Desk:
+    def classroom(self) -> Classroom:
         """The instructor's side."""
-        return Desk(self.folder / "course")
+        return Classroom(self.folder / "course")
 
     def home(self, account: Account) -> Path:
         """Return an account's home folder."""
@@ -55,7 +55,7 @@ class Department:
     def run(self, account: Account, app: type[NbGrader], *arguments: str) -> str:
         """Type a command of nbgrader that has to succeed, and return what it printed."""
         teaches = account is self.instructor
-        start = self.desk.course / "autograder" if teaches else self.home(account)
+        start = self.classroom.course / "autograder" if teaches else self.home(account)
 
         def command() -> None:
             os.environ.pop("COURSE_GRADEBOOK", None)
@@ -118,7 +118,7 @@ def test_a_lesson_is_fetched_handed_in_graded_and_returned(department: Departmen
         department.run(student, SubmitApp, LESSON)
     department.run(department.instructor, CollectApp, LESSON)
     department.run(department.instructor, AutogradeApp, LESSON)
-    right, unwritten = (department.desk.scores(student.name) for student in (ann, ben))
+    right, unwritten = (department.classroom.scores(student.name) for student in (ann, ben))
     assert right is not None
     assert unwritten is not None
     assert right["check_attention_scores"] != unwritten["check_attention_scores"] == 0

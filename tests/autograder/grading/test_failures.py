@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from classroom import Classroom, configuration, small_disk, solved
 from nbgrader.api import Gradebook
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, cell_of
-from small_desk import Desk, configuration, small_disk, solved
 from sqlalchemy.exc import OperationalError
 
 from autograder.judge.job import Cell, Job, Result
@@ -23,22 +23,22 @@ from autograder.sandbox.limits import Limits
 
 
 @pytest.fixture
-def graded(desk: Desk) -> Desk:
+def graded(classroom: Classroom) -> Classroom:
     """A class of two, graded, with manual points, of whom `anna` hands in again."""
     for student in ("anna", "bela"):
-        desk.hand_in(student, solved(desk.released), at="2025-01-30 12:00:00 UTC")
-    assert desk.autograde() == []
-    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+        classroom.hand_in(student, solved(classroom.released), at="2025-01-30 12:00:00 UTC")
+    assert classroom.autograde() == []
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as gradebook:
         gradebook.find_grade("explain_root", LESSON, LESSON, "anna").manual_score = 2
         gradebook.db.commit()
-    again = solved(desk.released)
+    again = solved(classroom.released)
     cell_of(again, "attention_scores").source += "  # again"
-    desk.hand_in("anna", again, at="2025-02-01 12:00:00 UTC")
-    desk.hand_in("anna", b"x" * 700_000, "data.bin")
-    return desk
+    classroom.hand_in("anna", again, at="2025-02-01 12:00:00 UTC")
+    classroom.hand_in("anna", b"x" * 700_000, "data.bin")
+    return classroom
 
 
-def test_a_full_disk_keeps_the_old_grade(graded: Desk) -> None:
+def test_a_full_disk_keeps_the_old_grade(graded: Classroom) -> None:
     before = graded.state()
     with small_disk(graded.course / "autograder/autograded", kilobytes=300):
         said = graded.autograde()
@@ -85,7 +85,7 @@ def test_a_store_that_cannot_be_written_loses_no_result(
     assert "Results cannot be stored" in caplog.text or "cannot be read" in caplog.text
 
 
-def test_a_locked_gradebook_keeps_the_old_grade(graded: Desk) -> None:
+def test_a_locked_gradebook_keeps_the_old_grade(graded: Classroom) -> None:
     before = graded.state()
     path = graded.course / "autograder/gradebook.db"
     locked, done = threading.Event(), threading.Event()
@@ -111,15 +111,15 @@ def test_a_locked_gradebook_keeps_the_old_grade(graded: Desk) -> None:
     assert graded.state()["gradings"]["anna"] != before["gradings"]["anna"]
 
 
-def generate_feedback(desk: Desk) -> None:
-    config = configuration(desk.course)
+def generate_feedback(classroom: Classroom) -> None:
+    config = configuration(classroom.course)
     course = CourseDirectory(config=config, assignment_id=LESSON)
     converter = CourseGenerateFeedback(coursedir=course, config=config)
     converter.force = True
     converter.start()
 
 
-def test_feedback_that_fails_keeps_the_old_page(graded: Desk) -> None:
+def test_feedback_that_fails_keeps_the_old_page(graded: Classroom) -> None:
     generate_feedback(graded)
     pages = {student: graded.folder(student, "feedback") / f"{LESSON}.html" for student in ("anna", "bela")}
     before = pages["anna"].read_bytes()

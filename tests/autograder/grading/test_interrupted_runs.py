@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from classroom import Classroom, solved
 from nbgrader.api import Gradebook
 from small_course import LESSON, cell_of
-from small_desk import Desk, solved
 
 from autograder.release.build import COURSE
 
@@ -23,24 +23,24 @@ NAME = f"{LESSON}.ipynb"
 TRIALS = 22
 
 
-def hand_in_a_class(desk: Desk) -> None:
+def hand_in_a_class(classroom: Classroom) -> None:
     """Some are graded already and come again, one is late, one cannot be read, one has another name."""
-    right = solved(desk.released)
-    other = solved(desk.released)
+    right = solved(classroom.released)
+    other = solved(classroom.released)
     cell_of(other, "attention_scores").source += "  # once more"
-    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as gradebook:
         gradebook.update_or_create_assignment(LESSON, duedate="2025-01-31 12:00:00")
-    desk.hand_in("anna", right, at="2025-01-30 12:00:00 UTC")
-    desk.hand_in("dora", right, at="2025-01-30 12:00:00 UTC")
-    desk.autograde()
-    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+    classroom.hand_in("anna", right, at="2025-01-30 12:00:00 UTC")
+    classroom.hand_in("dora", right, at="2025-01-30 12:00:00 UTC")
+    classroom.autograde()
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as gradebook:
         gradebook.find_grade("explain_root", LESSON, LESSON, "anna").manual_score = 2
         gradebook.db.commit()
-    desk.hand_in("anna", other, at="2025-02-01 12:00:00 UTC")
-    desk.hand_in("anna", b"1, 2", "data/mine.csv")
-    desk.hand_in("bela", desk.released)
-    desk.hand_in("carl", b"<html>", at="2025-01-30 12:00:00 UTC")
-    desk.hand_in("emil", other, "copy.ipynb", at="2025-01-31 18:00:00 UTC")
+    classroom.hand_in("anna", other, at="2025-02-01 12:00:00 UTC")
+    classroom.hand_in("anna", b"1, 2", "data/mine.csv")
+    classroom.hand_in("bela", classroom.released)
+    classroom.hand_in("carl", b"<html>", at="2025-01-30 12:00:00 UTC")
+    classroom.hand_in("emil", other, "copy.ipynb", at="2025-01-31 18:00:00 UTC")
 
 
 class Runs:
@@ -66,9 +66,9 @@ class Runs:
         return result
 
 
-def test_killed_anywhere_it_ends_the_same(desk: Desk) -> None:
-    hand_in_a_class(desk)
-    runs = Runs(desk.course)
+def test_killed_anywhere_it_ends_the_same(classroom: Classroom) -> None:
+    hand_in_a_class(classroom)
+    runs = Runs(classroom.course)
     expected = runs.trial()
     state = expected["state"]
     assert set(state["gradings"]) == {"anna", "bela", "dora", "emil"}
@@ -88,12 +88,12 @@ def test_killed_anywhere_it_ends_the_same(desk: Desk) -> None:
 
 
 @pytest.fixture
-def graded(desk: Desk) -> Desk:
-    """A desk on which `anna` is graded."""
-    desk.hand_in("anna", solved(desk.released), at="2025-01-30 12:00:00 UTC")
-    desk.hand_in("anna", b"1, 2", "mine.csv")
-    desk.autograde()
-    return desk
+def graded(classroom: Classroom) -> Classroom:
+    """A classroom on which `anna` is graded."""
+    classroom.hand_in("anna", solved(classroom.released), at="2025-01-30 12:00:00 UTC")
+    classroom.hand_in("anna", b"1, 2", "mine.csv")
+    classroom.autograde()
+    return classroom
 
 
 def rewrite(path: Path, text: str) -> None:
@@ -114,14 +114,14 @@ def rewrite(path: Path, text: str) -> None:
         lambda folder: (folder / NAME).unlink(),
     ],
 )
-def test_an_incomplete_notebook_is_graded_again(graded: Desk, harm: Callable[[Path], object]) -> None:
+def test_an_incomplete_notebook_is_graded_again(graded: Classroom, harm: Callable[[Path], object]) -> None:
     before = graded.state()
     harm(graded.folder("anna", "autograded"))
     assert graded.autograde() == []
     assert graded.state() == before
 
 
-def test_only_what_a_run_is_about_is_graded_again(graded: Desk) -> None:
+def test_only_what_a_run_is_about_is_graded_again(graded: Classroom) -> None:
     (graded.folder("anna", "autograded") / NAME).unlink()
     graded.hand_in("bela", solved(graded.released))
     graded.autograde(student_id="bela")
@@ -129,14 +129,14 @@ def test_only_what_a_run_is_about_is_graded_again(graded: Desk) -> None:
     assert not (graded.folder("anna", "autograded") / NAME).exists()
 
 
-def test_one_notebook_is_graded_again_among_its_files(graded: Desk) -> None:
+def test_one_notebook_is_graded_again_among_its_files(graded: Classroom) -> None:
     before = graded.state()
     rewrite(graded.folder("anna", "autograded") / NAME, "{")
     graded.autograde(notebook_id="01-*")
     assert graded.state() == before
 
 
-def test_what_a_run_killed_after_its_commit_left_is_deleted(graded: Desk) -> None:
+def test_what_a_run_killed_after_its_commit_left_is_deleted(graded: Classroom) -> None:
     before = graded.state()
     folder = graded.folder("anna", "autograded")
     shutil.copytree(folder, folder.with_name(f".{LESSON}.discarded") / "old")
@@ -146,7 +146,7 @@ def test_what_a_run_killed_after_its_commit_left_is_deleted(graded: Desk) -> Non
 
 
 @pytest.mark.parametrize("link", ["lesson", "student", "notebook"])
-def test_no_link_leads_out_of_the_autograded_folder(graded: Desk, tmp_path: Path, link: str) -> None:
+def test_no_link_leads_out_of_the_autograded_folder(graded: Classroom, tmp_path: Path, link: str) -> None:
     outside = tmp_path / "outside"
     (outside / LESSON).mkdir(parents=True)
     (outside / LESSON / NAME).write_text("{}")

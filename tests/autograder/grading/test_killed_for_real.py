@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from classroom import Classroom, configuration, solved
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
-from small_desk import Desk, configuration, solved
 
 from autograder.sandbox.confinement import probe
 
@@ -30,16 +30,16 @@ STUDENTS = 4
 
 
 @pytest.fixture
-def desks(tmp_path: Path) -> tuple[Desk, Desk]:
+def classrooms(tmp_path: Path) -> tuple[Classroom, Classroom]:
     """Two copies of a course with a class: right, unscaled, blank, and ending the kernel."""
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
     course = SmallCourse.make(tmp_path / "calm")
     config = configuration(course.root)
     GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
-    desk = Desk(course.root)
+    classroom = Classroom(course.root)
     for number in range(STUDENTS):
-        notebook = desk.released if number % 4 == 2 else solved(desk.released)
+        notebook = classroom.released if number % 4 == 2 else solved(classroom.released)
         answer = cell_of(notebook, "attention_scores")
         if number % 4 != 2:
             answer.source = RIGHT + f"  # student {number}"
@@ -47,17 +47,17 @@ def desks(tmp_path: Path) -> tuple[Desk, Desk]:
             answer.source = "def attention_scores(query, key):\n    return query @ key.mT"
         if number % 4 == 3:
             cell_of(notebook, "predict_spread").source = "predict_spread = 8.0\nimport os\nos._exit(1)"
-        desk.hand_in(f"student-{number:02d}", notebook)
+        classroom.hand_in(f"student-{number:02d}", notebook)
     shutil.copytree(course.root, tmp_path / "killed")
-    return desk, Desk(tmp_path / "killed")
+    return classroom, Classroom(tmp_path / "killed")
 
 
-def autograde(desk: Desk) -> subprocess.Popen[str]:
+def autograde(classroom: Classroom) -> subprocess.Popen[str]:
     program = Path(sys.executable).with_name("nbgrader")
     environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
     return subprocess.Popen(
         [program, "autograde", LESSON],
-        cwd=desk.course / "autograder",
+        cwd=classroom.course / "autograder",
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -65,8 +65,8 @@ def autograde(desk: Desk) -> subprocess.Popen[str]:
     )
 
 
-def test_killed_for_real_it_ends_the_same(desks: tuple[Desk, Desk]) -> None:
-    calm, killed = desks
+def test_killed_for_real_it_ends_the_same(classrooms: tuple[Classroom, Classroom]) -> None:
+    calm, killed = classrooms
     start = time.monotonic()
     run = autograde(calm)
     said, _ = run.communicate()

@@ -1,11 +1,11 @@
 """Late work: the penalty is that of the points that count in the end."""
 
 import pytest
+from classroom import Classroom, configuration, solved
 from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON
-from small_desk import Desk, configuration, solved
 
 pytestmark = pytest.mark.slow
 
@@ -18,14 +18,14 @@ c.AssignLatePenalties.plugin_class = Half
 """
 
 
-def test_points_given_by_hand_change_the_penalty(desk: Desk) -> None:
-    path = desk.course / "autograder/nbgrader_config.py"
+def test_points_given_by_hand_change_the_penalty(classroom: Classroom) -> None:
+    path = classroom.course / "autograder/nbgrader_config.py"
     path.write_text(path.read_text(encoding="utf-8") + HALF, encoding="utf-8")
-    url = f"sqlite:///{desk.course}/autograder/gradebook.db"
+    url = f"sqlite:///{classroom.course}/autograder/gradebook.db"
     with Gradebook(url) as gradebook:
         gradebook.update_or_create_assignment(LESSON, duedate="2025-01-30 12:00:00 UTC")
-    desk.hand_in("anna", solved(desk.released), at="2025-02-01 12:00:00 UTC")
-    desk.autograde()
+    classroom.hand_in("anna", solved(classroom.released), at="2025-02-01 12:00:00 UTC")
+    classroom.autograde()
     with Gradebook(url) as gradebook:
         submission = gradebook.find_submission(LESSON, "anna")
         automatic = submission.score
@@ -34,7 +34,7 @@ def test_points_given_by_hand_change_the_penalty(desk: Desk) -> None:
         grade.manual_score, grade.needs_manual_grade = 2.0, False
         gradebook.db.commit()
 
-    config = configuration(desk.course)
+    config = configuration(classroom.course)
     directory = CourseDirectory(config=config, assignment_id=LESSON)
     GenerateFeedback(coursedir=directory, config=config).start()
     with Gradebook(url) as gradebook:

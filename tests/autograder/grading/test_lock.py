@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from classroom import Classroom, solved
 from nbgrader.converters.base import NbGraderException
-from small_desk import Desk, solved
 
 from autograder.nbgrader.lock import course_lock
 from autograder.release.build import COURSE
@@ -37,28 +37,28 @@ def another_run(folder: Path) -> Iterator[None]:
             process.kill()
 
 
-def test_while_another_run_grades_nothing_is_touched(desk: Desk) -> None:
-    desk.hand_in("anna", solved(desk.released))
-    half_done = desk.folder("anna", "autograded") / "01-scores.ipynb"
+def test_while_another_run_grades_nothing_is_touched(classroom: Classroom) -> None:
+    classroom.hand_in("anna", solved(classroom.released))
+    half_done = classroom.folder("anna", "autograded") / "01-scores.ipynb"
     half_done.parent.mkdir(parents=True)
     half_done.write_text("{")
-    with another_run(desk.course / "autograder"):
-        said, ended = desk.autograde()
-    assert said.startswith(f"another process is autograding in {desk.course / 'autograder'}.")
+    with another_run(classroom.course / "autograder"):
+        said, ended = classroom.autograde()
+    assert said.startswith(f"another process is autograding in {classroom.course / 'autograder'}.")
     assert ended == f"nbgrader ends with an error: {said}"
     assert half_done.read_text() == "{"
     # The system has let go for the process that was killed.
-    assert not [line for line in desk.autograde() if "another process" in line]
-    assert desk.scores("anna")
+    assert not [line for line in classroom.autograde() if "another process" in line]
+    assert classroom.scores("anna")
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>"])
-def test_a_run_releases_the_lock_however_it_ends(desk: Desk, content: bytes) -> None:
-    desk.autograde()  # nothing to grade
-    assert_unlocked(desk)
-    desk.hand_in("bela", content)
-    assert desk.autograde()[-1].startswith("nbgrader ends with an error")
-    assert_unlocked(desk)
+def test_a_run_releases_the_lock_however_it_ends(classroom: Classroom, content: bytes) -> None:
+    classroom.autograde()  # nothing to grade
+    assert_unlocked(classroom)
+    classroom.hand_in("bela", content)
+    assert classroom.autograde()[-1].startswith("nbgrader ends with an error")
+    assert_unlocked(classroom)
 
 
 def test_a_lock_is_exclusive(tmp_path: Path) -> None:
@@ -70,6 +70,6 @@ def test_a_lock_is_exclusive(tmp_path: Path) -> None:
         pass
 
 
-def assert_unlocked(desk: Desk) -> None:
-    with course_lock(desk.course / "autograder", logging.getLogger()):
+def assert_unlocked(classroom: Classroom) -> None:
+    with course_lock(classroom.course / "autograder", logging.getLogger()):
         pass

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from classroom import Classroom, configuration, solved
 from nbgrader.api import Gradebook, get_alembic_version
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
-from small_desk import Desk, configuration, solved
 from sqlalchemy import text
 
 from autograder.nbgrader import converters
@@ -82,10 +82,10 @@ def server(running: Server) -> str:
     return running.address
 
 
-def nbgrader(desk: Desk, gradebook: str, *command: str) -> str:
+def nbgrader(classroom: Classroom, gradebook: str, *command: str) -> str:
     paths = os.pathsep.join([str(COURSE), str(HERE)])
     done = nbgrader_command.nbgrader(
-        desk.course / "autograder", *command, PYTHONPATH=paths, COURSE_GRADEBOOK=gradebook
+        classroom.course / "autograder", *command, PYTHONPATH=paths, COURSE_GRADEBOOK=gradebook
     )
     return done.stdout + done.stderr
 
@@ -103,62 +103,66 @@ def grades(address: str) -> dict[str, list[tuple[str, float | None, float, bool]
         }
 
 
-def test_postgresql_holds_the_same_grades_as_sqlite(made: SmallCourse, desk: Desk, server: str) -> None:
-    right, spoilt = solved(desk.released), solved(desk.released)
+def test_postgresql_holds_the_same_grades_as_sqlite(
+    made: SmallCourse, classroom: Classroom, server: str
+) -> None:
+    right, spoilt = solved(classroom.released), solved(classroom.released)
     spoilt.cells.remove(cell_of(spoilt, "check_attention_scores"))
     cell_of(spoilt, "explain_root").source = "Größe, \N{GREEK SMALL LETTER SIGMA}, '; DROP TABLE grade; --"
-    desk.hand_in("anna", right, at="2025-01-30 12:00:00 UTC")
-    desk.hand_in("bela", spoilt)
-    desk.hand_in("chloë o'neil", desk.released)
+    classroom.hand_in("anna", right, at="2025-01-30 12:00:00 UTC")
+    classroom.hand_in("bela", spoilt)
+    classroom.hand_in("chloë o'neil", classroom.released)
     for command in (("generate_assignment", LESSON), ("autograde", LESSON), ("generate_feedback", LESSON)):
-        nbgrader(desk, server, *command)
-    nbgrader(desk, server, "export", "--to", "grades.csv")
+        nbgrader(classroom, server, *command)
+    nbgrader(classroom, server, "export", "--to", "grades.csv")
     in_postgresql = grades(server)
     assert set(in_postgresql) == {"anna", "bela", "chloë o'neil"}
 
     # The same class, graded once more with the default gradebook.
-    pages = {path: path.read_bytes() for path in (desk.course / "autograder/autograded").rglob("*.ipynb")}
-    shutil.rmtree(desk.course / "autograder/autograded")
-    assert grades(f"sqlite:///{desk.course}/autograder/gradebook.db") == {}
-    desk.autograde()
-    assert grades(f"sqlite:///{desk.course}/autograder/gradebook.db") == in_postgresql
+    pages = {
+        path: path.read_bytes() for path in (classroom.course / "autograder/autograded").rglob("*.ipynb")
+    }
+    shutil.rmtree(classroom.course / "autograder/autograded")
+    assert grades(f"sqlite:///{classroom.course}/autograder/gradebook.db") == {}
+    classroom.autograde()
+    assert grades(f"sqlite:///{classroom.course}/autograder/gradebook.db") == in_postgresql
     assert {path: path.read_bytes() for path in pages} == pages
 
-    with (desk.course / "autograder/grades.csv").open(newline="") as file:
+    with (classroom.course / "autograder/grades.csv").open(newline="") as file:
         exported = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
     assert exported == {
         student: pytest.approx(sum(score for _, _, score, _ in found))
         for student, found in in_postgresql.items()
     }
-    assert len(list((desk.course / "autograder/feedback").rglob("*.html"))) == 3
+    assert len(list((classroom.course / "autograder/feedback").rglob("*.html"))) == 3
 
     # nbgrader's own version table is there, so that a later nbgrader can bring the gradebook up to date.
     with Gradebook(server) as gradebook:
         [version] = gradebook.db.execute(text("SELECT version_num FROM alembic_version")).scalars()
     assert version == get_alembic_version()
-    assert "Upgrading" in nbgrader(desk, server, "db", "upgrade")
+    assert "Upgrading" in nbgrader(classroom, server, "db", "upgrade")
     assert grades(server) == in_postgresql
 
 
 def test_a_server_that_stops_in_mid_run_loses_no_grade(
-    desk: Desk, running: Server, monkeypatch: pytest.MonkeyPatch
+    classroom: Classroom, running: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COURSE_GRADEBOOK", running.address)
     # A new gradebook, whatever other tests have left in this one.
-    shutil.copytree(desk.course, desk.course.with_name("second"))
-    desk = Desk(desk.course.with_name("second"))
-    config = configuration(desk.course)
+    shutil.copytree(classroom.course, classroom.course.with_name("second"))
+    classroom = Classroom(classroom.course.with_name("second"))
+    config = configuration(classroom.course)
     course = CourseDirectory(config=config, assignment_id=LESSON)
     converters.CourseGenerateAssignment(coursedir=course, config=config).start()
     students = [f"student-{number}" for number in range(5)]
     for student in students:
-        desk.hand_in(student, solved(desk.released))
-    assert desk.autograde() == []
+        classroom.hand_in(student, solved(classroom.released))
+    assert classroom.autograde() == []
     before = grades(running.address)
     for number, student in enumerate(students):
-        again = solved(desk.released)
+        again = solved(classroom.released)
         cell_of(again, "attention_scores").source += f"  # {number}"
-        desk.hand_in(student, again)
+        classroom.hand_in(student, again)
     convert = converters.CourseAutograde._convert
 
     def stop_meanwhile(self: Any, prepared: Any, gradebook: Any) -> None:
@@ -168,20 +172,21 @@ def test_a_server_that_stops_in_mid_run_loses_no_grade(
 
     with monkeypatch.context() as patch:
         patch.setattr(converters.CourseAutograde, "_convert", stop_meanwhile)
-        said = desk.autograde()
+        said = classroom.autograde()
     assert said[-1].startswith("nbgrader ends with an error: 3 of 5 submissions could not be graded")
-    assert set(desk.not_graded) == set(students[2:])
+    assert set(classroom.not_graded) == set(students[2:])
     for student in students[2:]:
         [reason] = [line for line in said if line.startswith(f"{student}, {LESSON}: not graded: ")]
         assert "the gradebook cannot be used: " in reason
         assert "Run this command again once the database answers" in reason
         assert "SELECT" not in reason
     graded = {
-        student: "#" in cell_of(desk.autograded(student), "attention_scores").source for student in students
+        student: "#" in cell_of(classroom.autograded(student), "attention_scores").source
+        for student in students
     }
     assert graded == {student: student in students[:2] for student in students}
     # Without a server, the command ends at once.
-    said = desk.autograde()
+    said = classroom.autograde()
     assert "nbgrader ends with an error: the gradebook cannot be used: " in said[-1]
 
     running.control("start")
@@ -189,13 +194,13 @@ def test_a_server_that_stops_in_mid_run_loses_no_grade(
     assert {student: stopped[student] for student in students[2:]} == {
         student: before[student] for student in students[2:]
     }
-    said = desk.autograde()
+    said = classroom.autograde()
     assert said == [line for line in said if line.startswith("Undid the changes of an interrupted run")]
-    assert desk.not_graded == {}
+    assert classroom.not_graded == {}
     finished = grades(running.address)
     assert {student: finished[student] for student in students[:2]} == {
         student: stopped[student] for student in students[:2]
     }
     assert all(finished[student] != before[student] for student in students)
-    assert desk.autograde(force=True) == []
+    assert classroom.autograde(force=True) == []
     assert grades(running.address) == finished

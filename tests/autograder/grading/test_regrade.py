@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from classroom import Classroom, configuration, solved
 from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
-from small_desk import Desk, configuration, solved
 
 from autograder.nbgrader.converters import CourseGenerateAssignment
 from autograder.nbgrader.regrade import main
@@ -31,43 +31,43 @@ def release(course: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Classroom:
     """A class of two: `anna` is right, `bela` forgot the root. A person has graded their explanations."""
     course = SmallCourse.make(tmp_path_factory.mktemp("corrected") / "course")
     config = configuration(course.root)
     GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
-    desk = Desk(course.root)
+    classroom = Classroom(course.root)
     for student, source in (("anna", RIGHT), ("bela", UNSCALED)):
-        notebook = solved(desk.released)
+        notebook = solved(classroom.released)
         cell_of(notebook, "attention_scores").source = source
-        desk.hand_in(student, notebook, at="2025-01-30 12:00:00 UTC")
-    assert desk.autograde() == []
-    with gradebook(desk) as book:
+        classroom.hand_in(student, notebook, at="2025-01-30 12:00:00 UTC")
+    assert classroom.autograde() == []
+    with gradebook(classroom) as book:
         for student in ("anna", "bela"):
             grade = book.find_grade("explain_root", LESSON, LESSON, student)
             grade.manual_score, grade.needs_manual_grade = 2, False
         book.db.commit()
-    return desk
+    return classroom
 
 
 @pytest.fixture
-def desk(graded: Desk, tmp_path: Path) -> Desk:
+def classroom(graded: Classroom, tmp_path: Path) -> Classroom:
     shutil.copytree(graded.course, tmp_path / "course")
-    return Desk(tmp_path / "course")
+    return Classroom(tmp_path / "course")
 
 
-def gradebook(desk: Desk) -> Gradebook:
-    return Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db")
+def gradebook(classroom: Classroom) -> Gradebook:
+    return Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db")
 
 
-def test_more_points_for_an_exercise(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    before, old_release = desk.state(), desk.released
-    course = ["--course", str(desk.course)]
+def test_more_points_for_an_exercise(classroom: Classroom, capsys: pytest.CaptureFixture[str]) -> None:
+    before, old_release = classroom.state(), classroom.released
+    course = ["--course", str(classroom.course)]
     assert main([LESSON, *course]) == 0
     assert "2 submissions compared, 0 grades differ." in capsys.readouterr().out
 
-    SmallCourse(desk.course).change_manifest("points = 4", "points = 6")
-    release(desk.course)
+    SmallCourse(classroom.course).change_manifest("points = 4", "points = 6")
+    release(classroom.course)
     assert main([LESSON, *course]) == 0
     shown = capsys.readouterr().out
     rows = [line.split("│")[1:-1] for line in shown.splitlines() if "check_attention_scores" in line]
@@ -76,51 +76,55 @@ def test_more_points_for_an_exercise(desk: Desk, capsys: pytest.CaptureFixture[s
         ["bela", "check_attention_scores", "1.5", "3.5", "6"],
     ]
     assert "Nothing was written." in shown
-    assert desk.state() == before
+    assert classroom.state() == before
 
     assert main([LESSON, "--write", "--notes", *course]) == 0
-    after = desk.state()["gradings"]
+    after = classroom.state()["gradings"]
     assert [grade[1:] for grade in after["anna"]["grades"]] == [
         ("6.0", "None", False),
         ("1.0", "None", False),
         ("None", "2.0", False),  # manual points stay, and need no second look
     ]
     trail = [
-        json.loads(line) for line in (desk.course / "autograder/regrades.jsonl").read_text().splitlines()
+        json.loads(line) for line in (classroom.course / "autograder/regrades.jsonl").read_text().splitlines()
     ]
     assert [(entry["student"], entry["before"], entry["after"]) for entry in trail] == [
         ("anna", 4.0, 6.0),
         ("bela", 1.5, 3.5),
     ]
-    note = (desk.course / f"autograder/regrade_notes/{LESSON}/bela.md").read_text()
+    note = (classroom.course / f"autograder/regrade_notes/{LESSON}/bela.md").read_text()
     assert "attention_scores: 1.5 points before, 3.5 of 6 now" in note
 
     # A student who still has the old release is graded by the new points, told, and not accused.
     cell_of(old_release, "attention_scores").source = RIGHT
-    desk.hand_in("carl", old_release)
-    assert desk.autograde() == []
-    assert desk.scores("carl") == {"check_predict_spread": 0, "check_attention_scores": 6, "explain_root": 0}
-    grading = desk.autograded("carl").metadata.course_grading
+    classroom.hand_in("carl", old_release)
+    assert classroom.autograde() == []
+    assert classroom.scores("carl") == {
+        "check_predict_spread": 0,
+        "check_attention_scores": 6,
+        "explain_root": 0,
+    }
+    grading = classroom.autograded("carl").metadata.course_grading
     assert grading.tampering == []
     assert any("earlier release" in note for note in grading.repairs)
 
 
-def test_tampering_with_an_old_release_is_still_noticed(desk: Desk) -> None:
-    old_release = desk.released
-    SmallCourse(desk.course).change_manifest("points = 4", "points = 6")
-    release(desk.course)
+def test_tampering_with_an_old_release_is_still_noticed(classroom: Classroom) -> None:
+    old_release = classroom.released
+    SmallCourse(classroom.course).change_manifest("points = 4", "points = 6")
+    release(classroom.course)
     cell_of(old_release, "check_attention_scores").source = "pass"
-    desk.hand_in("carl", old_release)
-    desk.autograde()
-    assert desk.autograded("carl").metadata.course_grading.tampering
+    classroom.hand_in("carl", old_release)
+    classroom.autograde()
+    assert classroom.autograded("carl").metadata.course_grading.tampering
 
 
 def test_a_correction_that_was_not_released_is_refused(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    classroom: Classroom, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = desk.state()
-    SmallCourse(desk.course).change_manifest("not_scaled = 2.5", "not_scaled = 1.0")
-    assert main([LESSON, "--write", "--course", str(desk.course)]) == 1
+    before = classroom.state()
+    SmallCourse(classroom.course).change_manifest("not_scaled = 2.5", "not_scaled = 1.0")
+    assert main([LESSON, "--write", "--course", str(classroom.course)]) == 1
     printed = capsys.readouterr().out
     assert "check_attention_scores changed since 01-scores was released" in " ".join(printed.split())
-    assert desk.state() == before
+    assert classroom.state() == before

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from classroom import Classroom, configuration, solved
 from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse
-from small_desk import Desk, configuration, solved
 
 from autograder.nbgrader.converters import CourseGenerateAssignment
 from autograder.nbgrader.replacement import FolderReplacement
@@ -49,20 +49,20 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def cells_in_gradebook(desk: Desk) -> set[str]:
-    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+def cells_in_gradebook(classroom: Classroom) -> set[str]:
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as gradebook:
         return {cell.name for cell in gradebook.find_notebook(LESSON, LESSON).source_cells}
 
 
 @pytest.fixture
-def graded(desk: Desk) -> Desk:
+def graded(classroom: Classroom) -> Classroom:
     """A class of one, graded."""
-    desk.hand_in("anna", solved(desk.released))
-    desk.autograde()
-    return desk
+    classroom.hand_in("anna", solved(classroom.released))
+    classroom.autograde()
+    return classroom
 
 
-def test_a_changed_text_is_released_again_after_submissions_were_graded(graded: Desk) -> None:
+def test_a_changed_text_is_released_again_after_submissions_were_graded(graded: Classroom) -> None:
     SmallCourse(graded.course).change_source("# Why the root?", "# Why is there a root?")
     generate(graded.course)
     assert "Why is there a root?" in (graded.course / "lessons" / LESSON / f"{LESSON}.ipynb").read_text()
@@ -70,7 +70,7 @@ def test_a_changed_text_is_released_again_after_submissions_were_graded(graded: 
 
 
 def test_an_added_check_is_refused_before_the_release_is_touched(
-    graded: Desk, monkeypatch: pytest.MonkeyPatch
+    graded: Classroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_graded_cell(graded.course)
     before, state = contents(graded.course / "lessons"), graded.state()
@@ -82,38 +82,38 @@ def test_an_added_check_is_refused_before_the_release_is_touched(
     assert "explain_sum" not in cells_in_gradebook(graded)
 
 
-def test_before_submissions_a_check_can_be_added(desk: Desk) -> None:
-    add_graded_cell(desk.course)
-    generate(desk.course)
-    assert "explain_sum" in cells_in_gradebook(desk)
+def test_before_submissions_a_check_can_be_added(classroom: Classroom) -> None:
+    add_graded_cell(classroom.course)
+    generate(classroom.course)
+    assert "explain_sum" in cells_in_gradebook(classroom)
 
 
 @pytest.mark.parametrize("when", ["converting", "setting permissions"])
 def test_a_release_that_fails_leaves_the_old_one(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, when: str
+    classroom: Classroom, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     method = "convert_single_notebook" if when == "converting" else "set_permissions"
     monkeypatch.setattr(GenerateAssignment, method, fail)
-    before = contents(desk.course / "lessons")
+    before = contents(classroom.course / "lessons")
     with pytest.raises(NbGraderException):
-        generate(desk.course)
-    assert contents(desk.course / "lessons") == before
+        generate(classroom.course)
+    assert contents(classroom.course / "lessons") == before
 
 
-def test_the_release_of_a_killed_run_is_restored(desk: Desk) -> None:
-    before = contents(desk.course / "lessons")
-    killed = FolderReplacement(desk.course / "lessons" / LESSON)
+def test_the_release_of_a_killed_run_is_restored(classroom: Classroom) -> None:
+    before = contents(classroom.course / "lessons")
+    killed = FolderReplacement(classroom.course / "lessons" / LESSON)
     killed.begin()
     killed.folder.mkdir()
     (killed.folder / f"{LESSON}.ipynb").write_text("{")
-    generate(desk.course, force=False)
-    assert contents(desk.course / "lessons") == before
+    generate(classroom.course, force=False)
+    assert contents(classroom.course / "lessons") == before
 
 
-def test_the_command_of_nbgrader_uses_this_converter(graded: Desk) -> None:
+def test_the_command_of_nbgrader_uses_this_converter(graded: Classroom) -> None:
     from nbgrader.apps import api, autogradeapp, generateassignmentapp, generatefeedbackapp
 
     configuration(graded.course)  # installs the converters

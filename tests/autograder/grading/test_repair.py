@@ -8,6 +8,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from classroom import SOLVED, solved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbconvert.exporters import NotebookExporter
@@ -20,7 +21,6 @@ from nbgrader.preprocessors import (
     OverwriteKernelspec,
 )
 from small_course import LESSON, SmallCourse, cell_of
-from small_desk import SOLVED, solved
 from traitlets.config import Config
 
 from autograder.submissions.repair import Repaired, UnreadableError, repair

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from classroom import Classroom, configuration, solved
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
-from small_desk import Desk, configuration, solved
 
 from autograder.nbgrader import converters
 from autograder.nbgrader.course_folder import CourseFolder
@@ -32,7 +32,7 @@ LOG = logging.getLogger("serve-grading")
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def classroom(tmp_path: Path) -> Classroom:
     """A course with an exchange of its own."""
     course = SmallCourse.make(tmp_path / "course")
     (tmp_path / "exchange").mkdir(mode=0o777)
@@ -45,7 +45,7 @@ def desk(tmp_path: Path) -> Desk:
     )
     config = configuration(course.root)
     GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
-    return Desk(course.root)
+    return Classroom(course.root)
 
 
 def nbgrader(folder: Path, *command: str) -> str:
@@ -60,15 +60,15 @@ def nbgrader(folder: Path, *command: str) -> str:
     return done.stderr
 
 
-def answered(desk: Desk, source: str) -> nbformat.NotebookNode:
-    notebook = solved(desk.released)
+def answered(classroom: Classroom, source: str) -> nbformat.NotebookNode:
+    notebook = solved(classroom.released)
     cell_of(notebook, "attention_scores").source = source
     return notebook
 
 
 @pytest.fixture
-def service(desk: Desk) -> Iterator[GradingService]:
-    course = CourseFolder(desk.course)
+def service(classroom: Classroom) -> Iterator[GradingService]:
+    course = CourseFolder(classroom.course)
     with course.execute.running(SharedExecutor()):
         yield GradingService(course, 2, True, LOG)
 
@@ -84,18 +84,18 @@ def run_until(service: GradingService, condition: Callable[[], object]) -> float
 
 
 def test_a_submission_is_graded_before_the_deadline(
-    desk: Desk, service: GradingService, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    classroom: Classroom, service: GradingService, tmp_path: Path, caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     caplog.set_level(logging.INFO)
-    nbgrader(desk.course / "autograder", "release_assignment", LESSON)
+    nbgrader(classroom.course / "autograder", "release_assignment", LESSON)
     home = tmp_path / "student"
     (home / LESSON).mkdir(parents=True)
     (home / "nbgrader_config.py").write_text(
         f'c = get_config()\nc.Exchange.root = "{tmp_path}/exchange"\nc.Exchange.cache = "{tmp_path}/cache"\n'
         'c.CourseDirectory.course_id = "build-the-transformer"\n'
     )
-    nbformat.write(answered(desk, RIGHT), home / LESSON / f"{LESSON}.ipynb")
+    nbformat.write(answered(classroom, RIGHT), home / LESSON / f"{LESSON}.ipynb")
     nbgrader(home, "submit", LESSON)
     seconds = run_until(service, lambda: "5 of 5 automatic points" in caplog.text)
     print(f"{seconds:.1f} s from the service's first look to the verdict, with a cold sandbox")
@@ -108,12 +108,12 @@ def test_a_submission_is_graded_before_the_deadline(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a notebook was run again")
 
-    nbgrader(desk.course / "autograder", "collect", LESSON)
+    nbgrader(classroom.course / "autograder", "collect", LESSON)
     monkeypatch.setattr("autograder.results.local_executor.LocalExecutor.submit", refuse)
     assert isinstance(converters.CourseAutograde, type)
-    assert desk.autograde() == []
-    (student,) = os.listdir(desk.course / "autograder/autograded")
-    assert desk.scores(student) == {
+    assert classroom.autograde() == []
+    (student,) = os.listdir(classroom.course / "autograder/autograded")
+    assert classroom.scores(student) == {
         "check_predict_spread": 1,
         "check_attention_scores": 4,
         "explain_root": None,
@@ -121,14 +121,14 @@ def test_a_submission_is_graded_before_the_deadline(
 
 
 def test_bad_submissions_and_haste_stop_nobody(
-    desk: Desk, service: GradingService, caplog: pytest.LogCaptureFixture
+    classroom: Classroom, service: GradingService, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    desk.hand_in("bela", b"<html>")
-    folder = desk.hand_in("carl", answered(desk, "import os\nos._exit(1)"))
+    classroom.hand_in("bela", b"<html>")
+    folder = classroom.hand_in("carl", answered(classroom, "import os\nos._exit(1)"))
     (folder / "link").symlink_to("/etc/hostname")
     for number in range(4):
-        desk.hand_in("anna", answered(desk, f"{RIGHT}  # {number}"))
+        classroom.hand_in("anna", answered(classroom, f"{RIGHT}  # {number}"))
         run_until(service, lambda: service.is_idle and not service._running)
     said = [record.getMessage() for record in caplog.records if record.name == LOG.name]
     assert [line for line in said if line.startswith("bela, 01-scores: not graded: it is a web page")]
@@ -138,7 +138,7 @@ def test_bad_submissions_and_haste_stop_nobody(
         if line.startswith("carl, 01-scores: 0 of 5") or "carl, 01-scores: 1 of 5" in line
     ]
     assert sum(line.startswith("anna, 01-scores: 5 of 5") for line in said) == 2  # at most two an hour
-    assert not (desk.course / "autograder/autograded").exists()
-    assert desk.scores("anna") is None
-    shutil.rmtree(desk.folder("carl"))
+    assert not (classroom.course / "autograder/autograded").exists()
+    assert classroom.scores("anna") is None
+    shutil.rmtree(classroom.folder("carl"))
     service.step()

@@ -3,17 +3,17 @@
 from pathlib import Path
 
 import pytest
+from classroom import Classroom
 from nbgrader.api import Gradebook
 from nbgrader.apps.dbapp import DbStudentImportApp
-from small_desk import Desk
 
 LONG = "ü" * 200
 HEADER = "id,first_name,last_name,email,lms_user_id\n"
 
 
-def run_import(desk: Desk, roster: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
+def run_import(classroom: Classroom, roster: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run the command in this process, and return its exit code."""
-    monkeypatch.chdir(desk.course / "autograder")
+    monkeypatch.chdir(classroom.course / "autograder")
     monkeypatch.delenv("COURSE_GRADEBOOK", raising=False)
     Path("students.csv").write_bytes(roster)
     DbStudentImportApp.clear_instance()
@@ -26,15 +26,17 @@ def run_import(desk: Desk, roster: bytes, monkeypatch: pytest.MonkeyPatch) -> in
     return 0
 
 
-def students(desk: Desk) -> dict[str, str]:
-    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+def students(classroom: Classroom) -> dict[str, str]:
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as gradebook:
         return {student.id: student.last_name for student in gradebook.students}
 
 
-def test_a_roster_from_excel_with_equal_rows_is_imported(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_roster_from_excel_with_equal_rows_is_imported(
+    classroom: Classroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = f'anna,Anna,"{LONG}",a@x.org,1\nanna,Anna,"{LONG}",a@x.org,1\njosé o\'neil,José,"Ö, b",,\n'
-    assert run_import(desk, ("\ufeff" + HEADER + rows + "\n").encode(), monkeypatch) == 0
-    assert students(desk) == {"anna": LONG, "josé o'neil": "Ö, b"}
+    assert run_import(classroom, ("\ufeff" + HEADER + rows + "\n").encode(), monkeypatch) == 0
+    assert students(classroom) == {"anna": LONG, "josé o'neil": "Ö, b"}
 
 
 @pytest.mark.parametrize(
@@ -60,13 +62,13 @@ def test_a_roster_from_excel_with_equal_rows_is_imported(desk: Desk, monkeypatch
     ],
 )
 def test_a_roster_that_is_ambiguous_or_damaged_imports_nobody(
-    desk: Desk,
+    classroom: Classroom,
     roster: str | bytes,
     reason: str,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     content = roster if isinstance(roster, bytes) else roster.encode()
-    assert run_import(desk, content, monkeypatch) == 1
+    assert run_import(classroom, content, monkeypatch) == 1
     assert reason in capfd.readouterr().err
-    assert students(desk) == {}
+    assert students(classroom) == {}

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from classroom import Classroom, solved
 from nbgrader.apps import AutogradeApp
 from small_course import LESSON, SmallCourse, cell_of
-from small_desk import Desk, solved
 from unix_accounts import Account, accounts, why_unavailable
 
 pytestmark = [
@@ -28,7 +28,7 @@ SHARED = "\nc.CourseDirectory.groupshared = True\n"
 class Graders:
     """A course with an instructor and an assistant, each with a Unix account."""
 
-    desk: Desk
+    classroom: Classroom
     instructor: Account
     assistant: Account
 
@@ -37,8 +37,8 @@ class Graders:
 
         def command() -> None:
             os.environ.pop("COURSE_GRADEBOOK", None)
-            os.environ["HOME"] = str(self.desk.course.parent / "home")
-            os.chdir(self.desk.course / "autograder")
+            os.environ["HOME"] = str(self.classroom.course.parent / "home")
+            os.chdir(self.classroom.course / "autograder")
             AutogradeApp.clear_instance()
             AutogradeApp.launch_instance([LESSON, *options])
 
@@ -46,13 +46,13 @@ class Graders:
 
     def share(self) -> None:
         """Do what an instructor does to let assistants grade."""
-        config = self.desk.course / "autograder/nbgrader_config.py"
+        config = self.classroom.course / "autograder/nbgrader_config.py"
         config.write_text(config.read_text(encoding="utf-8") + SHARED, encoding="utf-8")
-        subprocess.run(["chmod", "-R", "g+rwX", self.desk.course], check=True)
+        subprocess.run(["chmod", "-R", "g+rwX", self.classroom.course], check=True)
 
     def hand_in(self, student: str, content: Any, at: str) -> Path:
         """Hand in as nbgrader's collect leaves it: the instructor's file, readable by the group."""
-        folder = self.desk.hand_in(student, content, at=at)
+        folder = self.classroom.hand_in(student, content, at=at)
         for path in (folder.parent, folder, *folder.iterdir()):
             os.chown(path, self.instructor.uid, self.instructor.group)
         return folder
@@ -70,20 +70,20 @@ def graders(made: SmallCourse) -> Iterator[Graders]:
         (folder / "home").mkdir()
         (folder / "home").chmod(0o777)
         shutil.copytree(made.root, folder / "warm")
-        Desk(folder / "warm").hand_in("anna", solved(Desk(folder / "warm").released))
-        Desk(folder / "warm").autograde()  # imports all that the commands below need
+        Classroom(folder / "warm").hand_in("anna", solved(Classroom(folder / "warm").released))
+        Classroom(folder / "warm").autograde()  # imports all that the commands below need
         shutil.copytree(made.root, folder / "course")
-        desk = Desk(folder / "course")
-        for path in (desk.course, *desk.course.rglob("*")):
+        classroom = Classroom(folder / "course")
+        for path in (classroom.course, *classroom.course.rglob("*")):
             os.chown(path, instructor.uid, instructor.group)
-        graders = Graders(desk, instructor, assistant)
-        (desk.course / "autograder/submitted").mkdir()
-        os.chown(desk.course / "autograder/submitted", instructor.uid, instructor.group)
+        graders = Graders(classroom, instructor, assistant)
+        (classroom.course / "autograder/submitted").mkdir()
+        os.chown(classroom.course / "autograder/submitted", instructor.uid, instructor.group)
         for student in ("anna", "bela"):
-            graders.hand_in(student, solved(desk.released), at="2025-01-30 12:00:00 UTC")
+            graders.hand_in(student, solved(classroom.released), at="2025-01-30 12:00:00 UTC")
         code, printed = graders.autograde(instructor)
         assert code == 0, printed
-        scores = desk.scores("anna")
+        scores = classroom.scores("anna")
         assert scores is not None
         assert scores["check_attention_scores"] is not None
         yield graders
@@ -91,9 +91,9 @@ def graders(made: SmallCourse) -> Iterator[Graders]:
 
 def test_a_second_grader_with_nothing_to_grade_changes_nothing(graders: Graders) -> None:
     graders.share()
-    before = graders.desk.state()
+    before = graders.classroom.state()
     code, printed = graders.autograde(graders.assistant)
-    after = graders.desk.state()
+    after = graders.classroom.state()
     assert after["gradings"] == before["gradings"]
     assert after["files"] == before["files"]
     assert code == 0, printed
@@ -101,12 +101,12 @@ def test_a_second_grader_with_nothing_to_grade_changes_nothing(graders: Graders)
 
 def test_a_second_grader_can_grade_what_is_handed_in_again(graders: Graders) -> None:
     graders.share()
-    graders.hand_in("anna", other(graders.desk), at="2025-02-01 12:00:00 UTC")
-    before = graders.desk.scores("anna")
+    graders.hand_in("anna", other(graders.classroom), at="2025-02-01 12:00:00 UTC")
+    before = graders.classroom.scores("anna")
     code, printed = graders.autograde(graders.assistant)
     assert code == 0, printed
-    assert graders.desk.scores("anna") != before
-    assert graders.desk.not_graded == {}
+    assert graders.classroom.scores("anna") != before
+    assert graders.classroom.not_graded == {}
 
 
 @pytest.mark.parametrize("option", [(), ("--force",)])
@@ -115,28 +115,28 @@ def test_what_a_second_grader_may_not_replace_stays_and_is_reported(
 ) -> None:
     graders.share()
     for folder in ("autograded/anna", f"autograded/anna/{LESSON}"):
-        (graders.desk.course / "autograder" / folder).chmod(0o755)
-    graders.hand_in("anna", other(graders.desk), at="2025-02-01 12:00:00 UTC")
-    before = graders.desk.state()
+        (graders.classroom.course / "autograder" / folder).chmod(0o755)
+    graders.hand_in("anna", other(graders.classroom), at="2025-02-01 12:00:00 UTC")
+    before = graders.classroom.state()
     code, printed = graders.autograde(graders.assistant, *option)
-    after = graders.desk.state()
+    after = graders.classroom.state()
     assert after["gradings"]["anna"] == before["gradings"]["anna"]
     assert graded_files(after, "anna") == graded_files(before, "anna")
     assert code == 1
     assert f"anna, {LESSON}: not graded: " in printed
-    assert "bela" not in graders.desk.not_graded
+    assert "bela" not in graders.classroom.not_graded
 
 
 def test_what_a_second_grader_may_not_read_stays_and_is_reported(graders: Graders) -> None:
     graders.share()
-    folder = graders.hand_in("anna", other(graders.desk), at="2025-02-01 12:00:00 UTC")
+    folder = graders.hand_in("anna", other(graders.classroom), at="2025-02-01 12:00:00 UTC")
     (folder / NAME).chmod(0o600)
-    before = graders.desk.state()
+    before = graders.classroom.state()
     code, printed = graders.autograde(graders.assistant)
     assert code == 1
     assert f"anna, {LESSON}: not graded: {NAME} cannot be read" in printed
-    assert graders.desk.state()["gradings"] == before["gradings"]
-    assert graders.desk.state()["files"] == before["files"]
+    assert graders.classroom.state()["gradings"] == before["gradings"]
+    assert graders.classroom.state()["files"] == before["files"]
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_a_course_that_a_second_grader_may_not_write_keeps_its_grades(
     graders: Graders, locked: str, failing: list[str]
 ) -> None:
     graders.share()
-    path = graders.desk.course / locked
+    path = graders.classroom.course / locked
     path.chmod(0o755 if path.is_dir() else 0o644)
     for student in ("anna", "carl"):
-        graders.hand_in(student, other(graders.desk), at="2025-02-01 12:00:00 UTC")
-    before = graders.desk.state()
+        graders.hand_in(student, other(graders.classroom), at="2025-02-01 12:00:00 UTC")
+    before = graders.classroom.state()
     code, printed = graders.autograde(graders.assistant)
-    after = graders.desk.state()
+    after = graders.classroom.state()
     assert code == 1
     assert after["gradings"]["bela"] == before["gradings"]["bela"]
     for student in failing:
@@ -170,8 +170,8 @@ def graded_files(state: dict[str, Any], student: str) -> dict[str, Any]:
     return {name: file for name, file in state["files"].items() if name.startswith(f"{student}/")}
 
 
-def other(desk: Desk) -> Any:
+def other(classroom: Classroom) -> Any:
     """Return a solved lesson that earns other points."""
-    notebook = solved(desk.released)
+    notebook = solved(classroom.released)
     cell_of(notebook, "attention_scores").source += "  # once more"
     return notebook

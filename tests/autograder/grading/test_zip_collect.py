@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from classroom import Classroom, small_disk
 from nbgrader.api import Gradebook
 from nbgrader.apps import ZipCollectApp
 from small_course import LESSON
-from small_desk import Desk, small_disk
 
 from autograder.submissions.downloads import parse
 from tests.nbgrader_command import try_nbgrader
@@ -52,9 +52,9 @@ MOODLE = {
 
 
 @pytest.fixture
-def downloads(desk: Desk) -> Desk:
+def downloads(classroom: Classroom) -> Classroom:
     """A course with a class, and the two archives where the command expects them."""
-    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as gradebook:
         for student, (first, last, number) in STUDENTS.items():
             gradebook.add_student(
                 student,
@@ -63,11 +63,11 @@ def downloads(desk: Desk) -> Desk:
                 lms_user_id=number or None,
                 email=f"{student}@x.org",
             )
-    archive = desk.course / "autograder/downloaded" / LESSON / "archive"
+    archive = classroom.course / "autograder/downloaded" / LESSON / "archive"
     archive.mkdir(parents=True)
     write(archive / "ml_2026_101_scores submissions.zip", CANVAS)
     write(archive / "ML-Scores-771.zip", MOODLE)
-    return desk
+    return classroom
 
 
 def write(path: Path, files: Mapping[str, str]) -> None:
@@ -76,18 +76,18 @@ def write(path: Path, files: Mapping[str, str]) -> None:
             archive.writestr(name, text)
 
 
-def collected(desk: Desk) -> dict[str, str]:
+def collected(classroom: Classroom) -> dict[str, str]:
     """Return the contents of what was collected, by student and file."""
-    folder = desk.course / "autograder/submitted"
+    folder = classroom.course / "autograder/submitted"
     return {
         f"{path.relative_to(folder).parts[0]}/{path.name}": path.read_text(encoding="utf-8")
         for path in folder.glob(f"*/{LESSON}/*")
     }
 
 
-def collect(desk: Desk, monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
+def collect(classroom: Classroom, monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
     """Run the command in this process, and return its exit code."""
-    monkeypatch.chdir(desk.course / "autograder")
+    monkeypatch.chdir(classroom.course / "autograder")
     monkeypatch.delenv("COURSE_GRADEBOOK", raising=False)
     ZipCollectApp.clear_instance()
     try:
@@ -99,7 +99,7 @@ def collect(desk: Desk, monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
     return 0
 
 
-def test_each_notebook_gets_the_lessons_name_in_its_students_folder(downloads: Desk) -> None:
+def test_each_notebook_gets_the_lessons_name_in_its_students_folder(downloads: Classroom) -> None:
     done = try_nbgrader(downloads.course / "autograder", "zip_collect", LESSON)
     assert done.returncode == 1  # Alex Kim, for one, is not collected
     assert collected(downloads) == {
@@ -135,7 +135,7 @@ def test_each_notebook_gets_the_lessons_name_in_its_students_folder(downloads: D
     ids=["moodle", "canvas"],
 )
 def test_a_roster_tells_students_of_one_name_apart(
-    downloads: Desk, roster: str, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    downloads: Classroom, roster: str, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(downloads.course / "autograder")
     Path("roster.csv").write_text(roster, encoding="utf-8-sig")
@@ -216,7 +216,7 @@ HOSTILE = {
 
 
 @pytest.fixture
-def hostile(desk: Desk) -> Desk:
+def hostile(classroom: Classroom) -> Classroom:
     """A class whose uploads are in one archive, each under the number of its student."""
     umlauts = "ü" * 200
     uploads = {
@@ -225,17 +225,17 @@ def hostile(desk: Desk) -> Desk:
     }
     for number, (name, (upload, _, _)) in enumerate(HOSTILE.items()):
         uploads[f"name_{number}_{number}_{name}"] = upload
-    with Gradebook(f"sqlite:///{desk.course}/autograder/gradebook.db") as gradebook:
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as gradebook:
         for number in (*range(len(HOSTILE)), 901, 902):
             gradebook.add_student(f"s{number}", lms_user_id=str(number))
-    archive = desk.course / "autograder/downloaded" / LESSON / "archive"
+    archive = classroom.course / "autograder/downloaded" / LESSON / "archive"
     archive.mkdir(parents=True)
     (archive / "all.zip").write_bytes(zipped(*uploads.items()))
-    return desk
+    return classroom
 
 
 def test_no_archive_of_one_student_stops_the_others(
-    hostile: Desk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    hostile: Classroom, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     outside = set(hostile.course.parent.iterdir())
     assert collect(hostile, monkeypatch, "--CourseDirectory.max_file_size=1000") == 1
@@ -253,7 +253,7 @@ def test_no_archive_of_one_student_stops_the_others(
 
 
 def test_a_full_disk_keeps_what_was_collected_before(
-    downloads: Desk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    downloads: Classroom, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     earlier = downloads.hand_in("jdoe", b"earlier")
     archive = downloads.course / "autograder/downloaded" / LESSON / "archive"

@@ -116,7 +116,7 @@ def _play(arena: Arena, threats: Sequence[Threat], variables: Mapping[str, str],
     environment = arena.environment | variables
     code, said = _nbgrader(arena, environment, seconds, "generate_assignment", LESSON)
     assert code == 0, said
-    with Gradebook(f"sqlite:///{arena.desk}/gradebook.db") as gradebook:
+    with Gradebook(f"sqlite:///{arena.classroom}/gradebook.db") as gradebook:
         gradebook.add_student("zz-enrolled", last_name=arena.secrets["the gradebook"])
     students: dict[str, Threat] = {}
     for place, threat in enumerate(threats):
@@ -164,7 +164,7 @@ def _play(arena: Arena, threats: Sequence[Threat], variables: Mapping[str, str],
 def _hand_in(arena: Arena, students: Mapping[str, Threat]) -> None:
     released = nbformat.read(arena.course / "lessons" / LESSON / f"{LESSON}.ipynb", as_version=4)
     for student, threat in students.items():
-        folder = arena.desk / "submitted" / student / LESSON
+        folder = arena.classroom / "submitted" / student / LESSON
         folder.mkdir(parents=True)
         notebook = threat.notebook(released, arena)
         if threat is HONEST:
@@ -178,11 +178,11 @@ def _hand_in(arena: Arena, students: Mapping[str, Threat]) -> None:
 
 def _nbgrader(arena: Arena, environment: Mapping[str, str], seconds: float, *command: str) -> tuple[int, str]:
     """Run a command. In a session of its own: attacks on its group don't reach the tests."""
-    log = arena.desk.parent.parent / f"{command[0]}.log"
+    log = arena.classroom.parent.parent / f"{command[0]}.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
             [Path(sys.executable).with_name("nbgrader"), *command],
-            cwd=arena.desk,
+            cwd=arena.classroom,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -211,7 +211,7 @@ def _places(arena: Arena) -> dict[str, dict[str, str]]:
 
 def _told(arena: Arena) -> list[str]:
     """Give what the gradebook holds besides the submissions."""
-    with Gradebook(f"sqlite:///{arena.desk}/gradebook.db") as gradebook:
+    with Gradebook(f"sqlite:///{arena.classroom}/gradebook.db") as gradebook:
         [assignment] = gradebook.assignments
         [notebook] = assignment.notebooks
         cells = [
@@ -224,7 +224,7 @@ def _told(arena: Arena) -> list[str]:
 
 
 def _scores(arena: Arena, student: str) -> dict[str, float | None] | None:
-    with Gradebook(f"sqlite:///{arena.desk}/gradebook.db") as gradebook:
+    with Gradebook(f"sqlite:///{arena.classroom}/gradebook.db") as gradebook:
         try:
             notebook = gradebook.find_submission_notebook(LESSON, LESSON, student)
         except MissingEntry:

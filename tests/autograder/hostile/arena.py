@@ -139,7 +139,7 @@ class Arena:
     """What listeners were sent."""
 
     @property
-    def desk(self) -> Path:
+    def classroom(self) -> Path:
         """Where the commands are typed."""
         return self.course / "autograder"
 

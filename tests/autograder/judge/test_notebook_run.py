@@ -32,7 +32,7 @@ SOURCE = load_lesson_source(COURSE, "an-assignment-of-ones-own")
 VERSION = checks_version(SOURCE)
 
 
-class Desk:
+class Classroom:
     """Has notebooks run by a worker: a process of its own, as in a real run."""
 
     def __init__(self) -> None:
@@ -48,10 +48,10 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
+def classroom() -> Iterator[Classroom]:
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
-    made = Desk()
+    made = Classroom()
     yield made
     made.executor.shutdown(cancel_futures=True)
 
@@ -64,8 +64,8 @@ def said(result: Result) -> list[str]:
     ]
 
 
-def test_cells_share_names_and_outputs_are_kept(desk: Desk) -> None:
-    result = desk.run("x = 20", "print(x)\nx + 1", "1 / 0", RIGHT, CHECK)
+def test_cells_share_names_and_outputs_are_kept(classroom: Classroom) -> None:
+    result = classroom.run("x = 20", "print(x)\nx + 1", "1 / 0", RIGHT, CHECK)
     first, shown, failed, _, judged = said(result)
     assert first == ""
     assert shown == "20\n | {'text/plain': '21'}"
@@ -76,7 +76,7 @@ def test_cells_share_names_and_outputs_are_kept(desk: Desk) -> None:
     assert result.outputs[1][1].execution_count == 2
 
 
-def test_the_same_job_gives_the_same_result(desk: Desk) -> None:
+def test_the_same_job_gives_the_same_result(classroom: Classroom) -> None:
     sources = (
         "import random, torch\nprint(random.random(), torch.rand(2), hash('x'))",
         "object()",
@@ -85,7 +85,7 @@ def test_the_same_job_gives_the_same_result(desk: Desk) -> None:
         CHECK,
     )
     # With another limit, or it would not be run again.
-    one, other = desk.run(*sources), desk.run(*sources, cpu_seconds=800)
+    one, other = classroom.run(*sources), classroom.run(*sources, cpu_seconds=800)
     assert one.outputs == other.outputs
     assert "0x…" in said(one)[1]
 
@@ -100,29 +100,29 @@ def test_the_same_job_gives_the_same_result(desk: Desk) -> None:
     ],
 )
 def test_after_a_cell_that_ends_the_kernel_the_rest_goes_on(
-    desk: Desk, fatal: str, cell_seconds: int
+    classroom: Classroom, fatal: str, cell_seconds: int
 ) -> None:
-    result = desk.run("x = 3", fatal, "print(x)", RIGHT, CHECK, cell_seconds=cell_seconds)
+    result = classroom.run("x = 3", fatal, "print(x)", RIGHT, CHECK, cell_seconds=cell_seconds)
     assert said(result)[2] == "3\n"
     assert said(result)[4].startswith("✓ attention_scores: correct")
 
 
-def test_a_cell_that_ended_the_kernel_says_so(desk: Desk) -> None:
-    result = desk.run("import os\nos._exit(3)", "print(1)")
+def test_a_cell_that_ended_the_kernel_says_so(classroom: Classroom) -> None:
+    result = classroom.run("import os\nos._exit(3)", "print(1)")
     assert said(result) == ["the kernel ended with exit status 3", "1\n"]
     assert result.violations == ["cell cell-0: the kernel ended with exit status 3"]
 
 
-def test_a_judged_function_that_does_not_come_back_costs_its_own_points_only(desk: Desk) -> None:
+def test_a_judged_function_that_does_not_come_back_costs_its_own_points_only(classroom: Classroom) -> None:
     stubborn = "def attention_scores(q, k):\n    import os\n    os._exit(1)"
-    result = desk.run(stubborn, CHECK, RIGHT, CHECK)
+    result = classroom.run(stubborn, CHECK, RIGHT, CHECK)
     assert "KernelDied" in said(result)[1]
     assert result.findings["cell-1"]["verdict"] == "kernel-died"
     assert said(result)[3].startswith("✓ attention_scores: correct")
 
 
-def test_an_instructors_own_assertions_call_the_students_code(desk: Desk) -> None:
-    result = desk.run(
+def test_an_instructors_own_assertions_call_the_students_code(classroom: Classroom) -> None:
+    result = classroom.run(
         "import torch\ndef double(x):\n    return 2 * x",
         "# judged\nimport torch\nassert double(3) == 6\nassert double(torch.ones(2)).tolist() == [2.0, 2.0]",
         "# judged\nassert double(3) == 7, 'not seven'",
@@ -133,35 +133,35 @@ def test_an_instructors_own_assertions_call_the_students_code(desk: Desk) -> Non
     assert said(result)[4] == "ValueError: of my own"
 
 
-def test_kernels_are_not_started_for_ever(desk: Desk) -> None:
+def test_kernels_are_not_started_for_ever(classroom: Classroom) -> None:
     fatal = "import os\nos._exit(3)"
-    result = desk.run(fatal, fatal, RIGHT, CHECK, restarts=1)
+    result = classroom.run(fatal, fatal, RIGHT, CHECK, restarts=1)
     assert said(result)[3] == "the kernel ended 2 times"
 
 
-def test_a_kernel_that_ends_before_it_answers_is_not_waited_for(desk: Desk) -> None:
+def test_a_kernel_that_ends_before_it_answers_is_not_waited_for(classroom: Classroom) -> None:
     # One of them cannot be unpacked. To wait for the kernel would take longer than the notebook may.
     files = (("a", b"a file"), ("a/b", b"a file in it"))
-    result = desk.run(RIGHT, CHECK, files=files, restarts=1, notebook_seconds=50)
+    result = classroom.run(RIGHT, CHECK, files=files, restarts=1, notebook_seconds=50)
     reason = "no kernel starts with the files next to the notebook, but one starts without them"
     assert said(result)[1] == reason
     assert result.findings["cell-1"]["points"] == 0
     assert reason in result.violations
 
 
-def test_a_kernel_that_never_starts_gives_no_result(desk: Desk) -> None:
+def test_a_kernel_that_never_starts_gives_no_result(classroom: Classroom) -> None:
     with pytest.raises(NotComputedError, match="the kernel didn't start, and the files"):
-        desk.run(RIGHT, CHECK, files=(("note.txt", b"harmless"),), restarts=1, memory_bytes=1_000_000)
+        classroom.run(RIGHT, CHECK, files=(("note.txt", b"harmless"),), restarts=1, memory_bytes=1_000_000)
 
 
-def test_a_notebook_has_an_end(desk: Desk) -> None:
+def test_a_notebook_has_an_end(classroom: Classroom) -> None:
     nap = "import time\ntime.sleep(3)"
-    result = desk.run(nap, nap, nap, RIGHT, CHECK, notebook_seconds=2)
+    result = classroom.run(nap, nap, nap, RIGHT, CHECK, notebook_seconds=2)
     assert said(result)[4] == "the notebook took longer than 2 seconds"
 
 
-def test_output_is_cut_where_it_is_too_long(desk: Desk) -> None:
-    result = desk.run("print('x' * 30_000_000)", "print('y')", output_bytes=1000)
+def test_output_is_cut_where_it_is_too_long(classroom: Classroom) -> None:
+    result = classroom.run("print('x' * 30_000_000)", "print('y')", output_bytes=1000)
     long, short = said(result)
     assert long.startswith("x" * 900)
     assert len(long) < 1100
@@ -169,23 +169,23 @@ def test_output_is_cut_where_it_is_too_long(desk: Desk) -> None:
     assert short == "y\n"
 
 
-def test_files_of_the_assignment_lie_beside_the_notebook(desk: Desk) -> None:
+def test_files_of_the_assignment_lie_beside_the_notebook(classroom: Classroom) -> None:
     files = (("data/words.txt", b"old dog"), ("own_module.py", b"answer = 42"))
-    result = desk.run(
+    result = classroom.run(
         "import own_module\nprint(open('data/words.txt').read(), own_module.answer)", files=files
     )
     assert said(result) == ["old dog 42\n"]
 
 
-def test_cells_that_only_show_are_left_out(desk: Desk) -> None:
-    result = desk.run("# shows\nprint(1)", "# shows\nsize = 2", "print(size)")
+def test_cells_that_only_show_are_left_out(classroom: Classroom) -> None:
+    result = classroom.run("# shows\nprint(1)", "# shows\nsize = 2", "print(size)")
     assert said(result) == ["", "", "2\n"]
 
 
-def test_nothing_is_left_of_a_kernel(desk: Desk) -> None:
+def test_nothing_is_left_of_a_kernel(classroom: Classroom) -> None:
     left = "import os\nif os.fork() == 0:\n    os.setsid()\n    import time\n    time.sleep(600)"
-    desk.run(left, "open('note', 'w').write('x')")
-    result = desk.run(
+    classroom.run(left, "open('note', 'w').write('x')")
+    result = classroom.run(
         "import os\nprint(os.path.exists('note'))",
         "import os\nprint(len([name for name in os.listdir('/proc') if name.isdigit()]))",
     )

@@ -64,7 +64,7 @@ def judged(name: str, points: float, **options: object) -> str:
     )
 
 
-class Desk:
+class Classroom:
     """Has the lesson's cells run by a worker in one of the sandboxes."""
 
     def __init__(self, without: tuple[str, ...]) -> None:
@@ -82,11 +82,11 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
+def classroom() -> Iterator[Classroom]:
     left_out = ("bubblewrap",)
     if not probe(left_out).sufficient:
         pytest.skip("Landlock and seccomp cannot confine code here")
-    made = Desk(left_out)
+    made = Classroom(left_out)
     yield made
     made.executor.shutdown(cancel_futures=True)
 
@@ -95,8 +95,8 @@ def verdicts(result: Result) -> list[tuple[str, float | None]]:
     return [(finding["verdict"], finding["points"]) for finding in result.findings.values()]
 
 
-def test_right_answers_get_all_points(desk: Desk) -> None:
-    result = desk.run(
+def test_right_answers_get_all_points(classroom: Classroom) -> None:
+    result = classroom.run(
         SETUP,
         LOOKS,
         inspect.getsource(shard),
@@ -111,8 +111,8 @@ def test_right_answers_get_all_points(desk: Desk) -> None:
     assert result.violations == []
 
 
-def test_a_good_run_gets_all_points(desk: Desk) -> None:
-    result = desk.run(
+def test_a_good_run_gets_all_points(classroom: Classroom) -> None:
+    result = classroom.run(
         REWRITES,
         judged("hand_in_metrics", 1),
         judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
@@ -122,9 +122,9 @@ def test_a_good_run_gets_all_points(desk: Desk) -> None:
     assert result.violations == []
 
 
-def test_what_the_code_writes_is_no_hand_in(desk: Desk) -> None:
+def test_what_the_code_writes_is_no_hand_in(classroom: Classroom) -> None:
     forges = f"open('translations.txt', 'wb').write({FILES['translations.txt']!r})"
-    result = desk.run(
+    result = classroom.run(
         SETUP,
         forges,
         judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
@@ -133,8 +133,8 @@ def test_what_the_code_writes_is_no_hand_in(desk: Desk) -> None:
     assert verdicts(result) == [("missing", 0)]
 
 
-def test_a_known_mistake_is_named(desk: Desk) -> None:
-    result = desk.run(
+def test_a_known_mistake_is_named(classroom: Classroom) -> None:
+    result = classroom.run(
         SETUP,
         "def shard(batches, rank, world_size):\n    return batches[rank:]",
         judged("shard", 3),
@@ -145,11 +145,11 @@ def test_a_known_mistake_is_named(desk: Desk) -> None:
     assert result.findings["cell-2"]["misconceptions"] == ["from_rank_on"]
 
 
-def test_copied_references_are_for_a_person_to_look_at(desk: Desk) -> None:
+def test_copied_references_are_for_a_person_to_look_at(classroom: Classroom) -> None:
     from course_lib.translation.data.corpora import load_captions
 
     copied = "".join(f"{line}\n" for line in load_captions().test.english).encode()
-    result = desk.run(
+    result = classroom.run(
         judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
         files={"config.yaml": FILES["config.yaml"], "translations.txt": copied},
     )

@@ -128,8 +128,8 @@ def __getattr__(name):
 def _links(folder: Path, arena: Arena) -> None:
     """Hand in links to what a student may not read."""
     goals = {
-        "gradebook.txt": arena.desk / "gradebook.db",
-        "neighbour.txt": arena.desk / "submitted" / arena.neighbour / LESSON / f"{LESSON}.ipynb",
+        "gradebook.txt": arena.classroom / "gradebook.db",
+        "neighbour.txt": arena.classroom / "submitted" / arena.neighbour / LESSON / f"{LESSON}.ipynb",
         "home.txt": arena.home / "canary.txt",
         "outside.txt": arena.outside / "canary.txt",
         "variables.txt": Path("/proc/self/environ"),

@@ -1,4 +1,4 @@
-"""The instructor's desk in a small course: submissions come in, a run grades them, the gradebook is read."""
+"""A small course and its instructor: submissions come in, a run grades them, the gradebook is read."""
 
 import json
 import logging
@@ -65,7 +65,7 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
 
 
 @dataclass
-class Desk:
+class Classroom:
     """Commands in one course, typed by an instructor."""
 
     course: Path
