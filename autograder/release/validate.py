@@ -31,6 +31,9 @@ BOILERPLATE = {"super().__init__()"}
 #: The maximum number of notebooks that run at the same time. Each takes about a gigabyte.
 MAX_NOTEBOOKS = 4
 
+#: The time limit of a cell.
+_SECONDS = 180
+
 
 def validate(course: Path) -> list[str]:
     """Validate a whole course, and return its problems. Stale solution notebooks are built again."""
@@ -288,7 +291,8 @@ def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[Noteboo
 def _run(notebook: NotebookNode, folder: Path) -> None:
     NotebookClient(
         notebook,
-        timeout=120,
+        timeout=_SECONDS,
+        interrupt_on_timeout=True,
         allow_errors=True,
         extra_arguments=["--log-level=40"],
         resources={"metadata": {"path": str(folder)}},
@@ -298,6 +302,8 @@ def _run(notebook: NotebookNode, folder: Path) -> None:
 def _failure(cell: NotebookNode) -> str:
     for output in cell.outputs:
         if output.output_type == "error":
+            if output.ename == "KeyboardInterrupt":
+                return f"it was interrupted after {_SECONDS} seconds"
             return f"{output.ename}: {output.evalue}"
         if output.output_type == "stream" and output.name == "stderr":
             return str(output.text).strip()

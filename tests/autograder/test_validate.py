@@ -153,6 +153,16 @@ def test_a_cell_that_fails_with_the_solutions_is_refused(small: SmallCourse) -> 
     ]
 
 
+def test_a_cell_that_does_not_end_is_refused(small: SmallCourse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograder.release.validate._SECONDS", 8)
+    small.change_source("# A cell to play with.", "while True: pass")
+    write_lessons(small.root)
+    assert validate(small.root) == [
+        f"solutions/{LESSON}/{LESSON}.py, cell 01-scores-code-1: it fails with the solutions: "
+        "it was interrupted after 8 seconds"
+    ]
+
+
 def test_a_stub_that_passes_is_refused(small: SmallCourse) -> None:
     gift = "# %%\nfrom course_lib.transformer.attention import attention_scores\n\n"
     small.change_source(AFTER_BUILD, gift + AFTER_BUILD)
