@@ -4,7 +4,7 @@ import torch
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
-from course_lib.checks.engine.reply import Returned
+from course_lib.checks.engine.reply import Raised, Returned
 from course_lib.checks.exercises.fixtures.known_models import scripted_model
 from course_lib.checks.exercises.fixtures.models import transformer
 from course_lib.transformer import causal_mask, greedy_decode
@@ -81,3 +81,10 @@ def test_it_counts_how_often_the_source_is_encoded() -> None:
     assert value(model.call(method="encoded")) == "once"
     model.call(SOURCE, MASK, SOURCE, causal_mask(3))
     assert value(model.call(method="encoded")) == "more than once, by `encode` and by the whole model"
+
+
+def test_a_mask_of_numbers_is_refused() -> None:
+    model = Candidate(LocalBackend(None)).make(scripted_model(SCRIPT, vocab=6))
+    reply = model.call(SOURCE, MASK, torch.tensor([[1, 4], [1, 5]]), causal_mask(2).long())
+    assert isinstance(reply, Raised)
+    assert reply.kind == "TypeError"
