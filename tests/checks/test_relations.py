@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.relations import relation
+from course_lib.checks.engine.reply import Text
 
 DRAWN = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 ROWS = DRAWN.softmax(-1)
@@ -79,9 +80,10 @@ def test_truth_values(found: Tensor, says: str) -> None:
         (0.3, -0.3, "the opposite sign"),
         (0.3, 0.3137, ""),
         ({"a": 1.5, "b": 2.5, "c": 4.5}, {"a": 3.0, "b": 5.0, "c": 9.0}, "times 2"),
-        ("a b c d", "a c b d", "These are the expected words in another order."),
-        ("a b c d", "a b e", "missing: c, d; not expected: e."),
-        ("a b c d e f", "a g h i", ""),
+        (Text("a b c d"), Text("a c b d"), "These are the expected words in another order."),
+        (Text("a b c d"), Text("a b e"), "missing: c, d; not expected: e."),
+        (Text("a b c d e f"), Text("a g h i"), ""),
+        ("a pair of tensors", "a tensor of two", ""),
         (torch.tensor([[1.5, 2.5], [3.5, 5.5]]), (1.5, 2.5, 3.5, 5.5), ""),
         ("a", "b", ""),
     ],

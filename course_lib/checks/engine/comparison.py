@@ -16,6 +16,7 @@ from course_lib.checks.engine.reply import (
     Raised,
     Reply,
     Returned,
+    Text,
     Value,
 )
 
@@ -80,7 +81,9 @@ class Comparison:
             return self._of_numbers(expected, found, name)
         if type(expected) is type(found) and expected == found:
             return None
-        return Difference(_expected(name, expected, found), structural=type(expected) is not type(found))
+        states_a_fact = isinstance(expected, bool | str) and not isinstance(expected, Text)
+        other_type = type(expected) is not type(found)
+        return Difference(_expected(name, expected, found), structural=states_a_fact or other_type)
 
     def _of_replies(self, expected: Returned, found: Returned, name: str) -> Difference | None:
         in_value = self.difference(expected.value, found.value, name)
@@ -202,7 +205,7 @@ def describe(value: Value) -> str:
         return f"a dict of {', '.join(value) or 'nothing'}"
     if isinstance(value, Opaque):
         return f"an object of type {value.type_name}"
-    return repr(value)
+    return repr(str(value) if isinstance(value, Text) else value)
 
 
 def part_name(name: str, number: int) -> str:
@@ -226,7 +229,11 @@ def _expected(name: str, expected: Value, found: Value) -> str:
         return f"{facts} Is a `return` missing?"
     if isinstance(found, Opaque) and found.type_name == "ndarray":
         return f"{facts} Compute with torch, not NumPy."
-    if isinstance(expected, Tensor) and isinstance(found, tuple) and len(found) == 1:
+    if (
+        isinstance(expected, Tensor)
+        and isinstance(found, tuple)
+        and [type(item) for item in found] == [Tensor]
+    ):
         return f"{facts} Is there an extra comma after the result?"
     return facts
 

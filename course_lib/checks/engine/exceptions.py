@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
+from torch import Tensor
+
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.engine.reply import LEFTOVER_STUB, MISSING_PARAMETER, OUT_OF_TIME, Raised
 
@@ -115,8 +117,32 @@ def _attribute(match: re.Match[str]) -> str:
     near = get_close_matches(name, own, n=1, cutoff=0.75)
     if near and near[0] != name:
         return f"Did you mean `{near[0]}`?"
-    kinds = {"int": "a number", "float": "a number", "list": "a list", "tuple": "a tuple", "dict": "a dict"}
-    return f"The object in front of `.{name}` is {kinds[owner]} here, not a tensor." if owner in kinds else ""
+    kinds = {
+        "int": "a number",
+        "float": "a number",
+        "list": "a list",
+        "tuple": "a tuple",
+        "dict": "a dict",
+        "generator": "a generator",
+        "function": "a function",
+        "str": "a string",
+        "Tensor": "a tensor",
+    }
+    if owner not in kinds:
+        return ""
+    other = next((kind for known, kind in _WITH_METHODS.items() if hasattr(known, name)), "")
+    instead = f", not {other}" if other and other != kinds[owner] else ""
+    return f"The object in front of `.{name}` is {kinds[owner]} here{instead}."
+
+
+#: Types that an object is likely to have been taken for, if it lacks one of their attributes.
+_WITH_METHODS: Mapping[type, str] = {Tensor: "a tensor", str: "a string", list: "a list", dict: "a dict"}
+
+
+def _key(match: re.Match[str]) -> str:
+    """Explain a KeyError, unless the student's code raised it with a text of its own."""
+    key, note = match[1], match[2]
+    return "" if note else f"The dict has no key {key}."
 
 
 #: The attributes that the exercises define, separated by spaces, used to recognise misspelled ones.
@@ -128,7 +154,7 @@ _KNOWN_NAMES = (
 )
 
 
-_EXPLAINED_BY: Mapping[str, _Explain] = {"attribute": _attribute, "names": _names}
+_EXPLAINED_BY: Mapping[str, _Explain] = {"attribute": _attribute, "key": _key, "names": _names}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from itertools import combinations, pairwise, permutations
 import torch
 from torch import Tensor
 
-from course_lib.checks.engine.reply import Returned, Value
+from course_lib.checks.engine.reply import Returned, Text, Value
 
 #: The tolerance for equality here, relative to the largest number.
 _NEAR = 1e-5
@@ -25,7 +25,7 @@ def relation(expected: Value, found: Value, inputs: Sequence[Value] = ()) -> str
     `inputs` are the arguments of the student's code.
     """
     expected, found = _unwrapped(expected), _unwrapped(found)
-    if isinstance(expected, str) and isinstance(found, str):
+    if isinstance(expected, Text) and isinstance(found, Text):
         return _of_words(expected, found)
     parts = _of_parts(expected, found)
     if parts:
@@ -81,7 +81,7 @@ def _of_parts(expected: Value, found: Value) -> str:
     return ""
 
 
-def _of_words(expected: str, found: str) -> str:
+def _of_words(expected: Text, found: Text) -> str:
     left, right = expected.split(), found.split()
     if len(left) < 3:
         return ""

@@ -12,6 +12,10 @@ from torch import Tensor
 Value = Any
 
 
+class Text(str):
+    """Words that are data, such as the words of a vocabulary. Other strings state facts in words."""
+
+
 @dataclass(frozen=True)
 class Handle:
     """A reference to an object in a backend: 0 is the student's own, and the probe created the others."""

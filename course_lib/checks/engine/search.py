@@ -9,7 +9,7 @@ from torch import Tensor
 from course_lib.checks.engine.comparison import Comparison
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import Misconception, PatchError
-from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Value
+from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Text, Value
 from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike, difference, parts_of
 
 #: The maximum number of misconceptions that are combined to explain an answer.
@@ -172,10 +172,11 @@ class Search:
             if comparison.difference(expected[name], value) is not None
             and comparison.difference(version[name], value) is None
         }
-        # A single number that agrees may be a coincidence.
-        return (
-            " and ".join(explained) if len(explained) < 4 and _weight(tuple(explained.values())) > 4 else ""
-        )
+        # A single number that agrees may be a coincidence, even if it occurs several times.
+        numbers = {value for value in explained.values() if isinstance(value, float)}
+        others = [value for value in explained.values() if not isinstance(value, float)]
+        is_telling = len(explained) < 4 and _weight((*numbers, *others)) > 4
+        return " and ".join(explained) if is_telling else ""
 
     def _extensions(self, at: int, mistakes: Mistakes) -> Iterator[Mistakes]:
         """Yield larger combinations that give the student's result in probe `at`: with one more, or two."""
@@ -300,6 +301,11 @@ def _weight(observed: Value) -> int:
         return observed.numel() if varied else 0
     if isinstance(observed, float):
         return 0 if observed.is_integer() or observed != observed else 3
+    if isinstance(observed, Text):
+        return len(observed.split())
+    if isinstance(observed, str):
+        # A fact with a number in it can hardly agree by chance.
+        return 3 if any(letter.isdigit() for letter in observed) else 0
     if isinstance(observed, tuple):
         return sum(max(_weight(item), 1) for item in observed)
     if isinstance(observed, dict):

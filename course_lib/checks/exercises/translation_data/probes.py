@@ -8,7 +8,7 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.comparison import describe
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
-from course_lib.checks.engine.reply import Raised, Reply, Returned, Value
+from course_lib.checks.engine.reply import Raised, Reply, Returned, Text, Value
 from course_lib.checks.exercises.fixtures.refusals import NOT_REFUSED, REFUSED, refusal
 from course_lib.checks.exercises.fixtures.sentences import batching, on_lists
 from course_lib.transformer.batching import collate, token_batches
@@ -54,7 +54,7 @@ def _are_numbers(vocabulary: Value) -> bool:
 def _order_and_numbers(vocabulary: dict[str, int]) -> dict[str, Value]:
     order = sorted(vocabulary, key=lambda word: (vocabulary[word], word))
     numbers = {f"the number of {word!r}": number for word, number in vocabulary.items()}
-    return {"the words, in the order of their numbers,": " ".join(order), "the numbers": numbers}
+    return {"the words, in the order of their numbers,": Text(" ".join(order)), "the numbers": numbers}
 
 
 @probe("the specials come first, then the words, with frequent ones before rare ones")
@@ -145,7 +145,7 @@ def _are_merges(merges: Value) -> bool:
 
 
 def _number_and_merges(merges: tuple[tuple[str, str], ...]) -> dict[str, Value]:
-    named = {f"merge {number}": " + ".join(merge) for number, merge in enumerate(merges, start=1)}
+    named = {f"merge {number}": Text(" + ".join(merge)) for number, merge in enumerate(merges, start=1)}
     return {"the number of merges": len(merges), "the merges": named}
 
 
