@@ -273,6 +273,11 @@ def _full_buckets(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 3, 160, ((2, "float32"),) * 10, reductions=1)
 
 
+@probe("the buckets after the first are filled as well")
+def _later_buckets(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 48, ((2, "float32"),) * 10, reductions=4)
+
+
 @probe("rank 1 has no gradient for a layer, and takes part with zeros in the same order as the other ranks")
 def _layer_skipped(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 40, _GROWING, skipped=((1, 0, 2),))

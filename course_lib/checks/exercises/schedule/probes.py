@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
+from course_lib.checks.engine.comparison import describe
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned
@@ -27,9 +28,11 @@ _STATE = ("the new parameter", "the new mean", "the new variance")
 def _update(candidate: Candidate, *arguments: object, **keywords: Any) -> Reply:
     """Call `adam_update` and name the items of its result."""
     reply = candidate.call(*arguments, **keywords)
-    if not isinstance(reply, Returned) or not isinstance(reply.value, tuple) or len(reply.value) != 3:
+    if not isinstance(reply, Returned):
         return reply
-    return replace(reply, value=dict(zip(_STATE, reply.value, strict=True)))
+    is_state = isinstance(reply.value, tuple) and len(reply.value) == len(_STATE)
+    items = dict(zip(_STATE, reply.value, strict=True)) if is_state else {}
+    return replace(reply, value={"the result": describe(reply.value), "the items": items})
 
 
 def _numbers(*numbers: float) -> Tensor:
