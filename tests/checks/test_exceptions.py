@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
@@ -69,6 +70,14 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: torch.nn.functional.dropout(nn.ReLU(), 0.1), "PyTorch expects a tensor there"),
         (lambda: undefined, "Is the name misspelled, or has the cell that defines it not been run?"),  # type: ignore[name-defined]
         (lambda: [a for a, b, c in [X.shape]], "The line unpacks 3 values, but there are only 2."),
+        (lambda: [X].strip(), "The object in front of `.strip` is a list here, not a string."),
+        (lambda: {}["layer.weight"], "The dict has no key 'layer.weight'."),
+        (lambda: dist.get_rank(), "There is no process group in this test."),
+        (lambda: len(a for a in [1]), "An object of type generator has no length."),
+        (lambda: X.gather(1, X), "`/` gives floating-point numbers, and `//` keeps integers."),
+        (lambda: torch.arange(3).mean(), "no mean of integers or booleans, and this tensor is of type Long."),
+        (lambda: torch.stack([X, X.t()]), "torch.stack needs tensors of the same shape."),
+        (lambda: torch.tensor([[1, 2], [3]]), "these have 2 and 1 items."),
         (_without_init, "Call `super().__init__()` first in `__init__`."),
     ],
 )  # fmt: skip
@@ -80,6 +89,13 @@ def test_a_parameter_of_another_name() -> None:
     reply = Candidate(LocalBackend(Named)).build().load({"query_projection.weight": torch.ones(2, 2)})
     assert isinstance(reply, Raised)
     assert "The task calls the attribute `query_projection`, but your module has `w_q`." in explained(reply)
+
+
+def test_a_key_error_that_a_student_raises_says_nothing_about_a_dict() -> None:
+    def named():
+        raise KeyError("different entries")
+
+    assert "The dict has no key" not in told(named)
 
 
 def test_a_students_own_not_implemented_error_is_no_leftover_stub() -> None:
