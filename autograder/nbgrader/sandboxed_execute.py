@@ -168,7 +168,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         return load_lesson_source(Path(self.course), lesson)
 
     def job(self, lesson: str, nb: NotebookNode, files: Mapping[str, bytes]) -> Job:
-        """Return the job of running a notebook that has been repaired."""
+        """Return the job that runs a repaired notebook."""
         source = self.source(lesson)
         released = {cell.id: cell for cell in source.cells}
         unknown = ReleasedCell("", "")

@@ -26,9 +26,9 @@ class Region:
 def marked_source(reference: str, write: Sequence[str] = ()) -> str:
     """Return the source of `package.module:name`, with nbgrader's markers around the students' part.
 
-    Students write the body of a function, without its docstring, and of a class the bodies of the methods in
-    `write`. The text keeps comments and blank lines. Nothing is imported.
-    Raises CourseError if there is no such definition or nothing in it to write.
+    In a function, students write the body below the docstring; in a class, they write the bodies of the
+    methods in `write`. Comments and blank lines are kept. Nothing is imported.
+    Raises CourseError if there is no such definition, or nothing in it to write.
     """
     module, _, name = reference.partition(":")
     text = _file_of(module).read_text(encoding="utf-8")

@@ -69,7 +69,7 @@ class ForStudents(ClearHiddenTests):
     display_data_priority = List([]).tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Clear a notebook and insert the points at the top and at each check."""
+        """Prepare a notebook for feedback, and insert the points at the top and at each check."""
         nb.cells = [cell for cell in nb.cells if TAG not in cell.metadata.get("tags", [])]
         self._points = _points(nb, resources["nbgrader"])
         nb, resources = super().preprocess(nb, resources)
@@ -89,7 +89,11 @@ class ForStudents(ClearHiddenTests):
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        """Clear one cell. Only check cells have hidden tests; markers in other cells are ignored."""
+        """Prepare one cell for feedback.
+
+        In a check cell, clean up the outputs, insert the points and remove the hidden tests. In any other
+        cell, only shorten the outputs, and ignore hidden-test markers.
+        """
         if not is_check(cell):
             for output in cell.get("outputs", []):
                 _shorten(output)

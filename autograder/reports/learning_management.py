@@ -159,7 +159,10 @@ class _Export(ExportPlugin):
 
 
 class CanvasExport(_Export):
-    """`nbgrader export --exporter=autograder.reports.learning_management.CanvasExport`."""
+    """An nbgrader exporter that writes grades as a CSV file for Canvas.
+
+    Run it with `nbgrader export --exporter=autograder.reports.learning_management.CanvasExport`.
+    """
 
     file = "canvas.csv"
 
@@ -196,7 +199,10 @@ class CanvasExport(_Export):
 
 
 class MoodleExport(_Export):
-    """`nbgrader export --exporter=autograder.reports.learning_management.MoodleExport`."""
+    """An nbgrader exporter that writes grades as a CSV file for Moodle.
+
+    Run it with `nbgrader export --exporter=autograder.reports.learning_management.MoodleExport`.
+    """
 
     file = "moodle.csv"
 

@@ -105,7 +105,7 @@ class ResultStore:
             try:
                 if path.suffix != _SUFFIX or path.name.startswith("."):
                     raise DamagedResultError(
-                        "it is not a result, or an incomplete one of a process that was killed"
+                        "it is not a result file, or it is an incomplete file left by a killed process"
                     )
                 if not path.is_file() or path.is_symlink():
                     raise DamagedResultError("it is not a regular file")

@@ -1,1 +1,1 @@
-"""Read and repair what students submit."""
+"""Read and repair students' submissions."""

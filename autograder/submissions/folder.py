@@ -196,7 +196,7 @@ def read_file(path: Path) -> bytes:
 
 
 def _is_link(folder: str) -> bool:
-    """Return whether a submission's folder, or the one around it, is a link."""
+    """Return whether a submission's folder, or its parent folder, is a symbolic link."""
     return os.path.islink(folder) or os.path.islink(os.path.dirname(folder))
 
 

@@ -32,7 +32,7 @@ class UnreadableError(ValueError):
 
 @dataclass
 class SubmittedCell:
-    """A cell as submitted, with values of the right types and without outputs."""
+    """A submitted cell without its outputs. Invalid values have been repaired or removed."""
 
     kind: str
     """One of KINDS."""
@@ -46,7 +46,7 @@ class SubmittedCell:
 
 @dataclass
 class SubmittedNotebook:
-    """A notebook with values of the right types."""
+    """The contents of a submitted notebook. Invalid values have been repaired or removed."""
 
     cells: list[SubmittedCell]
     lesson: str | None

@@ -102,7 +102,11 @@ def _layout(windows: Sequence[Window]) -> tuple[int, bool]:
 
 
 def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: bool) -> list[Cell]:
-    """Return the cells of the third panel: the difference, a pale equals sign, or "≠" if it has no room."""
+    """Return the cells of the third panel.
+
+    A cell shows a pale equals sign if the values agree, otherwise their difference, or "≠" if the difference
+    isn't finite or doesn't fit.
+    """
     cells = []
     for f, e, differs in zip(found.flat, expected.flat, wrong.flat, strict=True):
         details = f"got {exact(f)}, expected {exact(e)}"

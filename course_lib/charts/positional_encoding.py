@@ -1,4 +1,4 @@
-"""The charts of lesson 05: the sinusoids as waves, as a field of colours, and as the hands of clocks."""
+"""The charts of lesson 05: the sinusoids as waves, as a heat map and as clock hands."""
 
 import math
 from collections.abc import Sequence

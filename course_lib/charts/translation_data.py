@@ -307,10 +307,11 @@ def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is p
 def batch_tables(
     tables: Mapping[str, Sequence[Sequence[str]]], *, title: str = "The tokens of a batch"
 ) -> Picture:
-    """Draw one table for each name, a row for each sentence, a cell for each token.
+    """Draw one table for each name, with a row for each sentence and a cell for each token.
 
     `tables` maps a name to rows of equal length. Cells that hold "<pad>" are grey with a cross; those that
-    hold "<start>" or "<end>" are orange. Raises ValueError for no table, or rows of different lengths.
+    hold "<start>" or "<end>" are orange. Raises ValueError if there are no tables, or if a table is empty or
+    has rows of different lengths.
     """
     if not tables:
         raise ValueError("tables: expected at least one, got none.")

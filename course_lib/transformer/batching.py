@@ -9,14 +9,15 @@ from torch.nn.utils.rnn import pad_sequence
 
 
 def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Group sentences of similar length into batches, and return these as lists of indices.
+    """Group sentences of similar length into batches, and return each batch as a list of indices.
 
-    As in section 5.1, pairs are "batched together by approximate sequence length". Padded to its longest
-    sentence, a batch has at most `max_tokens` positions: longest length times number of sentences. Each index
-    occurs once. There is little padding: a greedy plan that sorts the sentences by length is the baseline,
-    and all batches together have at most 1.1 times its positions plus those of one batch, in at most one
-    batch more. The result is empty if there are no sentences. A sentence longer than `max_tokens` raises
-    ValueError with its index and its length; the check also accepts a batch of its own for such a sentence.
+    As in section 5.1, sentences are "batched together by approximate sequence length". Padded to its longest
+    sentence, a batch has at most `max_tokens` positions: longest length times number of sentences. Every
+    index occurs exactly once. Padding must be small. The baseline is a greedy plan over the sentences sorted
+    by length: the result may have at most one batch more than the baseline and, in total, at most 1.1 times
+    its positions plus `max_tokens`. The result is empty if there are no sentences. A sentence longer than
+    `max_tokens` raises ValueError with its index and its length; the check also accepts a batch of its own
+    for such a sentence.
     """
     batches: list[list[int]] = []
     batch: list[int] = []

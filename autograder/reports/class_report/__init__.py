@@ -32,7 +32,7 @@ class ClassReport(ExportPlugin):
     ).tag(config=True)
 
     def export(self, gradebook: Gradebook) -> None:
-        """Write the report on the requested students and lessons, or on all."""
+        """Write the report on the requested students and lessons, or on all of them if none are requested."""
         page = Path(self.to or REPORT)
         if page.suffix.lower() not in (".html", ".htm"):
             page = page.with_name(page.name + ".html")

@@ -62,7 +62,7 @@ class Figures:
     """A row for each entry that a person has to review, the most urgent first."""
 
     def named(self) -> dict[str, pd.DataFrame]:
-        """The tables by their names."""
+        """Return the tables as a dict, keyed by name."""
         return dict(vars(self))
 
 

@@ -98,9 +98,10 @@ def read_records(
     students: Container[str] = (),
     lessons: Container[str] = (),
 ) -> ClassRecords:
-    """Read the gradebook and the graded notebooks, of the given students and lessons or of all.
+    """Read the gradebook and the graded notebooks for the given students and lessons.
 
-    Files that cannot be read are reported in the notes. Nothing is written.
+    If no students or no lessons are given, all of them are read. Unreadable files are reported in
+    the notes. Nothing is written.
     """
     return _Reader(gradebook, course, _only(students), _only(lessons)).read()
 

@@ -1,4 +1,4 @@
-"""Measure what a class has learned, with tests before and after the course and the logs of students."""
+"""Measure what a class has learned, using the pre-test, the post-test and the students' logs."""
 
 import argparse
 import secrets

@@ -99,7 +99,10 @@ class Verdict:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Disable torch settings made by the notebook, and use one thread: probes are too small for more."""
+    """Restore torch's default settings during the block, and use one thread.
+
+    Probes are too small to benefit from more threads.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -303,7 +303,7 @@ class _Reader:
 
     def _handle(self, items: list[Any], depth: int) -> Handle:
         if len(items) != 1 or type(items[0]) is not int or items[0] < 0:
-            raise SerializationError("the number of a handle must be an integer of at least 0")
+            raise SerializationError("a handle must be a non-negative integer")
         if self._handles is not None and items[0] >= self._handles:
             raise SerializationError(f"handle {items[0]} is not among {self._handles} objects")
         return Handle(items[0])
@@ -312,9 +312,7 @@ class _Reader:
         dtype = self._dtype(items[:1], depth)
         shape = items[1:]
         if len(shape) > self._limits.axes or not all(type(size) is int and size >= 0 for size in shape):
-            raise SerializationError(
-                f"expected a shape of at most {self._limits.axes} integers, each at least 0"
-            )
+            raise SerializationError(f"expected a shape of at most {self._limits.axes} non-negative integers")
         # With an axis of length 0 the total size is 0, however long the other axes are.
         if any(size > self._limits.total for size in shape):
             raise SerializationError("an axis of a tensor is longer than a whole message may be")
@@ -344,7 +342,7 @@ class _Reader:
             raise SerializationError("a reply must have all its parts")
         changed = self._read(items[1], 1)
         if not isinstance(changed, tuple) or not all(type(index) is int and index >= 0 for index in changed):
-            raise SerializationError("the indices of changed arguments must be integers of at least 0")
+            raise SerializationError("the indices of changed arguments must be non-negative integers")
         warnings, forbidden, called = map(self._texts, items[2:5])
         return Returned(self._read(items[0], 1), changed, warnings, forbidden, called, self._text(items[5]))
 

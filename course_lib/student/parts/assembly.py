@@ -185,8 +185,8 @@ def build_transformer(
         model = parts["Transformer"](source_vocab, target_vocab, config)
     except Exception as error:
         raise PartsError(
-            f"can't build the model from these parts: it raised {describe(error)}; run the checks of the "
-            "lessons, or find the part with unequal_parts"
+            f"can't build the model from these parts: Transformer raised {describe(error)}; run the "
+            "checks of the lessons, or call unequal_parts to find the faulty part"
         ) from None
     if not isinstance(model, nn.Module):
         raise PartsError(

@@ -207,7 +207,10 @@ def _gradients(model: nn.Module, loss: Tensor, norm_first: bool) -> dict[str, Te
     for name, parameter in named.items():
         learns = parameter.grad is not None and bool(parameter.grad.any())
         if learns and id(parameter) not in known:
-            raise PartsError(f"the model learns a weight that the lesson doesn't have: {name}")
+            raise PartsError(
+                f"the model trains a weight that the lesson's model doesn't have: {name}; remove it, or "
+                "don't use it in the forward pass"
+            )
     gradients = {name: named[name].grad if name in named else None for name in expected}
     return {
         name: torch.empty(0, dtype=torch.float64) if gradient is None else gradient

@@ -59,7 +59,10 @@ class DecoderBackend(Protocol):
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
     ) -> IncrementalDecoder:
-        """Encode a batch, and return a decoder for at most `max_steps` tokens of `beam` beams."""
+        """Encode a batch, and return a decoder for `beam` hypotheses per sentence.
+
+        Each hypothesis has at most `max_steps` tokens.
+        """
 
 
 class Ensemble(nn.ModuleList):
@@ -98,8 +101,8 @@ def make_backend(model: Seq2SeqModel | Ensemble, precision: Precision = "float32
 def supports_cache(model: object) -> TypeGuard[reference.Transformer]:
     """Return whether a model consists only of the reference's classes, whose internals the cache uses.
 
-    The contract for a student's classes fixes what they compute, but not how. Subclasses of the reference's
-    are not supported either, because they may override anything.
+    The exercises prescribe what a student's classes compute, but not how. Subclasses of the reference's
+    classes are not supported either, because they may override anything.
     """
     return type(model) is reference.Transformer and all(
         type(module) in _SUPPORTED_MODULES and getattr(module, "attention", None) in _SUPPORTED_ATTENTION

@@ -47,7 +47,7 @@ class TransformerModel(Seq2SeqModel, Protocol):
 
     @property
     def target_embedding(self) -> nn.Module:
-        """The embedding of target tokens, which may be the same module."""
+        """The embedding of target tokens; it may be the same module as `source_embedding`."""
 
     @property
     def encoder_layers(self) -> nn.ModuleList:
@@ -127,7 +127,10 @@ def build_model(
 
 
 def _set_inner_dropout(model: TransformerModel, rate: float) -> None:
-    """Set the dropout inside the attention and feed-forward modules, whose names the contract fixes."""
+    """Set the dropout rate inside the attention and feed-forward modules.
+
+    The exercises prescribe the names of these modules.
+    """
     for layer in (*model.encoder_layers, *model.decoder_layers):
         for name, sublayer in layer.named_children():
             if name not in ("self_attention", "cross_attention", "feed_forward"):

@@ -170,7 +170,9 @@ def test_an_additional_weight(student: Student) -> None:
     assert unequal_parts(load_parts(student.folder)) == {}  # It gets no gradient.
     student.swap("LayerNorm", "return self.scale *", "return self.more * self.scale *")
     told = unequal_parts(load_parts(student.write()))["LayerNorm"]
-    assert told.startswith("the model learns a weight that the lesson doesn't have: encoder_layers.0.")
+    assert told.startswith(
+        "the model trains a weight that the lesson's model doesn't have: encoder_layers.0."
+    )
 
 
 def test_a_weight_with_two_names(student: Student) -> None:

@@ -386,7 +386,9 @@ def test_layers_without_the_attention_argument(student: Student) -> None:
 def test_a_model_that_cannot_be_built(student: Student) -> None:
     student.swap("EncoderLayer", "self.feed_forward = FeedForward(", "self.feed_forward = FeedForward(1, ")
     parts = load_parts(student.write())
-    with pytest.raises(PartsError, match=r"can't build the model from these parts: it raised TypeError"):
+    with pytest.raises(
+        PartsError, match=r"can't build the model from these parts: Transformer raised TypeError"
+    ):
         build_transformer(parts, 9, 9, SMALL)
 
 

@@ -110,7 +110,10 @@ def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int
 
 
 def _sources(*words: int) -> tuple[Tensor, Tensor]:
-    """Return sources of different lengths that end in these words, padded with other words, and the mask."""
+    """Return a batch of sources of different lengths and its padding mask.
+
+    There is one source for each word. It ends in that word and is padded with the next one.
+    """
     source = torch.tensor([[7, 5, word, word, word] for word in words])
     mask = torch.ones(len(words), 1, 5, dtype=torch.bool)
     for row in range(len(words)):

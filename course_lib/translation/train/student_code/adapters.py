@@ -134,8 +134,8 @@ def reference_view(
 ) -> TransformerModel:
     """Return the reference's Transformer, sharing the weights of a student's model.
 
-    The contract fixes the names of the weights and what is computed from them, so a student's model can be
-    saved, and decoded with a cache, as if it were the reference's. If the two models nevertheless compute
+    The exercises prescribe the names of the weights and what is computed from them, so a student's model can
+    be saved, and decoded with a cache, as if it were the reference's. If the two models nevertheless compute
     different logits, return the student's model itself.
     """
     weights = model.state_dict()
