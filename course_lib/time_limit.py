@@ -25,7 +25,8 @@ class OutOfTime(BaseException):
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise OutOfTime inside the `with` if it takes longer. Limits can be nested: each of them holds.
 
-    If the time is up during an import, the limit starts again when the import has finished.
+    If the time is up during an import, the limit starts again when the import has finished. On Linux, time
+    in which the thread is ready but gets no core doesn't count, so a busy machine doesn't change a verdict.
 
     The main thread uses an alarm signal, which also interrupts a sleeping call. Other threads, and systems
     without that signal, are interrupted between two bytecode instructions.
@@ -43,7 +44,7 @@ def _alarm(seconds: float) -> Iterator[None]:
     started = time.monotonic()
     outer_seconds, outer_interval = signal.getitimer(signal.ITIMER_REAL)
     first = min(seconds, outer_seconds) if outer_seconds else seconds
-    deadline = _Deadline(first)
+    deadline = _Deadline(first, threading.get_native_id())
 
     def stop(signal_number: int, frame: FrameType | None) -> None:
         if deadline.has_passed(frame):
@@ -65,9 +66,9 @@ def _alarm(seconds: float) -> Iterator[None]:
 @contextmanager
 def _watchdog(seconds: float) -> Iterator[None]:
     thread, done = threading.get_ident(), threading.Event()
+    deadline = _Deadline(seconds, threading.get_native_id())
 
     def watch() -> None:
-        deadline = _Deadline(seconds)
         done.wait(seconds)
         while not done.is_set():
             if deadline.has_passed(sys._current_frames().get(thread)):
@@ -86,20 +87,31 @@ def _watchdog(seconds: float) -> Iterator[None]:
 
 
 class _Deadline:
-    """The end of a time limit, which imports postpone."""
+    """The end of a time limit, which imports and waiting for a core postpone."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, native_id: int) -> None:
         self._seconds = seconds
+        self._native_id = native_id
+        self._started_ready = _ready_seconds(native_id)
         self._end = time.monotonic() + seconds
         self._last_end = self._end + _IMPORT_GRACE
 
     def has_passed(self, frame: FrameType | None) -> bool:
         """Return whether the time is up. If it is up during an import, start the limit again."""
-        now = time.monotonic()
+        now = time.monotonic() - (_ready_seconds(self._native_id) - self._started_ready)
         if now >= self._end and now < self._last_end and _importing(frame):
             self._end = min(now + self._seconds, self._last_end)
         # A timer may fire a moment early.
         return now >= self._end - _REPEAT / 10
+
+
+def _ready_seconds(native_id: int) -> float:
+    """Return for how long a thread has been ready without a core so far, or 0 where Linux doesn't say it."""
+    try:
+        with open(f"/proc/self/task/{native_id}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _importing(frame: FrameType | None) -> bool:

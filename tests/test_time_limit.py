@@ -1,7 +1,10 @@
 """Limits on time, alone and nested, in the main thread and in others."""
 
 import contextlib
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -126,3 +129,34 @@ def test_an_import_is_not_interrupted_and_does_not_use_up_the_time(
         run()
     # In a thread, a call to sleep isn't interrupted, but the statement after it is not reached.
     assert finished == [True, True]
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="Linux doesn't say it here")
+@pytest.mark.parametrize("run", [in_main_thread, in_another_thread])
+def test_waiting_for_a_core_does_not_count(run: Callable[[Callable[[], None]], None]) -> None:
+    cores = os.sched_getaffinity(0)
+    busy = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); print(flush=True)\nwhile True: pass"
+
+    def compute() -> None:
+        os.sched_setaffinity(0, {min(cores)})
+        with time_limit(0.8):
+            until = time.thread_time() + 0.4
+            while time.thread_time() < until:
+                pass
+
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", busy, str(min(cores))], stdout=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    try:
+        for hog in hogs:
+            assert hog.stdout is not None
+            hog.stdout.readline()
+        started = time.monotonic()
+        run(compute)
+        assert time.monotonic() - started > 1, "the core was to be shared with the others"
+    finally:
+        os.sched_setaffinity(0, cores)
+        for hog in hogs:
+            hog.kill()
+            hog.communicate()
