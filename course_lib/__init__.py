@@ -1,3 +1,3 @@
-"""Build the Transformer: the reference, the checks, the charts and the translation lab of the course."""
+"""The library of the course "Build the Transformer": reference, checks, charts and translation lab."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The console command `course`: every command of the lessons, the translation lab and the autograder."""
+"""The console command `course`: it runs the commands of the lessons, translation lab and autograder."""
 
 import argparse
 import importlib.util
@@ -75,7 +75,7 @@ _EXTRAS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a subcommand as `python -m` would. Its module is imported only then."""
+    """Run a subcommand as `python -m` would, without importing the modules of the other subcommands."""
     groups = {name: group for group, commands in COMMANDS.items() for name in commands}
     parser = argparse.ArgumentParser(
         prog="course",

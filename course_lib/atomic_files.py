@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file next to `path`, and rename it to `path` when it is complete and on disk.
+    """Yield a temporary file next to `path`. After the block, flush it to disk and rename it to `path`.
 
-    If the body raises an exception, the temporary file is deleted and `path` is unchanged.
+    If the block raises an exception, the temporary file is deleted and `path` is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

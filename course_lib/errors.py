@@ -6,7 +6,7 @@ EXIT_KEYBOARD = 130
 
 
 class BadInputError(ValueError):
-    """Input from the user cannot be used. The message is one line: what is wrong, the value, what to do.
+    """An error for unusable user input. The message is one line: what is wrong, the value, and what to do.
 
     The commands print it without a traceback and exit with code 2.
     """

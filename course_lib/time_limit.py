@@ -18,18 +18,22 @@ _IMPORT_GRACE = 60.0
 
 
 class OutOfTime(BaseException):
-    """The time is up. Not an Exception, so that `except Exception` does not swallow it."""
+    """An error for code that exceeds its time limit.
+
+    It derives from BaseException, so that `except Exception` doesn't catch it.
+    """
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime inside the `with` if it takes longer. Limits can be nested: each of them holds.
+    """Raise OutOfTime inside the block if it takes longer than `seconds`. Limits can be nested.
 
-    If the time is up during an import, the limit starts again when the import has finished. On Linux, time
-    in which the thread is ready but gets no core doesn't count, so a busy machine doesn't change a verdict.
+    If a limit expires during an import, it is extended by up to a minute, because an interrupted import
+    leaves a broken module behind. On Linux, time in which the thread is ready to run but has no core doesn't
+    count, so a busy machine doesn't change a verdict.
 
-    The main thread uses an alarm signal, which also interrupts a sleeping call. Other threads, and systems
-    without that signal, are interrupted between two bytecode instructions.
+    In the main thread, an alarm signal interrupts even a blocking call such as `time.sleep`. In other
+    threads, and on systems without that signal, code is only interrupted between two bytecode instructions.
     """
     if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
         with _alarm(seconds):
@@ -87,7 +91,7 @@ def _watchdog(seconds: float) -> Iterator[None]:
 
 
 class _Deadline:
-    """The end of a time limit, which imports and waiting for a core postpone."""
+    """The end of a time limit, which is postponed by imports and by time spent waiting for a core."""
 
     def __init__(self, seconds: float, native_id: int) -> None:
         self._seconds = seconds
@@ -97,7 +101,10 @@ class _Deadline:
         self._last_end = self._end + _IMPORT_GRACE
 
     def has_passed(self, frame: FrameType | None) -> bool:
-        """Return whether the time is up. If it is up during an import, start the limit again."""
+        """Return whether the time limit has expired.
+
+        During an import, an expired limit is restarted, within a grace period of `_IMPORT_GRACE` seconds.
+        """
         now = time.monotonic() - (_ready_seconds(self._native_id) - self._started_ready)
         if now >= self._end and now < self._last_end and _importing(frame):
             self._end = min(now + self._seconds, self._last_end)
@@ -106,7 +113,7 @@ class _Deadline:
 
 
 def _ready_seconds(native_id: int) -> float:
-    """Return for how long a thread has been ready without a core so far, or 0 where Linux doesn't say it."""
+    """Return how many seconds a thread has waited for a core so far, or 0 if the system doesn't report it."""
     try:
         with open(f"/proc/self/task/{native_id}/schedstat", encoding="ascii") as file:
             return int(file.read().split()[1]) / 1e9
@@ -115,7 +122,7 @@ def _ready_seconds(native_id: int) -> float:
 
 
 def _importing(frame: FrameType | None) -> bool:
-    """Return whether a frame runs, directly or not, because of an import."""
+    """Return whether a frame or one of its callers belongs to Python's import system."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib._bootstrap"):
             return True

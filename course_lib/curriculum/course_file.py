@@ -39,7 +39,8 @@ class CourseError(ValueError):
 def load_curriculum(course: Path) -> Curriculum:
     """Load the lessons and exercises of the course in a folder.
 
-    Raises CourseError with one line for each key that is missing, unknown or has a bad value.
+    Raises CourseError with one line for each problem: a key that is missing or unknown, an invalid value, or
+    a file that doesn't exist.
     """
     try:
         entries = tomllib.loads((course / SOURCES / "course.toml").read_text(encoding="utf-8"))

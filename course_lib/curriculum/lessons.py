@@ -26,7 +26,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class Explanation(_Table):
-    """A question that students answer in words. A person grades it."""
+    """A question that students answer in words. The answers are graded by hand."""
 
     name: str
     points: Points
@@ -34,7 +34,7 @@ class Explanation(_Table):
 
 @dataclass(frozen=True)
 class Prediction(_Table):
-    """A number that students predict. The answer is in `course_lib.checks`."""
+    """A number that students predict. The correct number is in `course_lib.checks`."""
 
     name: str
     points: Points
@@ -64,7 +64,7 @@ class Exercise(_Table):
 
 @dataclass(frozen=True)
 class HandIn(_Table):
-    """A file that students hand in with the notebook. Its file name is in `course_lib.checks`."""
+    """A file that students hand in with the notebook. The file's name is in `course_lib.checks`."""
 
     name: str
     points: Points
@@ -74,7 +74,7 @@ class HandIn(_Table):
 
 @dataclass(frozen=True)
 class Lesson(_Table):
-    """One lesson. Its source is `solutions/NAME/NAME.py`."""
+    """A lesson of the course. Its source is `solutions/NAME/NAME.py`."""
 
     name: str
     title: str
@@ -120,7 +120,7 @@ class Lesson(_Table):
 
 @dataclass(frozen=True)
 class Curriculum(_Table):
-    """The whole course."""
+    """The lessons of the course, and the files that students get with all of them."""
 
     title: str
     files: list[str] = field(default_factory=list)
@@ -129,7 +129,10 @@ class Curriculum(_Table):
 
     @property
     def blocks(self) -> dict[str, tuple[Lesson, Exercise]]:
-        """The exercises on the architecture map, by name, in the order of the lessons."""
+        """The exercises on the architecture map, each with its lesson, by name.
+
+        They are in the order of the lessons.
+        """
         return {
             exercise.name: (lesson, exercise)
             for lesson in self.lessons
@@ -139,7 +142,7 @@ class Curriculum(_Table):
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """The names of the exercises whose student version the lab can use, by lesson."""
+        """For each lesson, the names of the exercises for which the lab can use a student's code."""
         found = {
             lesson.name: tuple(exercise.name for exercise in lesson.exercises if exercise.part)
             for lesson in self.lessons

@@ -1,1 +1,1 @@
-"""A student's own notebooks: the model parts written in them, and the student's progress."""
+"""The students' tools: model parts from notebooks, progress, check log, tutor and Jupyter configuration."""

@@ -32,7 +32,7 @@ _ON, _CODE = "on", "with code"
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the log."""
+    """An entry of the log: the result of one run of a check."""
 
     time: str
     """The time in UTC, in ISO 8601."""
@@ -55,7 +55,7 @@ class Result(Protocol):
 
     @property
     def verdict(self) -> str:
-        """The kind of outcome."""
+        """The verdict, such as "right", "wrong" or "unwritten"."""
 
     @property
     def misconceptions(self) -> tuple[str, ...]:
@@ -72,7 +72,10 @@ def log_folder() -> Path:
 
 
 def append(results: Iterable[Result], answer: object) -> None:
-    """Append the results of a check to the log if it is on. A failure is printed and never raised."""
+    """Append the results of a check of `answer` to the log if the log is on.
+
+    An OSError is printed, not raised. Nothing is recorded if platformdirs is missing.
+    """
     try:
         folder = log_folder()
         if not (folder / _ON).is_file():
@@ -117,7 +120,10 @@ def _append_line(path: Path, line: str) -> None:
 
 
 def read_log(path: Path) -> list[Entry]:
-    """Read the entries of a log as `parse_log` does; a missing file has none. Raises OSError."""
+    """Return the valid entries of a log file, or an empty list if there is no such file.
+
+    Raises OSError if the file can't be read.
+    """
     return parse_log(path.read_bytes()) if path.is_file() else []
 
 
@@ -131,7 +137,7 @@ def parse_log(content: bytes) -> list[Entry]:
 
 
 def _entry(fields: dict[str, Any]) -> Entry:
-    """Build an entry from JSON that may come from somebody else. Raises TypeError, KeyError or ValueError."""
+    """Build an entry from untrusted JSON. Raises TypeError, KeyError or ValueError if it is invalid."""
     entry = Entry(**(fields | {"misconceptions": tuple(fields["misconceptions"])}))
     texts = (entry.time, entry.lesson, entry.check, entry.verdict, entry.code, *entry.misconceptions)
     if not all(isinstance(text, str) for text in texts) or not isinstance(entry.attempt, int):
@@ -141,7 +147,10 @@ def _entry(fields: dict[str, Any]) -> Entry:
 
 
 def source_of(answer: object) -> str:
-    """Return the notebook cell that defines a function or class; empty if there is none."""
+    """Return the source of the notebook cell that defines a function or class.
+
+    The result is empty if it wasn't defined in a notebook.
+    """
     if getattr(answer, "__module__", None) != "__main__":
         return ""
     members = [answer, *vars(answer).values()] if isinstance(answer, type) else [answer]
@@ -150,9 +159,10 @@ def source_of(answer: object) -> str:
 
 
 def hand_in(folder: Path, with_code: bool = False) -> Path:
-    """Write the entries of one lesson into its folder, and return the path of that file.
+    """Copy the log's entries for a lesson to a file in the lesson's folder, and return the path of the file.
 
-    Raises ValueError if the folder isn't a lesson's or the log has no entries for it.
+    The student's code is omitted unless `with_code` is true. Raises ValueError if the folder doesn't contain
+    a lesson, or if the log has no entries for it.
     """
     lesson = folder.resolve().name
     if not (folder / f"{lesson}.ipynb").is_file():
@@ -166,7 +176,7 @@ def hand_in(folder: Path, with_code: bool = False) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="course log", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -46,7 +46,7 @@ c.LabApp.default_url = first_page(Path.home(), {course_id!r})
 def write_configuration(into: Path, exchange: Path, course_id: str = COURSE_ID) -> list[Path]:
     """Write nbgrader's and Jupyter's configuration to a folder, and return the paths of the files.
 
-    Raises ValueError, and writes nothing, if a file exists that this command didn't write.
+    Raises ValueError, and writes nothing, if one of the files exists and wasn't written by this command.
     """
     texts = {
         into / name: text.format(header=_HEADER, course_id=course_id, exchange=str(exchange))
@@ -66,7 +66,7 @@ def write_configuration(into: Path, exchange: Path, course_id: str = COURSE_ID) 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, and return the exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="course student-config", description=__doc__)
     parser.add_argument("exchange", type=Path, help="the exchange's folder, as instructors configure it")
     parser.add_argument("--course-id", default=COURSE_ID, help="the course's name (default: %(default)s)")

@@ -8,7 +8,10 @@ UNWRITTEN = "is yours to write"
 
 
 def reachable_stubs(tree: ast.AST) -> Iterator[str]:
-    """Yield the messages of the stubs that can be reached. A stub left behind after a `return` can't be."""
+    """Yield the messages of the stubs that can be reached.
+
+    A stub that is left behind after a `return`, for example, is unreachable.
+    """
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
         for statement in getattr(tree, field, []):
             if isinstance(statement, ast.Raise) and (message := _stub_message(statement)):
@@ -19,7 +22,7 @@ def reachable_stubs(tree: ast.AST) -> Iterator[str]:
 
 
 def _always_exits(statement: ast.stmt) -> bool:
-    """Return whether no statement after this one can run, as far as static analysis can tell."""
+    """Return whether static analysis shows that no statement after this one in its block can run."""
     match statement:
         case ast.Return() | ast.Raise():
             return True

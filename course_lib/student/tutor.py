@@ -1,12 +1,13 @@
-"""A tutor for a failed check: any server with OpenAI's interface. It is off unless somebody sets it up.
+"""A tutor for failed checks. It is off unless you or your instructor set up a server with OpenAI's interface.
 
     from course_lib.student.tutor import tutor
     tutor()                       # right after a check has failed
 
-The tutor gets the verdict, the hints that you have opened, and your question. It never gets the reference or
-hidden tests, and your code only if you pass it. Before the first request, it shows what it would send, and
-where to. To set it up, set COURSE_TUTOR_URL, COURSE_TUTOR_MODEL and, if the server needs one,
-COURSE_TUTOR_KEY, or write `url`, `model` and `key` into the file that `tutor()` names while it is off.
+The tutor gets the verdict, the hints that you have opened, and your question. It gets your code only if you
+pass it, and never the reference or the hidden tests. Before the first request to a server, `tutor()` shows
+the text that it would send, and the server's address. To set it up, set COURSE_TUTOR_URL, COURSE_TUTOR_MODEL
+and, if the server needs one, COURSE_TUTOR_KEY, or write `url`, `model` and `key` into the file that `tutor()`
+names while it is off.
 """
 
 import ast
@@ -50,9 +51,10 @@ def tutor(
 ) -> None:
     """Ask the tutor about the check that failed last, and print its answer.
 
-    `hints` is the number of hints that you have opened, and the tutor's limit. `code=attention_scores` sends
-    the cell that defines this function or class as well. `agree=True` confirms, once for each server, that
-    texts may be sent there. No failure raises an exception, and nothing here affects a grade.
+    `hints` is the number of hints that you have opened; the tutor is told to reveal no more than they do.
+    `code=attention_scores` also sends the cell that defines this function or class. `agree=True` confirms,
+    once for each server, that texts may be sent there. Errors are printed, not raised, and nothing here
+    affects a grade.
     """
     try:
         settings = _settings()
@@ -109,7 +111,10 @@ def _settings() -> dict[str, Any]:
 
 
 def _material(question: str, hints: int, code: Callable[..., object] | None) -> tuple[str, str]:
-    """Return the exercise, and the text to send."""
+    """Return the name of the exercise whose check failed last, and the text to send.
+
+    Raises TutorError if no check has failed or an argument is invalid.
+    """
     from course_lib.student.check_log import source_of
 
     failed = getattr(sys, "last_value", None)
@@ -131,7 +136,7 @@ def _material(question: str, hints: int, code: Callable[..., object] | None) -> 
 
 
 def _hints(exercise: str) -> Iterator[str]:
-    """Yield the hints of an exercise, read from the notebook in this folder."""
+    """Yield the hints of an exercise, read from the notebook in the current folder."""
     for path in sorted(Path().glob("*.ipynb")):
         try:
             cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -143,7 +148,7 @@ def _hints(exercise: str) -> Iterator[str]:
 
 
 def _agreed(url: str, agree: bool) -> bool:
-    """Return whether the student has agreed to send texts to this server, now or before."""
+    """Return whether the student has agreed to send texts to this server. Record a new agreement."""
     path = _config_file().with_name("tutor-agreed")
     agreed = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     if agree and url not in agreed:
@@ -163,7 +168,7 @@ def _notice(url: str, text: str) -> str:
 
 
 def _ask(settings: dict[str, Any], text: str) -> str:
-    """Return the server's answer. Raises TutorError or an exception of requests, which is an OSError."""
+    """Send the text to the server and return its answer. Raises TutorError if there is no usable answer."""
     import requests
 
     def authorize(request: "PreparedRequest") -> "PreparedRequest":
@@ -208,7 +213,11 @@ def _refusal(status: int) -> str:
 
 
 def _answer(response: "Response", deadline: float) -> str:
-    """Read an answer, whole or as a stream of events. Raises TutorError if it is too long or malformed."""
+    """Read an answer, sent either as one JSON object or as a stream of events.
+
+    Raises TutorError if the answer is empty, too long or malformed, and requests.Timeout if it isn't complete
+    by the deadline.
+    """
     import requests
 
     body = bytearray()
@@ -235,11 +244,11 @@ def _answer(response: "Response", deadline: float) -> str:
 
 
 def without_solution(answer: str, exercise: str, known: str = "") -> str:
-    """Return the answer without pieces of code that may be the solution.
+    """Return the answer without code that may be the solution.
 
-    A fenced piece is removed if it is longer than three lines or defines the exercise. The whole answer is
-    withheld if it defines the exercise elsewhere, or repeats a statement of the reference that isn't in
-    `known`. A solution in words, or written differently in a few lines, is not recognised.
+    A fenced code block is removed if it is longer than three lines or defines the exercise. The whole answer
+    is withheld if it defines the exercise outside a code block, or repeats an expression of the reference
+    that isn't in `known`. A solution in words, or written differently in a few lines, is not recognised.
     """
     defines = re.compile(rf"\b(def|class)\s+{re.escape(exercise)}\b")
 
@@ -257,7 +266,10 @@ def without_solution(answer: str, exercise: str, known: str = "") -> str:
 
 
 def _statements(exercise: str) -> Iterator[str]:
-    """Yield the longer expressions that the reference assigns or returns, without white space."""
+    """Yield the expressions that the reference assigns or returns, without whitespace.
+
+    Short expressions are omitted, because they would also occur by coincidence.
+    """
     from course_lib.checks.engine.exercise import Exercise
     from course_lib.checks.exercises.registry import catalogue
 

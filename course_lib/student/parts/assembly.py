@@ -1,4 +1,7 @@
-"""Assemble the parts of a model, the student's or the reference's, so that each uses the parts before it."""
+"""Assemble the parts of a model from a student's code and the reference.
+
+Each part uses the parts before it, whether they are the student's or the reference's.
+"""
 
 import hashlib
 import inspect
@@ -42,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """All parts of some lessons, in order. Each uses the parts that come before it."""
+    """The parts of a model, in the order of the lessons. Each part uses the parts that come before it."""
 
     parts: tuple[Part, ...]
     sources: tuple[PartSource, ...]
@@ -58,11 +61,11 @@ class Parts:
         return any(part.exercise == exercise for part in self.parts)
 
     def __getitem__(self, exercise: str) -> Any:
-        """Return the function or class of this exercise. Raises PartsError if there is none."""
+        """Return the function or class of an exercise. Raises PartsError if there is none."""
         return self.part(exercise).value
 
     def part(self, exercise: str) -> Part:
-        """Return the part of this exercise. Raises PartsError if there is none."""
+        """Return the part of an exercise. Raises PartsError if there is none."""
         for part in self.parts:
             if part.exercise == exercise:
                 return part
@@ -76,12 +79,12 @@ class Parts:
 
     @property
     def problems(self) -> list[str]:
-        """Descriptions of unusable parts, without duplicates. An unwritten part is not a problem."""
+        """The problems of unusable parts, without duplicates. An unwritten part is not a problem."""
         return list(dict.fromkeys(part.problem for part in self.parts if part.problem and not part.unwritten))
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of the student's code, for the parts that use it."""
+        """Hashes of the student's code, for the exercises whose part uses it."""
         return {
             source.exercise: hashlib.sha256((source.code or "").encode()).hexdigest()
             for source in self._students_sources()
@@ -90,7 +93,7 @@ class Parts:
     def table(self, notes: Mapping[str, str] | None = None) -> str:
         """Return a table of all parts and their origins, followed by the problems.
 
-        `notes` adds remarks to some of the student's parts.
+        `notes` maps exercises to remarks, which are shown next to the student's parts.
         """
         notes = notes or {}
         numbers = {problem: number for number, problem in enumerate(self.problems, start=1)}
@@ -110,11 +113,14 @@ class Parts:
         return "\n".join(lines)
 
     def only(self, exercises: Collection[str]) -> "Parts":
-        """Return parts with the student's versions of `exercises`, and the reference's of the others."""
+        """Return parts that use the student's code only for `exercises`, and the reference for all others."""
         return _assemble(self.sources, self.timeout, self.names, exercises)
 
     def without(self, reasons: Mapping[str, str]) -> "Parts":
-        """Replace these parts with the reference's, each for a reason that `table()` shows."""
+        """Return parts that use the reference for some of the student's exercises.
+
+        `reasons` maps each of these exercises to the reason, which `table()` shows.
+        """
         sources = [
             replace(source, code=None, problem=reasons[source.exercise])
             if source.exercise in reasons
@@ -124,7 +130,10 @@ class Parts:
         return _assemble(sources, self.timeout, self.names)
 
     def keep(self, path: Path) -> None:
-        """Write a copy of the student's code, because the notebooks may change later. Raises OSError."""
+        """Write a copy of the student's code to a file, because the notebooks may change later.
+
+        Raises OSError if the file can't be written.
+        """
         keep_sources(self._students_sources(), path)
 
     def _students_sources(self) -> list[PartSource]:
@@ -141,8 +150,8 @@ def load_parts(
 ) -> Parts:
     """Load a student's parts from the notebooks in a folder.
 
-    Solution cells are executed, and the imports of setup cells; nothing else is. The reference's part is used
-    for an exercise that is missing, unwritten or broken, and `Parts.table()` says why.
+    Only solution cells, and the imports and type variables of setup cells, are executed. If an exercise is
+    missing, unwritten or broken, the reference's part is used, and `Parts.table()` says why.
 
     Args:
         folder: the folder that contains the lessons, or a file written by `Parts.keep`.
@@ -151,7 +160,7 @@ def load_parts(
         names: additional names in the namespace of every cell.
 
     Raises:
-        PartsError: if there is no such folder or lesson.
+        PartsError: if there is no such folder or lesson, or if the file wasn't written by `Parts.keep`.
     """
     root = Path(folder)
     try:
@@ -207,7 +216,7 @@ def _assemble(
     names: Mapping[str, Any],
     students: Collection[str] | None = None,
 ) -> Parts:
-    """Build the parts in order. `students` limits the exercises for which the student's version is used.
+    """Build the parts in order. With `students`, the student's code is used for these exercises only.
 
     `names` are added to every cell's namespace. The reference replaces parts that can't be used.
     """
@@ -247,7 +256,7 @@ def _assemble(
 
 
 def _rebind(value: Any, source: PartSource, values: dict[str, Any]) -> Any:
-    """Redefine the reference's part in a namespace in which it uses the parts before it."""
+    """Execute the reference's definition of a part again, so that it uses the earlier parts in `values`."""
     namespace = vars(sys.modules[value.__module__]) | values
     exec(_reference_code(source.exercise), namespace)
     return namespace[source.exercise]

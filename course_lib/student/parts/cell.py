@@ -1,4 +1,4 @@
-"""Run the code of one solution cell, and describe its problem in one line."""
+"""Run the code of one solution cell, and describe errors in one line."""
 
 import ast
 import io
@@ -53,11 +53,12 @@ def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:
 def run_cell(code: str, name: str, location: str, namespace: dict[str, Any], timeout: float) -> Any:
     """Run a solution cell and return the function or class that it defines as `name`.
 
-    Its output is discarded.
+    The output of the cell is discarded.
 
     Raises:
         UnwrittenError: if the cell is still a stub.
-        PartsError: if the cell fails, takes longer than `timeout` seconds, or doesn't define `name`.
+        PartsError: if the cell fails, takes longer than `timeout` seconds, or doesn't define a function or
+            class `name`.
     """
     tree = _parse(code, location)
     namespace.pop(name, None)
@@ -129,7 +130,10 @@ def _parse(code: str, location: str) -> ast.Module:
 
 
 def _failing_line(error: BaseException, location: str) -> str:
-    """Return the location, with the number of the cell's first line in the traceback."""
+    """Return the location of an error: the cell and, if the traceback shows it, the line of the cell.
+
+    If the traceback has several frames of the cell, this is the line of the outermost one.
+    """
     frame = error.__traceback__
     while frame is not None:
         if frame.tb_frame.f_code.co_filename == location:

@@ -1,10 +1,10 @@
 """Compare a model built from a student's parts with the reference, and find the parts that differ.
 
-Both models get the same weights, and everything that the parts compute is compared: logits, gradients, tied
-weights, decoded tokens, learning rates, the loss. If something differs, a binary search finds the parts that
-cause a difference on their own. The computation uses float64, in which correct parts agree closely. Logits
-are also computed in float32, and under autocast in bfloat16 as during training, where they only need to be
-finite.
+Both models get the same weights, and everything that the parts compute is compared: logits, loss, gradients,
+tied weights, decoded tokens and learning rates. If something differs, a binary search finds the parts that
+cause a difference on their own. The computation uses float64, in which the results of correct parts agree
+closely. Logits are also compared in float32. Under bfloat16 autocast, which training uses, they only need to
+be finite.
 """
 
 import io
@@ -59,7 +59,10 @@ def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str,
 def _unequal_alone(
     expected: dict[str, Tensor], parts: Parts, names: list[str], device: torch.device
 ) -> dict[str, str]:
-    """Find the parts that differ on their own by a binary search, which skips halves without a difference."""
+    """Use a binary search to find the parts that cause a difference on their own.
+
+    Halves of `names` that cause no difference are skipped.
+    """
     difference = _first_difference(expected, parts.only(names), device) if names else ""
     if not difference or len(names) == 1:
         return dict.fromkeys(names, difference) if difference else {}
@@ -112,9 +115,9 @@ def _difference(name: str, expected: Tensor, found: object) -> str:
 
 
 def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]:
-    """Yield everything that the parts compute, with its name, so that the caller can stop early.
+    """Yield the name and the value of each result of the parts, so that the caller can stop early.
 
-    Seeds torch's global random number generator.
+    This seeds torch's global random number generator.
     """
     torch.manual_seed(0)
     source, target = (tokens.to(device) for tokens in _sentences())
@@ -149,7 +152,7 @@ def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]
 
 
 def _sentences() -> tuple[Tensor, Tensor]:
-    """Draw four padded sources and targets."""
+    """Draw a batch of four random source sentences and their targets, with padding."""
     source = torch.randint(3, _VOCAB, (4, 7))
     target = torch.randint(3, _VOCAB, (4, 6))
     target[:, 0] = _START
@@ -166,7 +169,7 @@ def _config(norm_first: bool) -> TransformerConfig:
 
 @cache
 def _weights(norm_first: bool, seed: int = 1, gain: float = 2.0) -> dict[str, Tensor]:
-    """Draw weights for the reference model, large enough for every part to affect the output."""
+    """Draw random weights for the reference model, large enough for every part to affect the output."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Transformer(_VOCAB, _VOCAB, _config(norm_first)).double()
@@ -189,7 +192,10 @@ def _model(parts: Parts, norm_first: bool, seed: int = 1, gain: float = 2.0) -> 
 
 
 def _loss(parts: Parts, logits: Tensor, labels: Tensor) -> Tensor:
-    """Compute the loss of lesson 08 if it is among the parts, otherwise a sum that weights each logit."""
+    """Compute the label-smoothing loss of lesson 08 if it is among the parts.
+
+    Otherwise compute a weighted sum of all logits.
+    """
     if "LabelSmoothingLoss" in parts:
         loss: Tensor = parts["LabelSmoothingLoss"](_VOCAB, _PAD, 0.1)(logits, labels)
         return loss
@@ -198,7 +204,10 @@ def _loss(parts: Parts, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _gradients(model: nn.Module, loss: Tensor, norm_first: bool) -> dict[str, Tensor]:
-    """Return the gradients of the reference's weights. Raises PartsError if any other weight gets one."""
+    """Compute the gradients of the weights that the reference has as well.
+
+    A missing gradient is an empty tensor. Raises PartsError if any other weight has a nonzero gradient.
+    """
     loss.backward()
     expected = _weights(norm_first)
     # A weight can have several names, for example if its module is also in a list.
@@ -219,7 +228,7 @@ def _gradients(model: nn.Module, loss: Tensor, norm_first: bool) -> dict[str, Te
 
 
 def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Compute the results of lessons 07 and 08, if they are among the parts."""
+    """Yield the results of `make_scheduler` and `smooth_targets`, if they are among the parts."""
     if "make_scheduler" in parts:
         rates = [float(parts["learning_rate"](step, 512, 4)) for step in range(1, 9)]
         yield "the learning rates", torch.tensor(rates, dtype=torch.float64)
@@ -237,7 +246,10 @@ def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 
 def _decode(parts: Parts, source: Tensor, source_mask: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Compute the results of lesson 11, if it is among the parts."""
+    """Yield the results of `length_penalty`, `beam_search` and `average_checkpoints`.
+
+    Functions that are not among the parts are skipped.
+    """
     if "length_penalty" in parts:
         penalties = [float(parts["length_penalty"](length, 0.6)) for length in range(1, 9)]
         yield "the length penalties", torch.tensor(penalties, dtype=torch.float64)

@@ -30,7 +30,7 @@ class MissingNotebookError(PartsError):
 
 @dataclass(frozen=True)
 class PartSource:
-    """The code from which one part is made."""
+    """The source of one part: the student's code, or the reason why there is none that can be used."""
 
     lesson: str
     exercise: str
@@ -47,7 +47,11 @@ class PartSource:
 
 
 def read_sources(folder: Path, lessons: Mapping[str, Iterable[str]]) -> Iterator[PartSource]:
-    """Read the solution cells of these exercises, by lesson, from the notebooks `LESSON/LESSON.ipynb`."""
+    """Yield the source of each exercise, read from the notebooks `LESSON/LESSON.ipynb` in a folder.
+
+    `lessons` maps each lesson to its exercises. If a notebook or a cell is unusable, the problem is recorded
+    in the source.
+    """
     for lesson, exercises in lessons.items():
         location = f"{lesson}/{lesson}.ipynb"
         try:
@@ -85,13 +89,17 @@ def read_sources(folder: Path, lessons: Mapping[str, Iterable[str]]) -> Iterator
 
 
 def keep_sources(sources: Iterable[PartSource], path: Path) -> None:
-    """Write a copy of this code to one file. Raises OSError."""
+    """Write the code of these sources to a file. Raises OSError if the file can't be written."""
     entries = [{name: getattr(source, name) for name in _KEPT_FIELDS} for source in sources]
     atomic_write_text(path, json.dumps({"parts": entries}, indent=1, ensure_ascii=False) + "\n")
 
 
 def kept_sources(path: Path, lessons: Mapping[str, Iterable[str]]) -> list[PartSource]:
-    """Read the file that `keep_sources` wrote. Other parts will be the reference's. Raises PartsError."""
+    """Read a file that `keep_sources` wrote.
+
+    An exercise that isn't in the file gets a source without code, so the reference will be used. Raises
+    PartsError if the file can't be read or wasn't written by `keep_sources`.
+    """
     try:
         kept = {}
         for entry in json.loads(path.read_text(encoding="utf-8"))["parts"]:

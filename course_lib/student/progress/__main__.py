@@ -13,7 +13,7 @@ from course_lib.student.progress.start_page import summary, terminal_table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="course progress", description=__doc__)
     parser.add_argument(
         "folder",

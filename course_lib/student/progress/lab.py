@@ -1,7 +1,7 @@
 """Open JupyterLab on the lessons, with a start page that shows your progress.
 
-A folder that doesn't exist is created, with a copy of the lessons. Options that aren't listed here are
-passed to JupyterLab. It renders Markdown files, and doesn't request news from the internet.
+If the folder doesn't exist, it is created with a copy of the lessons. Options that aren't listed here are
+passed to JupyterLab, which is set up to render Markdown files and not to fetch news from the internet.
 """
 
 import argparse
@@ -60,7 +60,10 @@ def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. JupyterLab replaces this process."""
+    """Run the command and return its exit code.
+
+    On systems other than Windows, JupyterLab replaces this process.
+    """
     parser = argparse.ArgumentParser(prog="course lab", description=__doc__)
     parser.add_argument(
         "folder",

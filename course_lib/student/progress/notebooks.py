@@ -17,11 +17,11 @@ _LESSON = re.compile(r"\d\d-[a-z0-9-]+")
 
 
 class ProgressError(ValueError):
-    """An error for a folder without lessons. The message is one line and says what to do."""
+    """An error for missing lessons. The message is one line and says what to do."""
 
 
 class State(StrEnum):
-    """The result of a check cell when it was last run."""
+    """The state of a check cell, according to the saved notebook."""
 
     NOT_RUN = "not run"
     PASSES = "passes"
@@ -32,7 +32,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """A check cell."""
+    """A check cell, with its points and its state."""
 
     name: str
     points: float
@@ -41,7 +41,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Lesson:
-    """The state of one lesson."""
+    """A student's progress in one lesson."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ class Lesson:
 
 
 def is_lesson(path: Path) -> bool:
-    """Return whether this is the path of a lesson's notebook, such as 01-attention/01-attention.ipynb."""
+    """Return whether a path is that of a lesson's notebook, such as 01-attention/01-attention.ipynb."""
     return path.suffix == ".ipynb" and bool(_LESSON.fullmatch(path.stem)) and path.stem == path.parent.name
 
 
@@ -83,9 +83,10 @@ def read_lessons(folder: Path) -> list[Lesson]:
 
 
 def nearest_lessons() -> Path:
-    """Return the folder of the lessons: `lessons`, or else this folder or its parent if it contains them.
+    """Return the first of `lessons`, the current folder and its parent that contains lessons.
 
-    JupyterLab opens terminals in the folder of the lessons, or in the folder of one lesson.
+    If none of them does, return `lessons`. JupyterLab opens terminals in the folder of the lessons, or in the
+    folder of one lesson.
     """
     usual = Path("lessons")
     return next((folder for folder in (usual, Path(), Path("..")) if _lesson_notebooks(folder)), usual)
@@ -98,8 +99,8 @@ def _lesson_notebooks(folder: Path) -> list[Path]:
 def finished_exercises(folder: str | Path = "..") -> list[str]:
     """Return the exercises of the architecture map whose checks pass in the saved notebooks of a folder.
 
-    The default is the parent of the lesson's folder, in which the notebook's kernel runs. The result is empty
-    if the folder contains no lessons, because a lesson must also work on its own.
+    The default is the parent of the current folder, because a notebook's kernel runs in the folder of its
+    lesson. The result is empty if the folder contains no lessons, because a lesson must also work on its own.
     """
     try:
         lessons = read_lessons(Path(folder))
@@ -154,7 +155,7 @@ def _read_check(name: str, cells: dict[str, NotebookNode]) -> Check:
 
 
 def _is_answered(cell: NotebookNode) -> bool:
-    """Return whether a student has changed this solution cell."""
+    """Return whether a cell is a code cell for a solution and no longer contains its stub."""
     if cell.cell_type != "code" or not _nbgrader_metadata(cell).get("solution"):
         return False
     return UNWRITTEN not in cell.source and not re.search(r"^\w+ = None\b", cell.source, re.MULTILINE)

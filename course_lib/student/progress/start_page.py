@@ -1,7 +1,7 @@
 """Show the state of all lessons: as a table for the terminal, and as the page that JupyterLab opens first.
 
 The page is written before JupyterLab starts, and again whenever a notebook is saved. A small extension of
-JupyterLab, in `LABEXTENSIONS`, then reloads it if it is open.
+JupyterLab, in `LABEXTENSIONS`, then reloads the page if it is open.
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,7 +78,7 @@ def terminal_table(lessons: Sequence[Lesson]) -> Table:
 
 
 def start_page(lessons: Sequence[Lesson]) -> str:
-    """Return the page as Markdown, with links to the notebooks next to it."""
+    """Return the start page as Markdown, with links to the notebooks."""
     rows = [
         f"| [{_title(lesson)}]({lesson.name}/{lesson.name}.ipynb) | {_number(lesson.minutes)} "
         f"| {_number(lesson.points)} | {_bar(lesson)} {describe(lesson)} |"
@@ -95,9 +95,10 @@ def write_page(folder: Path) -> Path:
 
 
 def first_page(home: Path, course_id: str) -> str:
-    """Write the start page, and return the address of the page that JupyterLab opens in a student's account.
+    """Write the start page of a student's account, and return the address that JupyterLab opens first.
 
-    The lessons are in the folder of the home with the course's name, into which nbgrader fetches them.
+    The page is in `home`/`course_id`, the folder to which nbgrader fetches the lessons. If it can't be
+    written, return the address of JupyterLab itself.
     """
     folder = home / course_id
     try:
@@ -112,9 +113,10 @@ def first_page(home: Path, course_id: str) -> str:
 
 
 def after_saving(*, os_path: str, model: dict[str, Any], contents_manager: Any, **_: Any) -> None:
-    """Update the page above a lesson: Jupyter's `post_save_hook`, which defines these argument names.
+    """Update the start page after a lesson's notebook has been saved.
 
-    A failure is logged, and the notebook is saved regardless.
+    This is Jupyter's `post_save_hook`, which determines the names of the arguments. If the page can't be
+    updated, the error is logged.
     """
     if model.get("type") != "notebook" or not is_lesson(Path(os_path)):
         return
