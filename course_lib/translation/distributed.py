@@ -35,7 +35,7 @@ _PROBE_TIMEOUT = timedelta(seconds=3)
 
 
 class RankZeroError(BadInputError):
-    """The BadInputError of the other ranks when rank 0 raises one. Only rank 0 reports it to the user."""
+    """A BadInputError of rank 0, raised on the other ranks. Only rank 0 reports it to the user."""
 
 
 class LostPeerError(RuntimeError):
@@ -56,7 +56,7 @@ class DistributedInfo:
 
     @property
     def is_rank_zero(self) -> bool:
-        """Whether this process writes the files and reports to the user."""
+        """Whether this is rank 0, which writes the files and reports to the user."""
         return self.rank == 0
 
 
@@ -72,7 +72,8 @@ def process_group(timeout: timedelta = timedelta(minutes=5)) -> Iterator[Distrib
     which may be waiting for this one.
 
     Raises:
-        BadInputError: if the rendezvous doesn't complete within `timeout`, or its port is in use.
+        BadInputError: if torchrun's environment variables are incomplete, or if the rendezvous fails, for
+            example because it takes longer than `timeout` or because its port is in use.
         LostPeerError: in place of a RuntimeError in the block that was caused by the loss of another process.
     """
     if "WORLD_SIZE" not in os.environ:
@@ -165,9 +166,10 @@ def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
 
 @contextlib.contextmanager
 def timeouts_reported(timeout: timedelta = _COLLECTIVE_TIMEOUT) -> Iterator[None]:
-    """Raise LostPeerError in place of a RuntimeError if the block took at least `timeout`.
+    """Raise LostPeerError in place of a RuntimeError if the block took about `timeout` or longer.
 
-    A collective waits that long for a lost peer. So the block must otherwise be short, like an update.
+    A collective waits that long for a lost peer. A block that fails for another reason must therefore fail
+    much sooner.
     """
     started = time.monotonic()
     try:
@@ -247,7 +249,7 @@ class _TensorPickler(pickle.Pickler):
 
 
 class _TensorUnpickler(pickle.Unpickler):
-    """The counterpart of `_TensorPickler`. It allocates the tensors to be received, and lists them."""
+    """An unpickler that allocates the tensors to be received, and collects them in a list."""
 
     def __init__(self, file: io.BytesIO, tensors: list[Tensor]) -> None:
         super().__init__(file)
@@ -266,7 +268,8 @@ def raise_on_all_ranks(distributed: DistributedInfo, message: str) -> NoReturn:
 def require_equal(distributed: DistributedInfo, facts: Mapping[str, str]) -> None:
     """Raise BadInputError on all ranks if the ranks are set up differently.
 
-    `facts` holds a name and a short description of everything that must be the same on all ranks.
+    `facts` maps the name of everything that must be the same on all ranks to a short description of its
+    value.
     """
     on_rank_zero, *elsewhere = all_gather(distributed, [dict(facts)])
     differences = [
@@ -302,7 +305,7 @@ def global_sum(distributed: DistributedInfo, values: Tensor) -> Tensor:
 
 
 def global_max(distributed: DistributedInfo, number: int) -> int:
-    """Return the largest of the ranks' numbers on every rank."""
+    """Return the maximum of a number over all ranks."""
     if distributed.world_size == 1:
         return number
     # The tensor is on the CPU, so that the call doesn't wait for pending work on a GPU.

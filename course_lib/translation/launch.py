@@ -89,8 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_other_program(endpoint: str) -> bool:
     """Return whether a program other than torchrun listens at the rendezvous endpoint.
 
-    torchrun would wait for its answer forever. The result is False if nothing listens, or if the torchrun of
-    another node does.
+    torchrun would wait forever for an answer of that program. The result is False if nothing listens, or if
+    the torchrun of another node does.
     """
     host, _, port = endpoint.rpartition(":")
     try:
@@ -110,7 +110,7 @@ def _is_other_program(endpoint: str) -> bool:
 
 
 def _report_killed(failed: ChildFailedError) -> None:
-    """Report the processes of this machine that were killed by a signal, other than torchrun's own."""
+    """Report the processes that were killed by a signal, except the SIGTERM that torchrun sends."""
     for rank, failure in failed.failures.items():
         if failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM:
             cause = ", often because the machine ran out of memory" * (failure.exitcode == -signal.SIGKILL)

@@ -35,7 +35,10 @@ MAX_ATTENTION_LINES = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 for success, 2 for bad input, 130 for Ctrl-C."""
+    """Run the command and return its exit code.
+
+    0: success. 1: the reader of the output closed the pipe. 2: bad input. 130: interrupted with Ctrl-C.
+    """
     options = _parser().parse_intermixed_args(arguments)
     try:
         _run(options)
@@ -165,7 +168,10 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _settings(default: SearchSettings, options: argparse.Namespace) -> SearchSettings:
-    """Apply the settings of the command line. Raises BadInputError if a value is out of range."""
+    """Return the default search settings, overridden by those of the command line.
+
+    Raises BadInputError if a value is out of range.
+    """
     beam = options.beam if options.beam is not None else max(default.beam, options.n_best or 1)
     alpha = options.alpha if options.alpha is not None else default.alpha
     try:

@@ -33,7 +33,7 @@ class DamagedCheckpointError(BadInputError):
 
 @dataclass(frozen=True)
 class StepFiles:
-    """The files `step-N.pt` in a folder, which may be missing. Only the newest `count` are kept."""
+    """The files `step-N.pt` in a folder, which need not exist. Only the newest `count` files are kept."""
 
     folder: Path
     count: int
@@ -43,7 +43,7 @@ class StepFiles:
         return self.folder / f"step-{step:08d}.pt"
 
     def newest_first(self, up_to: int | None = None) -> list[Path]:
-        """List the files up to the update `up_to` (default: all), the newest first."""
+        """List the files of updates up to `up_to` (default: all files), newest first."""
         found = [
             (int(name[1]), path)
             for path in (self.folder.iterdir() if self.folder.is_dir() else ())
@@ -52,9 +52,10 @@ class StepFiles:
         return [path for step, path in sorted(found, reverse=True) if up_to is None or step <= up_to]
 
     def remove_others(self, up_to: int) -> None:
-        """Remove all files except the newest ones up to the update `up_to`.
+        """Remove all files except the newest `count` of those up to update `up_to`.
 
-        Files of later updates are removed as well: they were damaged, so the run resumed from an earlier one.
+        Files of later updates are removed as well: they were damaged, so the run resumed from an earlier
+        file.
         """
         kept = self.newest_first(up_to)[: self.count]
         for path in self.newest_first():
@@ -78,9 +79,10 @@ class Checkpoints(StepFiles):
     """The newest checkpoints of a run. If the latest is damaged, the run resumes from the one before it."""
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write tensors and plain values atomically, then remove old checkpoints.
+        """Write the checkpoint of update `step` atomically, then remove old checkpoints.
 
-        Raises OSError, for example if the disk is full; the older checkpoints are then all kept.
+        `state` may contain tensors and plain values. Raises OSError, for example if the disk is full; no
+        older checkpoint is removed in that case.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         save_checksummed(self.path(step), state)
@@ -89,8 +91,8 @@ class Checkpoints(StepFiles):
     def find_latest(self) -> LatestCheckpoint:
         """Find and load the newest intact checkpoint.
 
-        Raises BadInputError if all checkpoints are damaged. A checkpoint that cannot be read also raises it,
-        rather than being skipped, because it may be intact.
+        Raises BadInputError if all checkpoints are damaged, or if one cannot be read: it may be intact, so it
+        is not skipped.
         """
         damaged: list[Path] = []
         for path in self.newest_first():
@@ -132,7 +134,10 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) -> None:
-    """Raise BadInputError if a checkpoint was made with another config, naming the keys that differ."""
+    """Raise BadInputError if a checkpoint's config differs in keys that influence the weights.
+
+    The message names these keys and their values.
+    """
     try:
         before = RunConfig.model_validate(saved)
     except ValidationError:

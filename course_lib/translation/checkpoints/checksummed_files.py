@@ -24,7 +24,10 @@ class DamagedFileError(Exception):
 
 
 def save_checksummed(path: Path, state: dict[str, Any]) -> None:
-    """Write tensors and plain values atomically. Raises OSError, for example if the disk is full."""
+    """Write tensors and plain values with a checksum, atomically.
+
+    Raises OSError, for example if the disk is full.
+    """
     with atomic_write(path) as file:
         writer = _HashingWriter(file)
         torch.save(state, cast(IO[bytes], writer))

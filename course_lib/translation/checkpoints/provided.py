@@ -1,12 +1,14 @@
-"""Trained models that are included in the course, to translate and draw charts without training.
+"""Trained models that are included in the course, for translating and drawing charts without training.
 
-A provided model is a folder of `provided/` with the config, the vocabulary and the search settings of its
+A provided model is a folder in `provided/` with the config, the vocabulary and the search settings of its
 run, a model card (README.md), and the weights in float16 as one safetensors file. That file is split into
 parts, because a repository stores small files better than a large one.
 
+To write such a folder from a run:
+
     python -m course_lib.translation.checkpoints.provided RUN_FOLDER FOLDER
 
-writes such a folder from a run; the model card is written by hand.
+The model card is written by hand.
 """
 
 import json
@@ -35,9 +37,9 @@ def provided_models() -> list[str]:
 
 
 def find_run(name: str | Path) -> tuple[RunFolder, bool]:
-    """Return the folder of a run or of a provided model, and whether it is a provided one.
+    """Return the folder of a run or of a provided model, and whether it is a provided model.
 
-    A folder takes precedence over a provided model of the same name.
+    An existing path takes precedence over a provided model of the same name.
     """
     path = Path(name)
     is_provided = not path.exists() and str(name) in provided_models()
@@ -45,9 +47,10 @@ def find_run(name: str | Path) -> tuple[RunFolder, bool]:
 
 
 def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder, TrainedRun]:
-    """Load a run or a provided model, which has only one checkpoint.
+    """Load a trained model of a run, or a provided model.
 
-    Raises BadInputError as `load_trained_run` does, or if a provided model is damaged.
+    Raises BadInputError as `load_trained_run` does, if a provided model is damaged, or if `checkpoint` is set
+    for a provided model, which has only one checkpoint.
     """
     folder, is_provided = find_run(name)
     if not is_provided:
@@ -75,7 +78,7 @@ def load_provided(folder: RunFolder) -> TrainedRun:
 
 
 def provide(run: RunFolder, folder: Path) -> None:
-    """Write the folder of a provided model, with the weights that the run's config selects."""
+    """Write the model of a run, with the weights that its config selects, as a provided model to `folder`."""
     model = load_trained_run(run).model
     kept: dict[str, Tensor] = {}
     tied: dict[str, str] = {}

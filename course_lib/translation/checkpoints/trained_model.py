@@ -27,7 +27,7 @@ from course_lib.translation.data.vocabularies import Vocabularies, load_vocabula
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """The weights of a model and a description of the model."""
+    """The weights of a model, with its config and the fingerprint of its vocabulary."""
 
     config: RunConfig
     vocabulary: str
@@ -41,7 +41,10 @@ class TrainedModel:
 
 
 def save_model(path: Path, model: TrainedModel) -> None:
-    """Write a model atomically, creating its folder. Raises OSError, for example if the disk is full."""
+    """Write a model atomically, and create its folder if necessary.
+
+    Raises OSError, for example if the disk is full.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     fields = {name: getattr(model, name) for name in ("vocabulary", "weights", "step", "parts")}
     save_checksummed(path, {**fields, "config": model.config.model_dump()})
@@ -131,14 +134,17 @@ class Snapshots(StepFiles):
         self.remove_others(up_to=0)
 
     def save(self, model: TrainedModel) -> None:
-        """Write a snapshot and remove the oldest one. Raises OSError, for example if the disk is full."""
+        """Write a snapshot, then remove all but the newest `count` snapshots.
+
+        Raises OSError, for example if the disk is full.
+        """
         save_model(self.path(model.step), model)
         self.remove_others(up_to=model.step)
 
     def average(self, up_to: int, report: Callable[[str], None]) -> TrainedModel | None:
-        """Average the newest snapshots up to an update; return None if there are none.
+        """Return the average of the newest snapshots up to update `up_to`, or None if there are none.
 
-        Missing and damaged snapshots are passed to `report`.
+        Damaged snapshots are left out. `report` is called with a message about damaged or missing snapshots.
         """
         models: list[TrainedModel] = []
         for path in self.newest_first(up_to)[: self.count]:

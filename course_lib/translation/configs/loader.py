@@ -1,4 +1,4 @@
-"""Reading configs from YAML, with overrides from the command line, and writing them with documentation.
+"""Read configs from YAML, with overrides from the command line, and write them with documentation.
 
 The error for an invalid config is one line that names every unknown key and every wrong value.
 """
@@ -83,7 +83,7 @@ def describe_keys() -> str:
 
 
 def differing_keys(before: RunConfig, now: RunConfig) -> list[str]:
-    """Return the keys that differ between two configs and influence the weights."""
+    """Return the keys that influence the weights and have different values in two configs."""
     return [
         path
         for path, field in _fields(RunConfig)

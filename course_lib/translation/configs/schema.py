@@ -33,7 +33,7 @@ class Section(BaseModel):
 
 
 class DataConfig(Section):
-    """The corpus, and how its sentences become tokens."""
+    """The corpus and its tokenization."""
 
     corpus: Literal["captions", "multi30k", "iwslt17", "wmt14", "folder"]
     """captions: built in, needs no files. multi30k (29,000 captions), iwslt17 (206,000 sentences of talks)
@@ -129,7 +129,7 @@ class ModelConfig(Section):
 
 
 class TrainingConfig(Section):
-    """How the model is trained."""
+    """The settings of training."""
 
     epochs: MayChange[int | None] = Field(default=None, ge=1)
     """Passes over the training split. Training ends after these epochs or after `updates`, whichever comes
@@ -231,7 +231,7 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """How the model is evaluated."""
+    """The settings of evaluation and decoding."""
 
     bleu_every: MayChange[int] = Field(default=1, ge=0)
     """Epochs between two BLEU scores on the validation split; 0 for none."""
@@ -267,7 +267,7 @@ class EvaluationConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """Checkpoints, and how a run is stopped."""
+    """The settings of checkpoints and of stopping a run."""
 
     keep_last: MayChange[int] = Field(default=3, ge=1)
     """Number of checkpoints to keep. If the newest one is damaged, the run resumes from the one before."""
@@ -276,7 +276,7 @@ class CheckpointConfig(Section):
 
 
 class SelectionConfig(Section):
-    """How the best weights are selected, and when training stops early."""
+    """The selection of the best weights, and early stopping."""
 
     metric: Literal["loss", "bleu"] = "loss"
     """The metric on the validation split that decides which weights are the best."""

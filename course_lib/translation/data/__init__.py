@@ -1,1 +1,1 @@
-"""From published corpora to batches of token ids."""
+"""Data preparation, from published corpora to batches of token ids."""

@@ -47,7 +47,10 @@ def split_with_dropout(
 
 
 class BpeDropoutPairs(TokenPairs):
-    """Pairs whose words are split differently in each epoch. Indexing returns splits without dropout."""
+    """Sentence pairs whose words are split differently in each epoch.
+
+    Indexing returns the pairs as they are split without dropout.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,11 @@ class BpeDropoutPairs(TokenPairs):
         sides: tuple[Subwords, Subwords],
         rate: float,
     ) -> None:
-        """Store the pairs as `plain`, split without dropout, and as `word_pairs`, indices into `words`."""
+        """Store the same pairs in two forms: as subwords and as words.
+
+        `plain` holds the ids of subwords, split without dropout. `word_pairs` holds indices into `words`.
+        `sides` are the vocabularies of source and target, and `rate` is the probability of skipping a merge.
+        """
         super().__init__(*plain.arrays)
         self._word_ids, self._word_offsets = word_pairs.arrays
         self._words = words
@@ -66,7 +73,10 @@ class BpeDropoutPairs(TokenPairs):
         self._counts = np.minimum(np.bincount(self._word_ids, minlength=len(words)), MAX_SPLITS)
 
     def of_epoch(self, seed: int, epoch: int) -> TokenPairs:
-        """Split all words at random. The result depends only on the seed and the epoch, not on the rank."""
+        """Return the pairs with new random splits of all words.
+
+        The result depends only on the seed and the epoch, so it is the same on all ranks.
+        """
         splits = self._splits(seed, epoch)
         lengths = np.fromiter(map(len, splits), np.int64, len(splits))
         first_of_split = np.cumsum(lengths) - lengths
@@ -83,7 +93,7 @@ class BpeDropoutPairs(TokenPairs):
         return TokenPairs(ids, ends[self._word_offsets])
 
     def _splits(self, seed: int, epoch: int) -> list[list[int]]:
-        """Draw the splits of each word, in the order of the words."""
+        """Draw up to `MAX_SPLITS` splits of each word, and return their ids in the order of the words."""
         ranks = tuple(side.merge_ranks() for side in self._sides)
         ids = tuple(side.ids() for side in self._sides)
         splits: list[list[int]] = []

@@ -21,12 +21,12 @@ def epoch_plan(
 
     `lengths`, of shape (pairs, 2), holds the lengths of both sides; the longer one counts towards
     `max_tokens`. Pairs of the same length are shuffled before they are put into batches, and the batches are
-    shuffled too. The plan depends on the seed and the epoch alone, so it is the same for any number of
-    processes and for a resumed run. The last update may have fewer batches. Raises ValueError if a pair is
-    longer than `max_tokens`.
+    shuffled too. The random choices depend only on the seed and the epoch, so the plan is the same for any
+    number of processes and for a resumed run. The last update may have fewer batches. Raises ValueError if a
+    pair is longer than `max_tokens`.
 
-    With `buckets`, a list of ascending lengths, all pairs of a batch are padded to the same one of these
-    lengths.
+    `buckets` is a list of ascending lengths. If it isn't empty, all pairs of a batch are padded to the same
+    length from this list.
     """
     longer = np.asarray(lengths, np.int64).reshape(-1, 2).max(axis=1)
     # NumPy guarantees that RandomState's random numbers never change between versions, unlike those of its
@@ -46,9 +46,10 @@ def epoch_plan(
 
 
 def bucket_lengths(max_length: int, count: int) -> list[int]:
-    """Return at most `count` lengths to pad to: multiples of 8 up to `max_length`, growing geometrically.
+    """Return at most `count` lengths for padding: multiples of 8 that grow geometrically.
 
-    GPUs multiply matrices fastest if their sizes are multiples of 8.
+    The largest is `max_length`, rounded up to a multiple of 8. GPUs multiply matrices fastest if their sizes
+    are multiples of 8.
     """
     largest = -(-max_length // 8)
     growth = [math.ceil(largest ** (number / max(1, count - 1))) for number in range(count)]
@@ -63,7 +64,8 @@ def bucket_lengths(max_length: int, count: int) -> list[int]:
 def _batch_ends(ascending: NDArray[np.int64], max_tokens: int, one_length: bool) -> list[int]:
     """Return the ends of the batches that `token_batches` (lesson 10) would make from ascending lengths.
 
-    With `one_length`, all pairs of a batch have the same length.
+    With `one_length`, all pairs of a batch have the same length. Raises ValueError if a length is greater
+    than `max_tokens`.
     """
     if len(ascending) and ascending[-1] > max_tokens:
         raise ValueError(f"a pair has {ascending[-1]} tokens on one side, but max_tokens is {max_tokens}")

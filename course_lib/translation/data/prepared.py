@@ -61,7 +61,7 @@ class EvaluationSplit:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """The data of a run."""
+    """A run's vocabularies and its training, validation and test splits."""
 
     vocabularies: Vocabularies
     train: TokenPairs
@@ -76,12 +76,12 @@ class PreparedData:
 def prepare(
     config: DataConfig, folder: Path, vocabulary: Path, learn: bool, given: Vocabularies | None = None
 ) -> PreparedData:
-    """Open the data in `folder`. Prepare it first if it is missing, incomplete, or belongs to another config.
+    """Open the data in `folder`, preparing it first if it is missing, damaged or for another config.
 
-    `vocabulary` is the file of the vocabularies. If `learn` is true, they are those `given` or, by default,
-    learned from the training split. If it is false, training has already begun with the vocabularies in the
-    file, so these are kept. Raises BadInputError if the corpus or the vocabulary cannot be read, or if the
-    data cannot be written.
+    `vocabulary` is the path of the vocabulary file. If `learn` is true, the vocabularies in `given` are used
+    or, if that is None, vocabularies are learned from the training split. If `learn` is false, training has
+    already begun with the vocabularies in the file, so these are kept. Raises BadInputError if the corpus or
+    the vocabulary cannot be read, if no training pair is left, or if the data cannot be written.
     """
     key, origin = _key(config), given.fingerprint if given else _LEARNED
     contents = _read_contents(folder, vocabulary)
@@ -126,7 +126,10 @@ def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
 
 
 def open_existing(config: DataConfig, folder: Path, vocabulary: Path) -> PreparedData:
-    """Open the data of a run: in its own `folder`, or in the one that `data.prepared` names."""
+    """Open the data of a run: in its own `folder`, or in the folder that `data.prepared` names.
+
+    Raises BadInputError if the data cannot be used.
+    """
     return open_given(config, Path(config.prepared)) if config.prepared else open_prepared(folder, vocabulary)
 
 
@@ -175,7 +178,10 @@ def require_same_settings(config: DataConfig, prepared: Mapping[str, Any], origi
 
 
 def prepared_settings(folder: Path) -> dict[str, Any] | None:
-    """Return the settings that a folder was prepared with, or None if its data is missing or incomplete."""
+    """Return the settings that a folder was prepared with.
+
+    The result is None if the data is missing, incomplete, damaged or from another version.
+    """
     contents = _read_contents(folder, folder / VOCABULARY)
     return contents["settings"] if contents and contents.get("layout") == LAYOUT else None
 
@@ -208,7 +214,7 @@ def _open(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> PreparedD
 
 
 def _without_empty(train: ParallelText) -> ParallelText:
-    """Drop the pairs in which a sentence is empty."""
+    """Drop the pairs in which a sentence is empty. Raises BadInputError if no pair is left."""
     pairs = [pair for pair in zip(train.german, train.english, strict=True) if all(pair)]
     if not pairs:
         raise BadInputError(f"no training pair is left: all {len(train)} have an empty side")
@@ -216,7 +222,7 @@ def _without_empty(train: ParallelText) -> ParallelText:
 
 
 def _key(config: DataConfig) -> str:
-    """Return a hash of everything that the prepared data depends on, except given vocabularies."""
+    """Return a hash of everything that the prepared data depends on, except vocabularies from another run."""
     facts = [LAYOUT, corpus_fingerprint(config), _settings(config)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -257,7 +263,7 @@ class _Direction:
 
 
 class _Writer:
-    """A writer of the prepared data, one split at a time. `notes` holds messages for the user."""
+    """A writer that writes prepared data one split at a time. `notes` holds messages for the user."""
 
     def __init__(self, folder: Path, vocabularies: Vocabularies, config: DataConfig) -> None:
         self.notes: list[str] = []
@@ -268,7 +274,10 @@ class _Writer:
         self._files: list[str] = []
 
     def write_train(self, text: ParallelText) -> None:
-        """Write the training split, in both directions if the config is bidirectional."""
+        """Write the training split, in both directions if `data.both_directions` is set.
+
+        Raises BadInputError if all pairs are too long and therefore dropped.
+        """
         directions = [self._forward(text)]
         if self._config.both_directions:
             assert isinstance(self._vocabularies, BidirectionalSubwords), "learned for both directions"
@@ -285,13 +294,16 @@ class _Writer:
             self._write_words(directions, fits if drop else [True] * len(fits))
 
     def write_evaluation_split(self, name: str, text: ParallelText) -> None:
-        """Write a split for evaluation, with its text. Long sentences are truncated, never dropped."""
+        """Write a split for evaluation, as ids and as text.
+
+        In the ids, long sentences are truncated. No pair is dropped.
+        """
         self._write(name, [self._forward(text)], drop=False)
         sources, references = text.sides(self._config.direction)
         self._write_json(f"{name}.json", {"sources": sources, "references": references})
 
     def write_contents(self, **facts: object) -> None:
-        """Write contents.json, which marks the data as complete."""
+        """Write contents.json, with `facts` and all checksums, which marks the data as complete."""
         files = {name: _digest(self._folder / name) for name in self._files}
         contents = {**facts, "dtype": self._dtype, "notes": self.notes, "files": files}
         atomic_write_text(self._folder / "contents.json", json.dumps(contents, indent=1))
@@ -301,7 +313,11 @@ class _Writer:
         return _Direction(self._vocabularies.source, sources, self._vocabularies.target, targets)
 
     def _write(self, name: str, directions: list[_Direction], drop: bool) -> list[bool]:
-        """Write the pairs of a split as ids. Return whether each pair of the text is short enough."""
+        """Write the pairs of a split as ids, in the given directions.
+
+        Pairs that exceed the maximum length are dropped if `drop` is true, and truncated otherwise. Return,
+        for each pair, whether it is short enough.
+        """
         # The start and end tokens are added later, and count towards max_length.
         longest = self._config.max_length - 2
         fits: list[bool] = []
@@ -327,7 +343,10 @@ class _Writer:
         return fits
 
     def _write_words(self, directions: list[_Direction], kept: list[bool]) -> None:
-        """Write the same training pairs as words, which `BpeDropoutPairs` splits."""
+        """Write the training pairs as indices of words, for `BpeDropoutPairs`.
+
+        `kept` says, for each pair, whether it is in the training split or was dropped as too long.
+        """
         word_ids: dict[tuple[int, str], int] = {}
         keep = iter(kept)
 

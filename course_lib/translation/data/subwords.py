@@ -36,7 +36,7 @@ class Subwords:
 
     @classmethod
     def learn(cls, sentences: Iterable[str], size: int, tags: Sequence[str] = ()) -> "Subwords":
-        """Learn merges from the sentences of the training split, deterministically.
+        """Learn a vocabulary from the sentences of the training split. The result is deterministic.
 
         A small corpus may run out of pairs to merge, so there may be fewer than `size` subwords. `tags` are
         additional special tokens.
@@ -60,11 +60,14 @@ class Subwords:
 
     @classmethod
     def from_json(cls, text: str) -> "Subwords":
-        """Load a vocabulary serialized by `to_json`. For other text, the library raises an Exception."""
+        """Load a vocabulary serialized by `to_json`.
+
+        The library raises a plain Exception if the text is anything else.
+        """
         return cls(Tokenizer.from_str(text))
 
     def to_json(self) -> str:
-        """Serialize the vocabulary."""
+        """Return the vocabulary as JSON."""
         return self._tokenizer.to_str(pretty=True)
 
     @property
@@ -79,7 +82,7 @@ class Subwords:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the contents."""
+        """A hash of the vocabulary."""
         return hashlib.sha256(self._tokenizer.to_str().encode("utf-8")).hexdigest()
 
     def id_of(self, special: str) -> int | None:
@@ -88,7 +91,10 @@ class Subwords:
         return number
 
     def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into words, each with its leading space. Merges never cross a word boundary."""
+        """Split each sentence into words, written with one symbol per byte.
+
+        A word includes its leading space. Merges never cross a word boundary.
+        """
         split = self._tokenizer.pre_tokenizer.pre_tokenize_str
         return [[word for word, _ in split(sentence)] for sentence in sentences]
 
@@ -110,13 +116,16 @@ class Subwords:
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Convert each list of ids to text, without start, end and padding tokens."""
+        """Convert each list of ids to text, without special tokens."""
         texts = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=True)
         return [text.removeprefix(" ") for text in texts]
 
 
 class TaggedSubwords(Subwords):
-    """Subwords that put a target-language tag before each source sentence (arXiv 1611.04558)."""
+    """A vocabulary of subwords for source sentences, which start with a tag for the target language.
+
+    See Johnson et al. 2017, arXiv 1611.04558.
+    """
 
     def __init__(self, subwords: Subwords, tag: str) -> None:
         super().__init__(subwords._tokenizer)
@@ -129,7 +138,7 @@ class TaggedSubwords(Subwords):
         return [[self.tag_id, *ids] if ids else [] for ids in super().encode(sentences)]
 
     def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into words, after the tag."""
+        """Split each sentence into words, and insert the tag before them."""
         return [[self.tag, *words] for words in super().split_words(sentences)]
 
 

@@ -21,7 +21,7 @@ WORD_IDS = "<u4"
 
 
 class TokenPairs(Sequence[IdPair]):
-    """Pairs of sentences, each a list of ids without start and end tokens.
+    """Pairs of sentences. Each sentence is a list of ids without start and end tokens.
 
     One array holds the ids of all sentences: source, target, source, target, and so on. `offsets` holds the
     start of each sentence, followed by the end of the last one.
@@ -33,7 +33,7 @@ class TokenPairs(Sequence[IdPair]):
 
     @classmethod
     def of(cls, pairs: Iterable[IdPair]) -> "TokenPairs":
-        """Store pairs of lists in memory."""
+        """Build the arrays in memory from pairs of lists of ids."""
         sentences = [sentence for pair in pairs for sentence in pair]
         ids = np.fromiter(chain.from_iterable(sentences), np.uint32)
         return cls(ids, np.cumsum([0, *map(len, sentences)], dtype=np.int64))
@@ -45,7 +45,7 @@ class TokenPairs(Sequence[IdPair]):
 
     @property
     def arrays(self) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
-        """The ids and the offsets."""
+        """The arrays of ids and of offsets."""
         return self._ids, self._offsets
 
     def of_epoch(self, seed: int, epoch: int) -> "TokenPairs":
@@ -54,7 +54,10 @@ class TokenPairs(Sequence[IdPair]):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens of source and target, of shape (pairs, 2)."""
+        """The number of tokens of each sentence, of shape (pairs, 2).
+
+        The first column is for the sources and the second for the targets.
+        """
         return np.diff(self._offsets).reshape(-1, 2)
 
     def __len__(self) -> int:
@@ -96,7 +99,7 @@ class TokenPairs(Sequence[IdPair]):
 
 
 def id_type(vocab_size: int) -> str:
-    """Return the smallest data type that can hold the ids of a vocabulary."""
+    """Return the data type for the ids of a vocabulary: 16 bits if they suffice, otherwise 32 bits."""
     return "<u2" if vocab_size <= 2**16 else "<u4"
 
 

@@ -27,7 +27,7 @@ class SeparateVocabularies:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the contents."""
+        """A hash of both vocabularies."""
         return hashlib.sha256(self._to_json().encode("utf-8")).hexdigest()
 
     def save(self, path: Path) -> None:
@@ -67,9 +67,10 @@ def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
 
 
 def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularies:
-    """Load vocabularies written by `save`. Raises BadInputError if the file cannot be read.
+    """Load vocabularies written by `save`.
 
     `direction` only matters for a model trained in both directions, which has one vocabulary file for both.
+    Raises BadInputError if the file cannot be read or doesn't contain vocabularies.
     """
     try:
         text = path.read_text("utf-8")

@@ -21,9 +21,9 @@ class Words:
     """A vocabulary of the frequent words of one language. All other words are encoded as unknown.
 
     Decoding omits the space before (or after) a word if the training split usually has none there. This is
-    correct for commas, brackets and "n't", but often wrong for quotation marks, because the opening and the
-    closing one are the same word. `joined` contains the words without a space before them, and those without
-    a space after them.
+    correct for commas, brackets and "n't", but often wrong for quotation marks, because opening and closing
+    marks are the same word. `joined` contains the words without a space before them, and the words without a
+    space after them.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
@@ -50,7 +50,7 @@ class Words:
         return cls(content["language"], content["words"], content["joined"])
 
     def to_json(self) -> str:
-        """Serialize the vocabulary."""
+        """Return the vocabulary as JSON."""
         joined = [sorted(self._joined_before), sorted(self._joined_after)]
         content = {"language": self._language, "words": self._words, "joined": joined}
         return json.dumps(content, ensure_ascii=False)
@@ -79,7 +79,7 @@ class Words:
 
 
 def _usually_joined(split: Sequence[Sequence[tuple[str, bool]]]) -> tuple[set[str], set[str]]:
-    """Return the words that usually have no space before them, and those that usually have none after."""
+    """Return the words that rarely have a space before them, and those that rarely have one after them."""
     before: Counter[str] = Counter()
     predecessors: defaultdict[str, set[str]] = defaultdict(set)
     for words in split:

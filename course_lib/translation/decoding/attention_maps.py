@@ -66,7 +66,7 @@ def record_attention(
 
 @contextmanager
 def _recording(modules: list[Any]) -> Iterator[dict[Any, Tensor]]:
-    """Record the attention weights of these modules within the block."""
+    """Record the attention weights of these modules within the block, in a dict keyed by module."""
     functions = [module.attention for module in modules]
     weights: dict[Any, Tensor] = {}
     try:
@@ -93,9 +93,9 @@ def _record(
 def save_attention_maps(path: Path, sentences: Sequence[AttentionMaps]) -> None:
     """Write the weights and tokens of the given sentences, atomically.
 
-    An .npz file has an array for each field, named by the number of the sentence, from zero, and the field:
-    "0.cross". A .json file holds a list of objects with the same fields. Raises BadInputError for any other
-    suffix.
+    An .npz file holds one array for each field of each sentence. The array's name consists of the sentence's
+    index and the field, such as "0.cross". A .json file holds a list of objects with the same fields. Raises
+    BadInputError for any other suffix.
     """
     if path.suffix not in SUFFIXES:
         raise BadInputError(f"{path}: expected a file name ending in {' or '.join(SUFFIXES)}.")

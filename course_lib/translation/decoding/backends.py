@@ -41,7 +41,7 @@ class IncrementalDecoder(Protocol):
         """Reorder the beams of each sentence: beam k continues the previous beam `parent[k]`."""
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Keep only the sentences at these indices in the batch."""
+        """Remove all sentences from the batch except those at these indices."""
 
 
 @runtime_checkable
@@ -69,7 +69,7 @@ class Ensemble(nn.ModuleList):
     """Models with the same vocabularies that decode together (Sutskever et al., arXiv 1409.3215, section 3).
 
     They were trained from different random weights, so they make different errors, and the mean of their
-    predictions is more often correct than a single model's.
+    predictions is more often correct than the prediction of a single model.
     """
 
     def __init__(self, models: Sequence[TransformerModel]) -> None:
@@ -131,7 +131,7 @@ class CachedBackend:
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
     ) -> IncrementalDecoder:
-        """Encode a batch and compute the keys and values of cross-attention."""
+        """Encode a batch, compute the keys and values of cross-attention, and return a decoder."""
         return CachedDecoder(self.fused, self.fused.encode(source, source_mask), source_mask, beam, max_steps)
 
 
@@ -152,7 +152,7 @@ class UncachedBackend:
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
     ) -> IncrementalDecoder:
-        """Encode a batch."""
+        """Encode a batch, and return a decoder for it."""
         with autocast(self._precision, source.device):
             memory = self._model.encode(source, source_mask)
         return UncachedDecoder(self._model, memory, source_mask, self._precision)
@@ -176,7 +176,7 @@ class UncachedDecoder:
         self._prefix = torch.empty(len(memory), 1, 0, dtype=torch.int64, device=memory.device)
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Append a token to the prefix of every beam, and return the logits of the next token."""
+        """Append a token to the prefix of every beam, and return the logits of the token after it."""
         beams = tokens.shape[1]
         prefix = torch.cat([self._prefix.expand(-1, beams, -1), tokens.unsqueeze(-1)], dim=2)
         self._prefix = prefix
@@ -195,7 +195,7 @@ class UncachedDecoder:
         self._prefix = self._prefix.gather(1, parent.unsqueeze(-1).expand(-1, -1, self._prefix.shape[2]))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Keep only the sentences at these indices in the batch."""
+        """Remove all sentences from the batch except those at these indices."""
         self._memory, self._source_mask = self._memory[sentences], self._source_mask[sentences]
         self._prefix = self._prefix[sentences]
 
@@ -215,14 +215,14 @@ class EnsembleBackend:
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
     ) -> IncrementalDecoder:
-        """Encode a batch with every member."""
+        """Encode a batch with every member, and return a decoder that averages their predictions."""
         return EnsembleDecoder(
             [member.start(source, source_mask, beam, max_steps) for member in self.members]
         )
 
 
 class EnsembleDecoder:
-    """A decoder that averages the members' probabilities of each token."""
+    """A decoder that averages the probabilities that the members predict for the next token."""
 
     def __init__(self, members: Sequence[IncrementalDecoder]) -> None:
         self._members = members
@@ -241,6 +241,6 @@ class EnsembleDecoder:
             member.reorder_beams(parent)
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Keep only the sentences at these indices in the batch."""
+        """Remove all sentences from the batch except those at these indices."""
         for member in self._members:
             member.keep_sentences(sentences)

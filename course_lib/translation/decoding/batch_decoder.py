@@ -1,4 +1,4 @@
-"""Decoding of many sentences in batches with little padding. A CPU decodes several batches in parallel."""
+"""Decode many sentences in batches with little padding. On a CPU, decode several batches in parallel."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 class BatchDecoder:
     """A decoder of sentences in batches. Sentences are token ids without the start and end tokens.
 
-    Sentences longer than `max_length`, including these two tokens, are truncated.
+    A sentence is truncated if it is longer than `max_length`, which includes these two tokens.
     """
 
     vocabularies: Vocabularies
@@ -37,9 +37,10 @@ class BatchDecoder:
     config: EvaluationConfig
 
     def batches(self, sentences: Sequence[Sequence[int]], beam: int) -> list[list[int]]:
-        """Plan batches of sentences of similar length, as lists of indices. Each beam counts as a sentence.
+        """Group sentences of similar length into batches, and return each batch as a list of indices.
 
-        No batch contains empty sentences, because their translation is empty as well.
+        Each of the `beam` hypotheses of a sentence counts towards the size of a batch. Empty sentences are
+        left out, because their translations are empty as well.
         """
         indices = [index for index, ids in enumerate(sentences) if len(ids)]
         lengths = [min(len(sentences[index]) + 2, self.max_length) for index in indices]
@@ -71,7 +72,7 @@ class BatchDecoder:
         batches: Sequence[Sequence[int]],
         settings: SearchSettings,
     ) -> list[tuple[int, list[Hypothesis]]]:
-        """Decode the sentences in `batches`, which hold indices into `sentences`.
+        """Decode the sentences in `batches`, which are lists of indices into `sentences`.
 
         Return the index and the hypotheses of each sentence. On a CPU, several batches are decoded in
         parallel if the backend is thread-safe.
@@ -102,11 +103,12 @@ class BatchDecoder:
 
 
 def parallel_map(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Call a function on every item, in up to four threads that share torch's threads evenly.
+    """Call a function on every item in up to four threads, and return the results in order.
 
-    A decoding step consists of many small operations. Threads that share an operation have to wait for each
-    other after each one, whereas threads with a batch each don't. The last items are started first: if the
-    items are sorted by size, the longest don't run alone at the end. Exceptions propagate unchanged.
+    torch's threads are divided evenly among these threads. A decoding step consists of many small operations.
+    Threads that work on the same operation wait for each other after each one, but threads that work on
+    different batches don't. The last items are started first: if the items are sorted by size, the longest
+    don't run alone at the end. Exceptions propagate unchanged.
     """
     threads = torch.get_num_threads()
     workers = min(threads, len(items), MAX_PARALLEL_BATCHES)

@@ -43,7 +43,10 @@ def search(
 
 
 class _Search:
-    """The unfinished sentences of a batch, with K beams: 1 before the first step, then `settings.beam`."""
+    """The state of a search: the unfinished sentences of a batch, with K beams.
+
+    K is 1 before the first step, then `settings.beam`.
+    """
 
     def __init__(
         self,
@@ -165,7 +168,7 @@ class _Search:
             ]
 
     def _keep(self, kept: Bool[Tensor, "B"]) -> None:
-        """Keep only the selected sentences in the batch."""
+        """Remove all sentences from the batch except the selected ones."""
         rows = kept.nonzero().squeeze(1)
         self._decoder.keep_sentences(rows)
         for name in ("_sentence", "_limit", "_last", "_ids", "_total", "_length", "_ended"):

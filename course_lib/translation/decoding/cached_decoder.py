@@ -26,7 +26,7 @@ from course_lib.translation.decoding.fused_model import (
 
 
 class CachedDecoder:
-    """A Transformer's decoder over a batch, with cache slots for `max_steps` steps of `beam` beams."""
+    """A Transformer's decoder for a batch, with cache slots for `max_steps` steps of `beam` beams."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class CachedDecoder:
             self._visible[:, :, : self._filled] = visible.gather(1, parent.unsqueeze(-1).expand_as(visible))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Keep only the sentences at these indices in the batch."""
+        """Remove all sentences from the batch except those at these indices."""
         for layer in self._layers:
             layer.keep_sentences(sentences, self._filled)
         if self._source_bias is not None:
@@ -80,7 +80,10 @@ class CachedDecoder:
             self._visible = self._visible[sentences]
 
     def _add_slots(self, beams: int) -> Float[Tensor, "BH K N"] | None:
-        """Assign a new slot to each beam, to which only this beam attends. Return the bias of all slots."""
+        """Assign a new slot to each beam, to which only this beam attends.
+
+        Return the bias that masks the slots of other beams, or None if there is only one beam.
+        """
         if self._visible is None:
             return None
         if beams == 1:
@@ -131,7 +134,7 @@ class _CachedLayer:
         return x
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"], filled: int) -> None:
-        """Keep only the sentences at these indices. `filled` is the number of slots in use."""
+        """Remove all sentences except those at these indices. `filled` is the number of slots in use."""
         keys, values = self._source
         self._source = _select(keys, sentences, self._heads), _select(values, sentences, self._heads)
         before = self._prefix.unflatten(1, (-1, self._heads))

@@ -3,7 +3,7 @@
 A `FusedTransformer` copies the weights when it is created, so a new one is needed after they change. Many
 batches can share it.
 
-Axes, in addition to those of `course_lib.transformer.attention`: BH, the product of sentences and heads.
+Axes, in addition to those of `course_lib.transformer.attention`: BH, the heads of all sentences.
 """
 
 import math
@@ -64,7 +64,7 @@ class FusedTransformer:
 
 
 class FusedEncoderLayer:
-    """`EncoderLayer` without dropout."""
+    """An `EncoderLayer` for inference, without dropout."""
 
     def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
         attention = layer.self_attention
@@ -80,7 +80,7 @@ class FusedEncoderLayer:
     def __call__(
         self, x: Float[Tensor, "B S D"], bias: Float[Tensor, "B 1 1 S"] | None
     ) -> Float[Tensor, "B S D"]:
-        """Compute the layer; `bias` masks the padding."""
+        """Compute the layer's output. `bias` masks the padding."""
 
         def self_attention(x: Tensor) -> Tensor:
             split = self._project(x).unflatten(-1, (3, self._heads, -1))
@@ -130,7 +130,7 @@ class FusedLinear:
             self._weight = torch.ops.mkldnn._reorder_linear_weight(self._weight, None)
 
     def __call__(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... E"]:
-        """Compute all layers, followed by ReLU if `relu` was set."""
+        """Compute the concatenated outputs of all layers, followed by ReLU if `relu` was set."""
         if not self._packed:
             y = F.linear(x, self._weight, self._bias)
             return y.relu_() if self._relu else y
@@ -141,10 +141,10 @@ class FusedLinear:
 
 
 def _can_pack(weight: Tensor) -> bool:
-    """Return whether this version of PyTorch has the operators that store a weight in oneDNN's block format.
+    """Return whether a weight can be stored in oneDNN's block format.
 
-    These operators are private: PyTorch's own compiler uses them, and there is no public interface with the
-    same effect. `FusedLinear` is the only user, and falls back to `F.linear` if they are missing. Without
+    The operators for it are private: PyTorch's own compiler uses them, and there is no public interface with
+    the same effect. `FusedLinear` is the only user, and falls back to `F.linear` if they are missing. Without
     them, decoding takes 1.4 to 2 times as long on a CPU (d_model of 192 to 512, 16 to 64 sentences).
     """
     return (
@@ -163,7 +163,7 @@ class HeadProjections:
         self._count, self._heads = len(names), attention.heads
 
     def __call__(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "P BH L d"]:
-        """Compute all P projections."""
+        """Compute all P projections, and split them into heads."""
         split = self._linear(x).unflatten(-1, (self._count, self._heads, -1))
         return split.permute(2, 0, 3, 1, 4).flatten(1, 2)
 
@@ -180,7 +180,7 @@ class FusedNorm:
 
 
 class FusedFeedForward:
-    """`FeedForward` without dropout."""
+    """A `FeedForward` network for inference, without dropout."""
 
     def __init__(self, feed_forward: FeedForward, dtype: torch.dtype) -> None:
         self._inner = FusedLinear([feed_forward.inner], dtype, relu=True)
@@ -204,12 +204,12 @@ def attend(
 
 
 def merge_heads(x: Float[Tensor, "BH L d"], heads: int) -> Float[Tensor, "B L D"]:
-    """Concatenate the heads."""
+    """Concatenate the heads of each sentence."""
     return x.unflatten(0, (-1, heads)).transpose(1, 2).flatten(2)
 
 
 def padding_bias(mask: Bool[Tensor, "B 1 S"], dtype: torch.dtype) -> Float[Tensor, "B 1 1 S"] | None:
-    """Return a bias for the scores that masks padding, or None if there is no padding."""
+    """Return the bias that masks padding when it is added to the scores, or None if there is no padding."""
     if mask.all():
         return None
     return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Lines from a file, a pipe or a keyboard, as soon as they arrive."""
+"""Read lines from a file, a pipe or a keyboard as soon as they arrive."""
 
 import os
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
 
     Each list contains at least one line, and the reader never waits for more: a user at a keyboard gets an
     answer after each line, and a slow caller gets many lines of a fast pipe at once. Only a line feed ends a
-    line, and surrounding spaces are removed. Raises BadInputError with the line number if a line isn't valid
-    UTF-8, after yielding the lines before it.
+    line, and surrounding whitespace is removed. Raises BadInputError with the line number if a line isn't
+    valid UTF-8, after yielding the lines before it.
     """
     number, rest = 1, b""
     while True:

@@ -54,7 +54,7 @@ def save_settings(path: Path, settings: SearchSettings) -> None:
 def load_settings(path: Path) -> SearchSettings | None:
     """Load the settings written by `save_settings`. Return None if there is no such file.
 
-    Raises BadInputError if the file doesn't contain search settings.
+    Raises BadInputError if the file cannot be read or doesn't contain search settings.
     """
     try:
         return SearchSettings(**json.loads(path.read_text("utf-8")))

@@ -88,10 +88,11 @@ class Translator:
         *,
         n_best: int | None = None,
     ) -> list[str] | list[list[Translation]]:
-        """Translate sentences. Return one text for each or, with `n_best`, its n best translations.
+        """Translate sentences. Return one text for each sentence or, with `n_best`, its n best translations.
 
-        `beam` and `alpha` default to the run's settings; a beam of 1 is greedy decoding. The translation of
-        an empty sentence is empty. Raises ValueError if `beam`, `alpha` or `n_best` is out of range.
+        `beam` and `alpha` default to the run's settings, and the default beam is at least `n_best`. A beam of
+        1 is greedy decoding. The translation of an empty sentence is empty. Raises ValueError if `beam`,
+        `alpha` or `n_best` is out of range.
         """
         if beam is None:
             beam = max(self.settings.beam, n_best or 1)
@@ -135,7 +136,7 @@ class Translator:
         )
 
     def too_long(self, sentences: Sequence[str]) -> dict[int, int]:
-        """Find the sentences that exceed the model's maximum length. Return the token count of each by index.
+        """Find the sentences that exceed the model's maximum length. Return their token counts by index.
 
         Only the first `config.data.max_length` tokens of such a sentence, including start and end, are
         translated.
@@ -157,7 +158,7 @@ class Translator:
 
 
 def token_texts(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
-    """Return the readable text of each token."""
+    """Return the readable text of each token. Special tokens have names such as "<end>"."""
     special = {
         vocabulary.pad_id: PAD,
         vocabulary.start_id: START,
@@ -183,7 +184,8 @@ def load_translator(
     config names, or another if that one hasn't been saved yet. `device` is cpu, cuda or auto. `direction`
     selects a direction of a run that was trained in both; it defaults to the direction in the run's config.
     `ensemble_with` holds the folders of runs whose models decode together with this one. Raises BadInputError
-    if a run, the model or the device is missing, or if the vocabularies differ.
+    if a run, the model or the device is missing, if a model is damaged or wasn't trained for the direction,
+    or if the vocabularies differ.
     """
     folder, run = load_run(run_folder, checkpoint)
     if direction is not None:
@@ -212,7 +214,10 @@ def _in_direction(folder: RunFolder, run: TrainedRun, direction: Direction) -> T
 
 
 def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> TransformerModel:
-    """Load the model of another run, which must have the vocabularies of the first."""
+    """Load the model of another run, to decode together with the model of the first.
+
+    Raises BadInputError if it has another vocabulary or direction, or a smaller maximum length.
+    """
     folder, run = load_run(name)
     ours, theirs = first.model.config.data.direction, run.model.config.data.direction
     if ours != theirs and not isinstance(run.vocabularies, BidirectionalSubwords):

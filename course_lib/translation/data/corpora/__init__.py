@@ -1,4 +1,4 @@
-"""Loading of the corpora that a config can name."""
+"""Load the corpora that a config can select."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ CAPTIONS = Path(__file__).with_name("captions")
 
 
 def load_corpus(config: DataConfig) -> Corpus:
-    """Load the corpus that the config names, with at most `config.train_pairs` pairs to train on.
+    """Load the corpus that the config names, with at most `config.train_pairs` training pairs.
 
     Raises BadInputError if a file is missing or damaged.
     """
@@ -39,14 +39,15 @@ def load_corpus(config: DataConfig) -> Corpus:
 
 
 def load_captions() -> Corpus:
-    """Load the built-in corpus: image captions in German and English, 6,000 of them for training."""
+    """Load the built-in corpus: image captions in German and English, with 6,000 training pairs."""
     return _read_folder(CAPTIONS)
 
 
 def corpus_fingerprint(config: DataConfig) -> str:
     """Return a hash that changes if the corpus changes.
 
-    Published corpora are identified by their pinned checksums, so their files are not read.
+    Published corpora are identified by their pinned checksums, so their files are not read. Other corpora are
+    identified by the contents of their files.
     """
     if config.corpus in PUBLISHED:
         return PUBLISHED[config.corpus].fingerprint

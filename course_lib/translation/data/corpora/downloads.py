@@ -30,11 +30,11 @@ def has_checksum(path: Path, checksum: str) -> bool:
 
 
 def download(url: str, path: Path, checksum: str) -> Path:
-    """Download the file at `url` with this checksum to `path`, unless it already exists. Return the path.
+    """Download `url` to `path`, unless `path` already has this checksum. Return the path.
 
-    If the connection breaks, the received part stays in `NAME.part`, and the next attempt, in this process or
-    a later one, requests the rest. If several processes download the same file, all wait for the first one.
-    Raises BadInputError if the download fails.
+    If the connection breaks, the received part is kept as `NAME.part`, and the next attempt, in this process
+    or a later one, requests the rest. If several processes download the same file, the others wait for the
+    first one. Raises BadInputError if the download fails.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,10 @@ def _fetch_part(url: str, part: Path) -> None:
 
 
 def _fetch_rest(url: str, part: Path) -> None:
-    """Request the rest of a partial file and append it."""
+    """Request the rest of a partial file and append it.
+
+    If the server doesn't support ranges, the whole file is downloaded again.
+    """
     have = _size(part)
     # Without "identity", the length could count the bytes of a compressed response.
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}

@@ -26,11 +26,11 @@ class ParallelText:
         return len(self.german)
 
     def first(self, count: int | None) -> "ParallelText":
-        """Return the first `count` pairs, or all of them if it is None."""
+        """Return the first `count` pairs, or all pairs if `count` is None."""
         return ParallelText(self.german[:count], self.english[:count])
 
     def sides(self, direction: Direction) -> tuple[list[str], list[str]]:
-        """Return the sources and the targets for a direction."""
+        """Return the source sentences and the target sentences for a direction of translation."""
         return (self.german, self.english) if direction == "de-en" else (self.english, self.german)
 
 
@@ -44,7 +44,7 @@ class Corpus:
 
 
 def concatenate(parts: Sequence[ParallelText]) -> ParallelText:
-    """Return the sentences of all parts, in order."""
+    """Concatenate parallel texts, in order."""
     return ParallelText(
         [sentence for part in parts for sentence in part.german],
         [sentence for part in parts for sentence in part.english],
@@ -54,7 +54,7 @@ def concatenate(parts: Sequence[ParallelText]) -> ParallelText:
 def parallel_text(german: list[str], english: list[str], origin: str) -> ParallelText:
     """Pair German and English sentences.
 
-    Raises BadInputError, naming `origin`, if there are no sentences or their numbers differ.
+    Raises BadInputError, naming `origin`, if the numbers of German and English sentences differ or are zero.
     """
     if len(german) != len(english) or not german:
         raise BadInputError(
@@ -67,7 +67,7 @@ def parallel_text(german: list[str], english: list[str], origin: str) -> Paralle
 def read_parallel_text(german: Path, english: Path) -> ParallelText:
     """Read two files with one sentence per line, plain or gzipped, in UTF-8.
 
-    Raises BadInputError if a file is missing, damaged or empty, or if the numbers of lines differ.
+    Raises BadInputError if a file is missing, damaged, empty or not UTF-8, or if the numbers of lines differ.
     """
     return parallel_text(_read_lines(german), _read_lines(english), f"{german} and {english.name}")
 
@@ -85,7 +85,10 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _lines(content: bytes, origin: str) -> list[str]:
-    """Split a file into lines. Raises BadInputError, naming the origin and the line, if it is not UTF-8."""
+    """Decode the contents of a file, and return its lines without surrounding whitespace.
+
+    Raises BadInputError, naming the origin and the line, if the contents are not UTF-8.
+    """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -97,10 +100,10 @@ def _lines(content: bytes, origin: str) -> list[str]:
 
 
 def read_members(archive: Path, names: Iterable[str]) -> dict[str, list[str]]:
-    """Read text files inside a .tgz archive, without unpacking it, and return the lines of each by its name.
+    """Read text files inside a .tgz archive without unpacking it, and return the lines of each file by name.
 
-    The archive is read once, only up to the last of these files. Raises BadInputError if it is damaged or
-    lacks one of them.
+    The archive is read once, only up to the last of these files. Raises BadInputError if it cannot be read,
+    is damaged, or lacks one of the files.
     """
     missing = set(names)
     found: dict[str, list[str]] = {}

@@ -1,6 +1,6 @@
 """Published corpora, read from a mirror folder or downloaded: Multi30k, IWSLT 2017 and WMT 2014.
 
-Every file is verified with a pinned checksum. The licences of these corpora restrict their use, so this
+Every file is verified against a pinned checksum. The licences of these corpora restrict their use, so this
 package doesn't include them.
 """
 
@@ -46,7 +46,7 @@ class PublishedCorpus:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the checksums, which doesn't require the files."""
+        """A hash of the pinned checksums, which can be computed without the files."""
         checksums = [self.name, *(file.checksum for file in self.files)]
         return hashlib.sha256("\n".join(checksums).encode()).hexdigest()
 
@@ -62,9 +62,10 @@ class PublishedCorpus:
         return self.read(self.fetch(cache or user_cache_path("build-the-transformer"), url))
 
     def fetch(self, folder: Path, url: str | None = None) -> dict[str, Path]:
-        """Download the files into `folder`/`name` and return their paths. `folder` is then a mirror.
+        """Download the files into `folder`/`name`, and return their paths by file name.
 
-        Existing files are only verified. Raises BadInputError if a file cannot be downloaded.
+        `folder` can then be used as a mirror. Files that already have the right checksum are not downloaded
+        again. Raises BadInputError if a file cannot be downloaded.
         """
         return {file.name: self._download(file, url, folder / self.name) for file in self.files}
 
