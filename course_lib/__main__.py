@@ -1,4 +1,4 @@
-"""The console command `course`: it runs the commands of the lessons, translation lab and autograder."""
+"""The console command `course`, which runs the commands of lessons, translation lab and autograder."""
 
 import argparse
 import importlib.util

@@ -1,4 +1,4 @@
-"""Atomic writes: a file is either complete or unchanged, even if the process is killed."""
+"""Atomic writes: a file is either replaced completely or left unchanged, even if the process is killed."""
 
 import contextlib
 import os

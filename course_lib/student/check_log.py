@@ -1,9 +1,9 @@
 """Keep a log of your check results on this machine. It is off until you run `course log on`.
 
 While it is on, each check that you run in a notebook appends one line to the log: the time, the exercise, the
-verdict, the names of the mistakes that were recognised, and which attempt it was. Your code is recorded only
-if you ask for it (`course log on --with-code`). Nothing is sent anywhere. If your instructor asks for the log
-and you agree, `course log hand-in FOLDER` puts the lines of one lesson into that lesson's folder.
+verdict, the names of the mistakes that were recognised, and the number of the attempt. Your code is recorded
+only if you ask for it (`course log on --with-code`). Nothing is sent anywhere. If your instructor asks for
+the log and you agree, `course log hand-in FOLDER` copies the lines of one lesson to that lesson's folder.
 """
 
 import argparse
@@ -63,7 +63,10 @@ class Result(Protocol):
 
 
 def log_folder() -> Path:
-    """Return the folder of the log. Raises ImportError if platformdirs is not installed."""
+    """Return the folder of the log, which the environment variable COURSE_LOG can override.
+
+    Raises ImportError if the default is needed and platformdirs is not installed.
+    """
     if FOLDER in os.environ:
         return Path(os.environ[FOLDER])
     from platformdirs import user_data_path
@@ -149,7 +152,7 @@ def _entry(fields: dict[str, Any]) -> Entry:
 def source_of(answer: object) -> str:
     """Return the source of the notebook cell that defines a function or class.
 
-    The result is empty if it wasn't defined in a notebook.
+    The result is empty if the object wasn't defined in a notebook.
     """
     if getattr(answer, "__module__", None) != "__main__":
         return ""

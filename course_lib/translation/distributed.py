@@ -268,8 +268,7 @@ def raise_on_all_ranks(distributed: DistributedInfo, message: str) -> NoReturn:
 def require_equal(distributed: DistributedInfo, facts: Mapping[str, str]) -> None:
     """Raise BadInputError on all ranks if the ranks are set up differently.
 
-    `facts` maps the name of everything that must be the same on all ranks to a short description of its
-    value.
+    `facts` maps the name of everything that must be equal on all ranks to a short description.
     """
     on_rank_zero, *elsewhere = all_gather(distributed, [dict(facts)])
     differences = [

@@ -1,4 +1,4 @@
-"""torchrun, with an exit code that describes the outcome of the run.
+"""Run torchrun, and return an exit code that describes the outcome of the run.
 
     python -m course_lib.translation.launch --nproc-per-node=2 --max-restarts=3 \\
         -m course_lib.translation.train CONFIG [section.key=value ...]
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_other_program(endpoint: str) -> bool:
     """Return whether a program other than torchrun listens at the rendezvous endpoint.
 
-    torchrun would wait forever for an answer of that program. The result is False if nothing listens, or if
+    torchrun would wait forever for an answer from that program. The result is False if nothing listens, or if
     the torchrun of another node does.
     """
     host, _, port = endpoint.rpartition(":")
@@ -110,7 +110,7 @@ def _is_other_program(endpoint: str) -> bool:
 
 
 def _report_killed(failed: ChildFailedError) -> None:
-    """Report the processes that were killed by a signal, except the SIGTERM that torchrun sends."""
+    """Report the processes that were killed by a signal other than torchrun's own SIGTERM."""
     for rank, failure in failed.failures.items():
         if failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM:
             cause = ", often because the machine ran out of memory" * (failure.exitcode == -signal.SIGKILL)

@@ -79,12 +79,12 @@ class Parts:
 
     @property
     def problems(self) -> list[str]:
-        """The problems of unusable parts, without duplicates. An unwritten part is not a problem."""
+        """The reasons why parts cannot be used, without duplicates. Unwritten parts are not included."""
         return list(dict.fromkeys(part.problem for part in self.parts if part.problem and not part.unwritten))
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of the student's code, for the exercises whose part uses it."""
+        """Hashes of the student's code, by exercise. Parts that use the reference are not included."""
         return {
             source.exercise: hashlib.sha256((source.code or "").encode()).hexdigest()
             for source in self._students_sources()

@@ -3,8 +3,8 @@
 Both models get the same weights, and everything that the parts compute is compared: logits, loss, gradients,
 tied weights, decoded tokens and learning rates. If something differs, a binary search finds the parts that
 cause a difference on their own. The computation uses float64, in which the results of correct parts agree
-closely. Logits are also compared in float32. Under bfloat16 autocast, which training uses, they only need to
-be finite.
+closely. Logits are also compared in float32. Under bfloat16 autocast, as in mixed-precision training, they
+only need to be finite.
 """
 
 import io
@@ -115,9 +115,9 @@ def _difference(name: str, expected: Tensor, found: object) -> str:
 
 
 def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name and the value of each result of the parts, so that the caller can stop early.
+    """Compute the results of the parts one by one, and yield the name and the value of each.
 
-    This seeds torch's global random number generator.
+    The caller can stop early. This seeds torch's global random number generator.
     """
     torch.manual_seed(0)
     source, target = (tokens.to(device) for tokens in _sentences())
@@ -204,7 +204,7 @@ def _loss(parts: Parts, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _gradients(model: nn.Module, loss: Tensor, norm_first: bool) -> dict[str, Tensor]:
-    """Compute the gradients of the weights that the reference has as well.
+    """Run the backward pass, and return the gradients of the weights that the reference has as well.
 
     A missing gradient is an empty tensor. Raises PartsError if any other weight has a nonzero gradient.
     """

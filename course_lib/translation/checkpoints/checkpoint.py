@@ -65,7 +65,7 @@ class StepFiles:
 
 @dataclass(frozen=True)
 class LatestCheckpoint:
-    """The checkpoint to resume from."""
+    """The newest intact checkpoint, if there is one, and the damaged checkpoints that are newer."""
 
     path: Path | None
     """The newest intact checkpoint; None if there are no checkpoints."""
@@ -91,8 +91,8 @@ class Checkpoints(StepFiles):
     def find_latest(self) -> LatestCheckpoint:
         """Find and load the newest intact checkpoint.
 
-        Raises BadInputError if all checkpoints are damaged, or if one cannot be read: it may be intact, so it
-        is not skipped.
+        Raises BadInputError if all checkpoints are damaged, or if one cannot be read. An unreadable
+        checkpoint is not skipped, because it may be intact.
         """
         damaged: list[Path] = []
         for path in self.newest_first():

@@ -78,7 +78,7 @@ def load_provided(folder: RunFolder) -> TrainedRun:
 
 
 def provide(run: RunFolder, folder: Path) -> None:
-    """Write the model of a run, with the weights that its config selects, as a provided model to `folder`."""
+    """Write a run's model, with the weights that its config selects, to the folder of a provided model."""
     model = load_trained_run(run).model
     kept: dict[str, Tensor] = {}
     tied: dict[str, str] = {}

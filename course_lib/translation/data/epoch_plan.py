@@ -1,4 +1,4 @@
-"""The batches of an epoch, and their order (section 5.1 of the paper)."""
+"""The plan of an epoch: its batches and their order (section 5.1 of the paper)."""
 
 import hashlib
 import math

@@ -164,7 +164,7 @@ def open_given(config: DataConfig, folder: Path) -> PreparedData:
 
 
 def require_same_settings(config: DataConfig, prepared: Mapping[str, Any], origin: str) -> None:
-    """Raise BadInputError, naming each difference, if data was prepared with other settings."""
+    """Raise BadInputError, naming each difference, if the settings of prepared data aren't the config's."""
     differences = [
         f"data.{name} is {yaml_value(prepared.get(name))} there and {yaml_value(ours)} here"
         for name, ours in _settings(config).items()
@@ -296,14 +296,14 @@ class _Writer:
     def write_evaluation_split(self, name: str, text: ParallelText) -> None:
         """Write a split for evaluation, as ids and as text.
 
-        In the ids, long sentences are truncated. No pair is dropped.
+        Sentences that are too long are truncated in the ids. No pair is dropped.
         """
         self._write(name, [self._forward(text)], drop=False)
         sources, references = text.sides(self._config.direction)
         self._write_json(f"{name}.json", {"sources": sources, "references": references})
 
     def write_contents(self, **facts: object) -> None:
-        """Write contents.json, with `facts` and all checksums, which marks the data as complete."""
+        """Write `facts` and all checksums to contents.json, which marks the data as complete."""
         files = {name: _digest(self._folder / name) for name in self._files}
         contents = {**facts, "dtype": self._dtype, "notes": self.notes, "files": files}
         atomic_write_text(self._folder / "contents.json", json.dumps(contents, indent=1))
@@ -343,9 +343,9 @@ class _Writer:
         return fits
 
     def _write_words(self, directions: list[_Direction], kept: list[bool]) -> None:
-        """Write the training pairs as indices of words, for `BpeDropoutPairs`.
+        """Write the training pairs as word indices, for `BpeDropoutPairs`.
 
-        `kept` says, for each pair, whether it is in the training split or was dropped as too long.
+        `kept` tells, for each pair, whether it is kept or was dropped as too long.
         """
         word_ids: dict[tuple[int, str], int] = {}
         keep = iter(kept)

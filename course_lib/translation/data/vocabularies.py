@@ -1,4 +1,4 @@
-"""The vocabularies of source and target: one for each, or a shared one."""
+"""The vocabularies of source and target, which are either separate or shared."""
 
 import hashlib
 import json

@@ -79,7 +79,7 @@ class Words:
 
 
 def _usually_joined(split: Sequence[Sequence[tuple[str, bool]]]) -> tuple[set[str], set[str]]:
-    """Return the words that rarely have a space before them, and those that rarely have one after them."""
+    """Return the words that usually lack a space before them, and those that usually lack one after them."""
     before: Counter[str] = Counter()
     predecessors: defaultdict[str, set[str]] = defaultdict(set)
     for words in split:

@@ -43,7 +43,7 @@ class AttentionMaps:
 def record_attention(
     model: TransformerModel, source: Int[Tensor, "1 S"], target: Int[Tensor, "1 T"]
 ) -> tuple[Float[Tensor, "N H S S"], Float[Tensor, "N H T T"], Float[Tensor, "N H T S"]]:
-    """Return the weights of the encoder's self-attention, the decoder's self-attention and cross-attention.
+    """Return the attention weights of the encoder, and of the decoder's self-attention and cross-attention.
 
     The weights are on the CPU, for all N layers. Every attention module must have its attention function as
     the attribute `attention`, like `MultiHeadAttention`. Raises AttributeError otherwise.

@@ -214,9 +214,9 @@ def _in_direction(folder: RunFolder, run: TrainedRun, direction: Direction) -> T
 
 
 def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> TransformerModel:
-    """Load the model of another run, to decode together with the model of the first.
+    """Load the model of another run, for an ensemble with the first run's model.
 
-    Raises BadInputError if it has another vocabulary or direction, or a smaller maximum length.
+    Raises BadInputError if that run has another vocabulary or direction, or a smaller maximum length.
     """
     folder, run = load_run(name)
     ours, theirs = first.model.config.data.direction, run.model.config.data.direction

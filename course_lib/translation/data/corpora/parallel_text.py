@@ -1,4 +1,4 @@
-"""Sentences in two languages, and the files they come from: plain, gzipped, or inside a published archive."""
+"""Read parallel sentences from files: plain, gzipped, or inside a published archive."""
 
 import gzip
 import html
