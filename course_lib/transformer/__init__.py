@@ -1,4 +1,4 @@
-"""The reference Transformer, one idea a file, in the order of the lessons."""
+"""The reference implementation of the Transformer, with one module for each idea of the lessons."""
 
 from course_lib.transformer.adam import adam_update
 from course_lib.transformer.attention import (

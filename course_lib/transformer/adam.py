@@ -20,7 +20,8 @@ def adam_update(
     This is algorithm 1 of Kingma and Ba 2015 (arXiv 1412.6980), as cited in section 5.3. `mean` and
     `variance` are the running means of the gradients and of their squares, as the previous update returned
     them; before the first update they are zeros. They are returned without the bias correction, which is used
-    only to move the parameter. `eps` is added to the square root. The arguments are not modified.
+    only to compute the new parameter. `eps` is added to the square root of the corrected variance. The
+    arguments are not modified.
     """
     mean = beta1 * mean + (1 - beta1) * gradient
     variance = beta2 * variance + (1 - beta2) * gradient**2

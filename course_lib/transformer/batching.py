@@ -15,8 +15,8 @@ def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     sentence, a batch has at most `max_tokens` positions: longest length times number of sentences. Every
     index occurs exactly once. Padding must be small. The baseline is a greedy plan over the sentences sorted
     by length: the result may have at most one batch more than the baseline and, in total, at most 1.1 times
-    its positions plus `max_tokens`. The result is empty if there are no sentences. A sentence longer than
-    `max_tokens` raises ValueError with its index and its length; the check also accepts a batch of its own
+    its positions plus `max_tokens`. The result is empty if there are no sentences. If a sentence is longer
+    than `max_tokens`, raise ValueError with its index and its length; the check also accepts a separate batch
     for such a sentence.
     """
     batches: list[list[int]] = []
@@ -44,11 +44,12 @@ def collate(
     end_id: int,
     max_length: int,
 ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
-    """Return a batch of sentence pairs, given as ids: one matrix of sources and one of targets.
+    """Convert sentence pairs, given as token ids, to a matrix of sources and a matrix of targets.
 
     Every sentence is put between `start_id` and `end_id`. It is truncated first, so that it has at most
     `max_length` tokens including both. Each side is padded on the right to its own longest sentence. Raises
-    ValueError, whose message contains `max_length`, if it is below 2: there is no room for start and end.
+    ValueError if `max_length` is below 2, which leaves no room for the start and end tokens; the message
+    contains `max_length`.
     """
     if max_length < 2:
         raise ValueError(f"max_length must be at least 2, for start and end, got {max_length}")

@@ -12,9 +12,9 @@ Item = TypeVar("Item")
 
 
 def shard(batches: Sequence[Item], rank: int, world_size: int) -> Sequence[Item]:
-    """Return the batches of one rank; together, all ranks have each batch exactly once.
+    """Return the batches of one rank. Every batch belongs to exactly one rank.
 
-    Batches are dealt in turn: the first to rank 0, the next to rank 1, and so on. If their number is not a
+    Batches are assigned in turn: the first to rank 0, the next to rank 1, and so on. If their number is not a
     multiple of `world_size`, some ranks have one more; no batch is repeated or dropped. The result is a new
     sequence in the same order.
     """
@@ -26,9 +26,10 @@ def global_token_mean(
 ) -> Float[Tensor, ""]:
     """Return the mean loss per token over all ranks, from this rank's sum and count.
 
-    The mean of the ranks' own means would differ if their counts differ. Sums are added in float64, and the
-    result has the dtype of `loss_sum`. Both may also be plain numbers. Without a process group, this process
-    is the only rank. The arguments are not modified, and no gradient flows.
+    The mean of the ranks' means would be wrong if the ranks have different counts. Sums are added in float64,
+    and the result has the dtype of `loss_sum`. Both arguments may also be plain numbers. Without a process
+    group, this process counts as the only rank. The arguments are not modified, and no gradient flows through
+    the result.
     """
     if not isinstance(loss_sum, Tensor):
         loss_sum = torch.tensor(float(loss_sum))

@@ -1,7 +1,7 @@
-"""Decoding: greedy, and beam search as in section 6.1 of the paper.
+"""Greedy decoding, and beam search as in section 6.1 of the paper.
 
-Both work with any model that has `encode`, `decode` and `generator`, so they compute the whole prefix again
-for each token.
+Both use only `encode`, `decode` and `generator` of the model, so they compute the whole prefix again for each
+token.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,10 @@ from course_lib.transformer.model import Transformer
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode without gradients, and restore the mode of every module afterwards."""
+    """Within the block, put a model in evaluation mode and disable gradients.
+
+    Afterwards, the mode of every module is restored.
+    """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -36,7 +39,7 @@ def greedy_decode(
     start_id: int,
     end_id: int,
 ) -> Int[Tensor, "B T"]:
-    """Generate the most likely next token until every sentence of the batch has ended.
+    """Translate a batch by generating the most likely token of each sentence at every step.
 
     This is the "auto-regressive" generation of section 3.1. Each row begins with `start_id`. After its first
     `end_id`, a row is filled with `end_id`. Decoding stops when every row has ended, or at `max_length`
@@ -59,7 +62,7 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
     """Return the number by which the log-probability of a translation of `length` tokens is divided.
 
     This is ((5 + length) / 6)^alpha: equation 14 of Wu et al. 2016 (arXiv 1609.08144), as cited in section
-    6.1. For a tensor of integers, of any shape, return a tensor with the penalty of each.
+    6.1. For a tensor of integers, return a tensor of the same shape with the penalty of each length.
     """
     return ((5 + length) / 6) ** alpha
 
@@ -78,7 +81,8 @@ def beam_search(
 
     This is the beam search of section 6.1. The source is encoded once for the whole batch. The best
     hypothesis has the highest log-probability divided by length_penalty(length, alpha), where the length
-    counts the tokens after the start, including the end. Rows have the format of `greedy_decode`.
+    counts the tokens after the start, including the end. The rows are formatted like those of
+    `greedy_decode`.
     """
     sentences = source.shape[0]
     with evaluating(model):

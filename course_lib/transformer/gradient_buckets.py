@@ -1,7 +1,7 @@
-"""Gradients reduced in buckets, while the backward pass is still running.
+"""Gradients reduced in buckets while the backward pass is still running.
 
-Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (arXiv 2006.15704),
-section 3.2.
+This is the method of Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel
+Training" (arXiv 2006.15704), section 3.2.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 
 class GradientBuckets:
-    """Buckets of gradients, each summed over all ranks as soon as the backward pass has filled it.
+    """Buckets of gradients, summed over all ranks while the backward pass is still running.
 
-    The backward pass computes the gradients of the last layers first, so buckets are filled in the reverse
-    order of `model.parameters()`. A bucket has gradients of one dtype and at most `bucket_bytes` bytes; a
-    larger gradient is a bucket of its own, and a shared parameter counts once. A new bucket begins only where
-    the next gradient does not fit.
+    The backward pass computes the gradients of the last layers first, so parameters are put into buckets in
+    the reverse order of `model.parameters()`. A bucket is reduced as soon as all its gradients are ready and
+    the buckets before it have been launched. It has gradients of one dtype and at most `bucket_bytes` bytes;
+    a larger gradient gets its own bucket, and a shared parameter counts once. A new bucket begins only if the
+    next gradient does not fit or has another dtype.
 
         buckets = GradientBuckets(model, bucket_bytes)
         with buckets.no_sync():
@@ -26,7 +27,7 @@ class GradientBuckets:
         loss_of_the_last_micro_batch.backward()  # reduces what is complete
         buckets.finish()  # now every gradient is the sum over all ranks
 
-    Without a process group, gradients stay as they are.
+    Without a process group, gradients are not changed.
     """
 
     def __init__(self, model: nn.Module, bucket_bytes: int) -> None:
@@ -44,7 +45,7 @@ class GradientBuckets:
         self.synchronizing = True
 
     def _on_gradient(self, parameter: Tensor) -> None:
-        """Launch every bucket whose turn it is: autograd has just accumulated this parameter's gradient."""
+        """Launch, in order, all complete buckets. Autograd calls this when it has accumulated a gradient."""
         if self.synchronizing and dist.is_initialized():
             self.ready.add(parameter)
             while len(self.in_flight) < len(self.buckets) and self.ready.issuperset(self._next_bucket()):
@@ -55,13 +56,13 @@ class GradientBuckets:
         return self.buckets[len(self.in_flight)]
 
     def _launch(self) -> None:
-        """Start to reduce the next bucket, without waiting. A missing gradient takes part as zeros."""
+        """Start reducing the next bucket, without waiting. A missing gradient is replaced by zeros."""
         gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in self._next_bucket()]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         self.in_flight.append((flat, dist.all_reduce(flat, async_op=True)))
 
     def finish(self) -> None:
-        """Launch the buckets that are left, wait for all of them, and write the sums into the gradients."""
+        """Launch the remaining buckets, wait for all buckets, and replace each gradient with its sum."""
         if not dist.is_initialized():
             return
         while len(self.in_flight) < len(self.buckets):
@@ -76,7 +77,10 @@ class GradientBuckets:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Only accumulate gradients inside this context: for all micro-batches of an update but the last."""
+        """Only accumulate gradients inside this context.
+
+        Use it for every micro-batch of an update except the last.
+        """
         self.synchronizing = False
         try:
             yield

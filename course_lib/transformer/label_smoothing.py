@@ -11,7 +11,7 @@ def smooth_targets(
     """Return target distributions in which `smoothing` is spread evenly over the whole vocabulary.
 
     As in Szegedy et al. 2016 (arXiv 1512.00567), section 7, which section 5.4 cites, every class gets
-    smoothing / V, and the label gets another 1 - smoothing. Rows whose label is padding are all zeros.
+    smoothing / V, and the label gets 1 - smoothing in addition. Rows whose label is padding are all zeros.
     """
     padding = labels == pad_id
     targets = torch.full((*labels.shape, vocab_size), smoothing / vocab_size, device=labels.device)
@@ -21,7 +21,7 @@ def smooth_targets(
 
 
 class LabelSmoothingLoss(nn.Module):
-    """Cross-entropy with smoothed targets, averaged over the real tokens."""
+    """Cross-entropy with smoothed targets, averaged over the labels that are not padding."""
 
     def __init__(self, vocab_size: int, pad_id: int, smoothing: float = 0.1) -> None:
         super().__init__()

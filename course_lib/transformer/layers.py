@@ -11,7 +11,7 @@ from course_lib.transformer.sublayers import FeedForward, SublayerConnection
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network, each in a sublayer connection: figure 1, left.
 
-    `attention` is passed to the MultiHeadAttention.
+    `attention` is passed to the `MultiHeadAttention` module.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B S D"], source_mask: Bool[Tensor, "..."] | None
     ) -> Float[Tensor, "B S D"]:
-        """Transform the source representations, each attending to the positions that the mask allows."""
+        """Transform the source representations. Each position attends to those that the mask allows."""
         attend, feed = self.sublayers
         x = attend(x, lambda x: self.self_attention(x, x, x, source_mask))
         return feed(x, self.feed_forward)
@@ -40,7 +40,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, cross-attention to the encoder, then the feed-forward network: figure 1, right.
 
-    `attention` is passed to both MultiHeadAttentions.
+    `attention` is passed to both `MultiHeadAttention` modules.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class DecoderLayer(nn.Module):
         source_mask: Bool[Tensor, "..."] | None,
         target_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Transform the target representations, attending to the target and then to the encoded source."""
+        """Transform the target representations. They attend to the target, then to the encoded source."""
         attend, cross, feed = self.sublayers
         x = attend(x, lambda x: self.self_attention(x, x, x, target_mask))
         x = cross(x, lambda x: self.cross_attention(x, memory, memory, source_mask))

@@ -16,17 +16,17 @@ class TransformerConfig:
     """The sizes of a Transformer. The defaults are the paper's base model (table 3)."""
 
     layers: int = 6
-    """Number of layers in the encoder, and in the decoder: N in the paper."""
+    """Number of encoder layers, which is also the number of decoder layers: N in the paper."""
     d_model: int = 512
     """Number of features at each position."""
     heads: int = 8
-    """Number of attention heads: h in the paper. They share the features, so it must divide d_model."""
+    """Number of attention heads: h in the paper. It must divide d_model, which the heads share."""
     d_ff: int = 2048
     """Number of features inside the feed-forward network."""
     dropout: float = 0.1
     """Dropout probability: P_drop in section 5.4."""
     norm_first: bool = False
-    """Normalise before each sublayer ("pre-norm") instead of after the sum ("post-norm", as in the paper)."""
+    """Normalise before each sublayer ("pre-norm"), or after its residual sum ("post-norm", as in the paper)."""
     attention: AttentionFunction = scaled_dot_product_attention
     """The attention function that every head applies; a fused kernel with the same signature works too."""
 
@@ -46,7 +46,8 @@ class Transformer(nn.Module):
     """An encoder that reads the source and a decoder that writes the target one token at a time.
 
     With `norm_first`, each stack ends with one more normalisation, because its last sum is not normalised.
-    Every layer gets the attention function of the config. Matrices are initialised by Xavier uniform.
+    Every layer gets the attention function of the config. The weights of linear layers are initialised with
+    Xavier uniform.
     """
 
     def __init__(self, source_vocab: int, target_vocab: int, config: TransformerConfig) -> None:
@@ -103,8 +104,8 @@ class Transformer(nn.Module):
 def tie_embeddings(model: Transformer) -> Transformer:
     """Make both embedding tables and the generator share one matrix, in place, and return the model.
 
-    As in section 3.4. This needs one joint vocabulary: raises ValueError, whose message contains both sizes,
-    if they differ.
+    This is the weight sharing of section 3.4, which needs one joint vocabulary. Raises ValueError if the
+    sizes of the vocabularies differ; the message contains both.
     """
     source, target = model.source_embedding.table, model.target_embedding.table
     if source.num_embeddings != target.num_embeddings:

@@ -7,10 +7,11 @@ from course_lib.transformer.attention import AttentionFunction, scaled_dot_produ
 
 
 def split_heads(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B {heads} L d"]:
-    """Split the last axis into heads and move the head axis before the length: (B, L, D) to (B, H, L, D/H).
+    """Split the last axis into heads, and move the head axis before the length axis.
 
-    As in section 3.2.2, head h gets the features from h * D/H up to, but not including, (h + 1) * D/H. Raises
-    ValueError, whose message contains both numbers, if D is not divisible by the number of heads.
+    (B, L, D) becomes (B, H, L, D/H). As in section 3.2.2, head h gets the features from h * D/H up to, but
+    not including, (h + 1) * D/H. Raises ValueError if D is not divisible by the number of heads; the message
+    contains both numbers.
     """
     d_model = x.shape[-1]
     if d_model % heads != 0:
@@ -19,7 +20,10 @@ def split_heads(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B {head
 
 
 def merge_heads(x: Float[Tensor, "B H L d"]) -> Float[Tensor, "B L D"]:
-    """Reverse `split_heads`: (B, H, L, D/H) to (B, L, D), the heads concatenated (section 3.2.2, Concat)."""
+    """Concatenate the heads (Concat in section 3.2.2), the inverse of `split_heads`.
+
+    (B, H, L, D/H) becomes (B, L, D).
+    """
     return x.transpose(-3, -2).flatten(-2)
 
 
@@ -27,8 +31,9 @@ class MultiHeadAttention(nn.Module):
     """Attention with several heads in parallel, each on its own projection of the input (section 3.2.2).
 
     `attention` is the function that every head applies: it takes `(query, key, value, mask, dropout)` and
-    returns `(output, weights)`. Dropout is applied to the weights only. The module has `query_projection`,
-    `key_projection`, `value_projection` and `output_projection`, each an `nn.Linear` with a bias.
+    returns `(output, weights)`. Dropout is applied to the attention weights only. The module has
+    `query_projection`, `key_projection`, `value_projection` and `output_projection`, each an `nn.Linear` with
+    a bias.
     """
 
     def __init__(
@@ -56,8 +61,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "B Q D"]:
         """Project, split into heads, attend, merge the heads, and project again.
 
-        A mask of shape (B, Q, K) applies to every head; (Q, K) and (B, H, Q, K) are used as they are.
-        Raises ValueError if the batch sizes of query, key and value differ.
+        A mask of shape (B, Q, K) applies to every head; masks of shape (Q, K) or (B, H, Q, K) are passed
+        unchanged. Raises ValueError if the batch sizes of query, key and value differ.
         """
         batches = query.shape[0], key.shape[0], value.shape[0]
         if len(set(batches)) > 1:

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "{length} {d_model}"]:
-    """Return the encoding of positions 0 to length - 1: sines and cosines of falling frequency, in float32.
+    """Return the encoding of positions 0 to length - 1: sines and cosines of decreasing frequency.
 
     As in section 3.5, column 2i is sin(position / 10000^(2i / d_model)), and column 2i + 1 is the cosine of
-    the same angle. If d_model is odd, the last column is a sine.
+    the same angle. If d_model is odd, the last column is a sine. The result is in float32.
     """
     position = torch.arange(length, dtype=torch.float64).unsqueeze(1)
     even_column = torch.arange(0, d_model, 2, dtype=torch.float64)
@@ -41,7 +41,7 @@ class TokenEmbedding(nn.Module):
 
 
 class PositionalEncoding(nn.Module):
-    """The sinusoids of each position, added to the input, and then dropout: sections 3.5 and 5.4.
+    """A module that adds the sinusoids to its input and applies dropout to the sum: sections 3.5 and 5.4.
 
     The result has the dtype of the input. The table moves with the module between devices but is not part of
     its state dict, because it can always be computed again.
@@ -55,9 +55,9 @@ class PositionalEncoding(nn.Module):
         self.register_buffer("table", sinusoids(max_length, d_model), persistent=False)
 
     def forward(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
-        """Add the positional encoding.
+        """Add the positional encoding, and apply dropout to the sum.
 
-        Raises ValueError, whose message contains both numbers, if the input is longer than max_length.
+        Raises ValueError if the input is longer than max_length; the message contains both numbers.
         """
         length, max_length = x.shape[1], self.table.shape[0]
         if length > max_length:

@@ -1,7 +1,8 @@
-"""Replicas of one model, as on the eight GPUs of section 5.2: equal weights first, equal gradients always.
+"""Replicas of one model, as on the eight GPUs of section 5.2, with equal initial weights and gradients.
 
-Each rank has a whole model and its own sentences. As long as all ranks start from the same weights and update
-them with the same gradients, their models stay equal, and no weights need to be sent again.
+Each rank has a complete copy of the model and trains it on its own sentences. If all ranks start from the
+same weights and update them with the same gradients, their models stay equal, so the weights are sent only
+once.
 """
 
 import torch
@@ -22,8 +23,8 @@ def broadcast_parameters(model: nn.Module, source: int = 0) -> None:
 def all_reduce_gradients(model: nn.Module) -> None:
     """Replace every gradient with its sum over all ranks, in place.
 
-    A parameter without a gradient on this rank takes part with zeros, because another rank may have one for
-    it, and all ranks must call the same collectives in the same order. Without a process group, nothing
+    A parameter without a gradient on this rank contributes zeros, because another rank may have a gradient
+    for it, and all ranks must call the same collectives in the same order. Without a process group, nothing
     changes.
     """
     if dist.is_initialized():

@@ -7,8 +7,8 @@ from torch.optim.lr_scheduler import LambdaLR
 def learning_rate(step: int, d_model: int, warmup: int, factor: float = 1.0) -> float:
     """Return the learning rate of update `step`; the first update is step 1.
 
-    Equation 3, times `factor`: a linear rise over `warmup` updates, then a decay with the inverse square root
-    of the step.
+    This is equation 3 times `factor`: the rate rises linearly over `warmup` updates, then decays with the
+    inverse square root of the step.
     """
     if step < 1:
         raise ValueError(f"the first update is step 1, but got step {step}")
@@ -16,7 +16,7 @@ def learning_rate(step: int, d_model: int, warmup: int, factor: float = 1.0) -> 
 
 
 def make_scheduler(optimizer: Optimizer, d_model: int, warmup: int, factor: float = 1.0) -> LambdaLR:
-    """Return a scheduler for an optimiser with a base rate of 1.0, so that update n uses learning_rate(n).
+    """Return a scheduler for an optimiser with learning rate 1.0, so that update n uses learning_rate(n).
 
     Call `step()` once after each update.
     """

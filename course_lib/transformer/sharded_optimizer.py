@@ -1,7 +1,7 @@
 """An optimiser whose state is divided among the ranks.
 
-Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 5.1:
-stage 1, which partitions the optimiser's state (arXiv 1910.02054).
+This is stage 1 of ZeRO: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion
+Parameter Models" (arXiv 1910.02054), section 5.1.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,10 +15,11 @@ from torch.optim import Optimizer
 class ShardedOptimizer:
     """An optimiser that keeps state on each rank only for that rank's share of the parameters.
 
-    `make_optimizer(parameters)` builds the optimiser of a share. Every rank has all gradients, already
-    summed. A step updates this rank's share; then every rank broadcasts its share, so that all of them have
-    the parameters that the unsharded optimiser would give. The sizes of any two shares differ by at most the
-    largest parameter, and a share may be empty. Without a process group, this rank's share is everything.
+    `make_optimizer(parameters)` builds the optimiser of a share. Before a step, every rank has all gradients,
+    already summed over the ranks. The step updates this rank's share; then every rank broadcasts its share,
+    so that all ranks have the parameters that the unsharded optimiser would compute. The sizes of any two
+    shares differ by at most the size of the largest parameter, and a share may be empty. Without a process
+    group, this rank's share contains all parameters.
     """
 
     def __init__(
@@ -49,5 +50,5 @@ class ShardedOptimizer:
             parameter.grad = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of this rank's share."""
+        """Return the optimiser's state for this rank's share, or an empty dict if the share is empty."""
         return {} if self.optimizer is None else self.optimizer.state_dict()

@@ -11,8 +11,8 @@ class LayerNorm(nn.Module):
     """Layer normalisation: mean 0 and variance 1 over the features of each position, then scale and shift.
 
     This is equation 4 of Ba, Kiros and Hinton 2016 (arXiv 1607.06450), as cited in section 3.1. The variance
-    is the biased one (divided by D), and eps, which they leave out, is added inside the root. The module has
-    the parameters `scale` and `shift`, each of shape (D,).
+    is the biased one (divided by D), and eps, which the paper leaves out, is added inside the square root.
+    The module has the parameters `scale` and `shift`, each of shape (D,).
     """
 
     def __init__(self, d_model: int, eps: float = 1e-6) -> None:
@@ -47,7 +47,7 @@ class FeedForward(nn.Module):
 class SublayerConnection(nn.Module):
     """A residual connection around a sublayer, with dropout on the sublayer's output and layer normalisation.
 
-    Sections 3.1 and 5.4 use "post-norm": norm(x + dropout(sublayer(x))). With `norm_first`, this is
+    Sections 3.1 and 5.4 use "post-norm": norm(x + dropout(sublayer(x))). With `norm_first`, the module uses
     "pre-norm" as in Xiong et al. 2020 (arXiv 2002.04745): x + dropout(sublayer(norm(x))). The module has
     `norm`, a `LayerNorm`.
     """
@@ -63,7 +63,7 @@ class SublayerConnection(nn.Module):
         x: Float[Tensor, "B L D"],
         sublayer: Callable[[Float[Tensor, "B L D"]], Float[Tensor, "B L D"]],
     ) -> Float[Tensor, "B L D"]:
-        """Apply the sublayer once and add its output to x."""
+        """Apply the sublayer once, add its output to x after dropout, and normalise as configured."""
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))

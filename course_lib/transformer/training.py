@@ -19,14 +19,14 @@ def train_step(
     optimizer: Optimizer,
     scheduler: LRScheduler,
 ) -> float:
-    """Make one update from one batch, which may be split into micro-batches to save memory.
+    """Make one update from one batch, which may be split into micro-batches to save memory. Return its loss.
 
-    Each micro-batch is a pair of source and target, as returned by `collate` (lesson 10); `micro_batches`
-    may be a generator. `loss(logits, labels)` is a mean over the real tokens; `loss.pad_id` is padding, in
-    source and target. The gradient and the returned loss are means over all real tokens of the batch, the
-    same for any split into micro-batches. At most one micro-batch's graph is alive at a time. The model is
-    used in training mode, through `encode`, `decode` and `generator`. Old gradients are cleared first, and
-    the scheduler takes one step.
+    Each micro-batch is a pair of source and target, as returned by `collate` (lesson 10); `micro_batches` may
+    be a generator. `loss(logits, labels)` returns the mean loss over the labels that are not padding;
+    `loss.pad_id` is the padding id of source and target. The gradient and the returned loss are means over
+    all such labels of the batch, so they don't depend on the split into micro-batches. At most one
+    micro-batch's graph is alive at a time. The model is used in training mode, through `encode`, `decode` and
+    `generator`. Old gradients are cleared first, and the scheduler takes one step.
     """
     pairs = list(micro_batches)
     pad_id = loss.pad_id

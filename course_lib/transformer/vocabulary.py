@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 def build_vocabulary(
     sentences: Iterable[Sequence[str]], min_count: int, specials: Sequence[str]
 ) -> dict[str, int]:
-    """Return the ids of the words that occur at least `min_count` times. A sentence is a list of words.
+    """Return the ids of the special tokens and of all words that occur at least `min_count` times.
 
-    The specials come first, in their order; then the words by descending count, ties in the order of
-    `sorted`. Build the vocabulary from the training split only: the other splits must stay unseen.
+    A sentence is a list of words. The specials come first, in the given order; the words follow by descending
+    count, and words with equal counts in the order of `sorted`. Build the vocabulary from the training split
+    only: the other splits must stay unseen.
     """
     counts = Counter(word for sentence in sentences for word in sentence)
     frequent = [word for word, count in counts.items() if count >= min_count and word not in specials]

@@ -1,7 +1,7 @@
 """torch.compile for each layer of a model, with a fallback to the uncompiled layers.
 
-Each layer is compiled separately, because DDP sends a layer's gradients as soon as its backward pass is done,
-and because layers of the same class share the compiled code.
+Each layer is compiled separately, because DDP sends a layer's gradients as soon as its backward pass has
+finished, and because layers of the same class share the compiled code.
 """
 
 import inspect
@@ -25,8 +25,8 @@ def compile_layers(
     """Compile layers in place; if that fails, restore them and return one line with the reason.
 
     `run` computes a loss with the layers. Compilation happens during the first forward and backward pass, so
-    both run here, before training has made any updates. With `dynamic`, sizes are variables of the compiled
-    code; otherwise each layer is compiled again for each shape.
+    both run here, before training has made any updates. With `dynamic`, the compiled code handles variable
+    sizes; otherwise each layer is compiled again for each shape.
     """
     try:
         for layer in layers:

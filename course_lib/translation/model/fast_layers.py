@@ -36,8 +36,8 @@ _KNOWN = {
 def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
     """Replace the layers of the reference's Transformer with faster ones. Return their weights for `refresh`.
 
-    Any other model is left unchanged, because a student's classes may compute something different. The list
-    is then empty.
+    Any other model, and any layer that contains other classes than the reference's, is left unchanged,
+    because a student's classes may compute something different. The list is empty if nothing is replaced.
     """
     if type(model) is not Transformer:
         return []
@@ -58,7 +58,7 @@ def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights
 
 
 def refresh(weights: "Sequence[MergedWeights]") -> None:
-    """Copy all weights, converted to the dtype of their layers. Call this once per update."""
+    """Copy the current weights, converted to the dtype of their layers. Call this before each update."""
     pairs = [pair for each in weights for pair in each.views()]
     if pairs:
         copies, originals = zip(*pairs, strict=True)
@@ -67,7 +67,7 @@ def refresh(weights: "Sequence[MergedWeights]") -> None:
 
 
 def padding_bias(mask: Bool[Tensor, "B 1 S"], dtype: torch.dtype) -> Float[Tensor, "B 1 1 S"]:
-    """Convert a padding mask to a bias that is added to attention scores: 0 or minus infinity."""
+    """Convert a padding mask to a bias for attention scores: 0 for tokens, minus infinity for padding."""
     zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     return zeros.masked_fill(~mask, -torch.inf).unsqueeze(1)
 
@@ -75,7 +75,7 @@ def padding_bias(mask: Bool[Tensor, "B 1 S"], dtype: torch.dtype) -> Float[Tenso
 def decode_with_kernels(
     model: Transformer, source: Int[Tensor, "B S"], bias: Float[Tensor, "B 1 1 S"], target: Int[Tensor, "B T"]
 ) -> Float[Tensor, "B T D"]:
-    """Compute the decoder's output like `Transformer`, with the masks for which fused attention is fastest.
+    """Run the encoder and the decoder like `Transformer`, but with the masks that suit fused attention best.
 
     The source padding is masked by a bias, which is computed once instead of in every layer. The decoder's
     self-attention uses only a causal mask: padding is on the right, so no real position attends to it.
@@ -91,7 +91,7 @@ def decode_with_kernels(
 
 
 class MergedWeights:
-    """The weights of a layer in one dtype. The weights of each group are concatenated into one tensor."""
+    """A layer's weights in one dtype, with the weights of each group concatenated into one tensor."""
 
     def __init__(self, groups: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> None:
         self._groups = groups
@@ -99,7 +99,7 @@ class MergedWeights:
         self._copies: list[Tensor] = []
 
     def views(self) -> list[tuple[Tensor, Tensor]]:
-        """Return a pair for each weight: the part of the merged copies that belongs to it, and the weight.
+        """Return a pair for each weight: its part of the merged copy, as a view, and the weight itself.
 
         The copies are allocated if necessary. If the weights already have the dtype of the layer, there are
         no copies, and the list is empty.
@@ -129,7 +129,7 @@ class MergedWeights:
 
 
 class _StandIn(torch.autograd.Function):
-    """A function that returns the converted and merged copies, and passes their gradients to the weights."""
+    """An autograd function that returns the merged copies, and passes their gradients to the weights."""
 
     @staticmethod
     def forward(ctx: Any, sizes: list[list[int]], *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -171,7 +171,7 @@ def _attend(
     mask: Tensor | None,
     causal: bool,
 ) -> Tensor:
-    """Split into heads, attend, and merge the heads: (B, L, D) to (B, L, D)."""
+    """Split query, key and value into heads, attend, and merge the heads. Return a tensor (B, Q, D)."""
     query, key, value = (
         each.unflatten(-1, (attention.heads, -1)).transpose(1, 2) for each in (query, key, value)
     )
@@ -188,7 +188,7 @@ def _attend(
 
 
 class _FastLayer(nn.Module):
-    """The base class of both fast layers. `merged` holds the weights."""
+    """The base class of the fast layers. A subclass stores its weights in `merged`."""
 
     self_attention: MultiHeadAttention
     cross_attention: MultiHeadAttention
@@ -234,7 +234,7 @@ class FastEncoderLayer(_FastLayer, EncoderLayer):
     def forward(
         self, x: Float[Tensor, "B S D"], source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None
     ) -> Float[Tensor, "B S D"]:
-        """Compute the layer. With fused attention, the mask may also be a bias added to the scores."""
+        """Compute the output. With fused attention, the mask may also be a bias added to the scores."""
         w_qkv, b_qkv, w_out, b_out, *feed, scale_1, shift_1, scale_2, shift_2 = self.merged.tensors()
         attend, connect_feed = self.sublayers
         with torch.autocast(x.device.type, enabled=False):
@@ -275,7 +275,11 @@ class FastDecoderLayer(_FastLayer, DecoderLayer):
         source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None,
         target_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Compute the layer. With fused attention, a target mask of None means a causal mask."""
+        """Compute the output.
+
+        With fused attention, the source mask may also be a bias added to the scores, and a target mask of
+        None means a causal mask.
+        """
         weights = self.merged.tensors()
         w_qkv, b_qkv, w_self, b_self, w_q, b_q, w_kv, b_kv, w_cross, b_cross = weights[:10]
         feed, norms = weights[10:14], list(zip(weights[14::2], weights[15::2], strict=True))

@@ -1,4 +1,4 @@
-"""The number of floating-point operations in training, and the rate that a device reaches."""
+"""The number of floating-point operations in a training batch, and the rate that a device reaches."""
 
 import time
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from course_lib.translation.configs.schema import ModelConfig, Precision
 from course_lib.translation.model.precision import resolve_precision
 
-#: The minimum number of measurements. Other programs may disturb some of them.
+#: The minimum number of measurements, because other programs may slow down some of them.
 _MIN_REPEATS = 5
 
 
@@ -22,9 +22,9 @@ def training_flops(
     """Count the operations of all matrix products in a forward and a backward pass over a batch.
 
     The product of an n x k and a k x m matrix takes 2 n k m operations, and the backward pass does two
-    products of that size for each. The lengths are those of the sentences, without padding, on the CPU.
-    Neither padding nor the keys that the causal mask hides (half of the decoder's self-attention) count as
-    useful work.
+    products of that size for each. The lengths count the tokens of each sentence, without padding. Neither
+    padding nor the keys that the causal mask hides (half of the decoder's self-attention) count as useful
+    work.
     """
     d, ff, layers = model.d_model, model.d_ff, model.layers
     source, target = source_lengths.double(), target_lengths.double()
@@ -38,11 +38,11 @@ def training_flops(
 
 
 def measure_matmul_rate(device: torch.device, precision: Precision, seconds: float = 0.3) -> float:
-    """Measure how many operations per second this device reaches on large matrix products.
+    """Measure the floating-point operations per second that a device reaches on large matrix products.
 
-    MFU is relative to this rate, which is the best of several measurements with the current number of
-    threads. The first product is not measured, because loading its kernels can take fifty times as long as
-    the product itself.
+    The model FLOPs utilisation (MFU) is relative to this rate. It is the best of several measurements with
+    the current number of threads. The first product is not measured, because loading its kernels can take
+    fifty times as long as the product itself.
     """
     dtype = getattr(torch, resolve_precision(precision, device))
     size = 8192 if device.type == "cuda" else 1024

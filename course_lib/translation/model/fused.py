@@ -1,6 +1,7 @@
 """Faster implementations of the reference's layers and loss, which keep the names of all weights.
 
-They are separate so that the code of the lessons stays simple. Tests show that both compute the same results.
+They are separate so that the code of the lessons stays simple. Tests show that both versions compute the same
+results.
 """
 
 import functools
@@ -20,8 +21,8 @@ from course_lib.transformer import LayerNorm
 def use_fused_layers(model: nn.Module) -> None:
     """Replace the modules of a model that have a faster implementation, keeping the weights and their names.
 
-    Only instances of exactly the reference's classes are replaced, because a subclass may compute something
-    different.
+    Only direct instances of `nn.Dropout` and the reference's `LayerNorm` are replaced, because a subclass may
+    compute something different.
     """
     for parent in list(model.modules()):
         for name, module in list(parent.named_children()):
@@ -86,7 +87,7 @@ class BlockDropout(nn.Dropout):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop elements of x during training; return x itself otherwise."""
+        """Zero random elements of x and scale the others during training; otherwise, return x itself."""
         if not self.training or self.p == 0 or x.device.type != "cpu":
             return super().forward(x)
         dropped = min(round(self.p * _LEVELS), _LEVELS - 1)
@@ -94,7 +95,10 @@ class BlockDropout(nn.Dropout):
 
 
 def _random_ones(like: Tensor, dropped: int) -> Tensor:
-    """Draw ones and zeros in the shape and dtype of `like`. A zero has probability `dropped` / 2^16."""
+    """Return random ones and zeros, with the shape and dtype of `like`.
+
+    An element is zero with probability `dropped` / 2^16.
+    """
     count = like.numel()
     blocks = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = blocks.view(torch.int16)[:count].view(like.shape)
@@ -130,7 +134,7 @@ def fused_smoothed_loss(
         logsumexp(z) - (1 - e) z[y] - e mean(z),
 
     and its gradient is softmax(z) - e / V, minus 1 - e at y. So the smoothed targets are never computed, and
-    only a few rows of logits are in memory at a time. Both would have the size (N, V).
+    only a few rows of logits are in memory at a time. Either matrix would have the size (N, V).
     """
     # Gradients are always disabled inside `forward`, so this has to be determined here.
     needs_gradient = torch.is_grad_enabled()
@@ -141,9 +145,9 @@ def fused_smoothed_loss(
 
 
 class _SmoothedLoss(torch.autograd.Function):
-    """An autograd function for the loss sum.
+    """An autograd function for the sum of the loss.
 
-    The forward pass also computes the gradients, because the logits are only in memory then.
+    The forward pass also computes the gradients, because the logits are in memory only during that pass.
     """
 
     @staticmethod
@@ -194,7 +198,10 @@ class _SmoothedLoss(torch.autograd.Function):
 def _softmax_step(
     logits: Tensor, labels: Tensor, smoothing: float, exact: torch.dtype, needs_gradient: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss sum of a chunk of rows, the gradient of their logits, and its column sums."""
+    """Return the summed loss of a chunk of rows, the gradient of the logits, and its column sums.
+
+    Without `needs_gradient`, the second and third results are placeholders.
+    """
     dtype, classes = logits.dtype, logits.shape[1]
     logits = logits.to(exact)
     at_labels = logits.gather(1, labels)

@@ -79,16 +79,16 @@ class LossSum(nn.Module):
         )
 
     def refresh(self) -> None:
-        """Convert the weights to the dtype of the fast layers. Call this once per update."""
+        """Copy the weights, converted to the dtype of the fast layers. Call this before each update."""
         refresh(self._weights)
 
     @property
     def copied_bytes(self) -> int:
-        """The size of the converted copies of the weights in bytes."""
+        """The total size in bytes of the converted copies of the weights."""
         return sum(copy.numel() * copy.element_size() for each in self._weights for copy, _ in each.views())
 
     def _dtype(self, device: torch.device) -> torch.dtype:
-        """Return the dtype of matrix products."""
+        """Return the dtype of matrix products on a device."""
         own: torch.dtype = self.model.generator.weight.dtype
         return product_dtype(self.precision, device) or own
 
@@ -129,7 +129,7 @@ class LossSum(nn.Module):
         return self._loss_sum(plain, labels.chunk(2)[0]) + self.simcut_alpha * divergence_sum(plain, cut)
 
     def _hidden_and_labels(self, source: Tensor, target: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the decoder's output and the label at each position.
+        """Return the decoder's output and the label at each of the given positions.
 
         Padding is removed before the generator, which is by far the widest layer.
         """
@@ -182,8 +182,9 @@ def token_cutoff(model: TransformerModel, p: float) -> Iterator[None]:
 
 
 def divergence_sum(plain: Float[Tensor, "N V"], cut: Float[Tensor, "N V"]) -> Float[Tensor, ""]:
-    """Sum the Kullback-Leibler divergence of the second logits from the first over N positions.
+    """Sum the Kullback-Leibler divergence KL(plain || cut) of two predictions over N positions.
 
-    Gradients flow into both, because the SimCut paper found that this improves the results.
+    The predictions are logits. Gradients flow into both, because the SimCut paper found that this improves
+    the results.
     """
     return F.kl_div(cut.log_softmax(-1), plain.log_softmax(-1), reduction="sum", log_target=True)

@@ -19,9 +19,9 @@ class MemoryEstimate:
     weights: int
     gradients: int
     optimiser: int
-    """The two means that Adam keeps for each weight."""
+    """The two running means that Adam keeps for each weight."""
     activations: int
-    """The tensors that the forward pass over one batch saves for the backward pass."""
+    """The tensors saved for the backward pass, and the converted copies of the weights."""
 
     @property
     def total(self) -> int:
@@ -30,16 +30,16 @@ class MemoryEstimate:
 
     @property
     def description(self) -> str:
-        """The total and its parts, in GiB."""
+        """The total and its parts, in GiB, as text."""
         parts = ", ".join(f"{field.name} {getattr(self, field.name) / GIB:.2f}" for field in fields(self))
         return f"about {self.total / GIB:.1f} GiB ({parts})"
 
 
 def estimate_memory(loss_sum: LossSum, sentences: int, length: int, device: torch.device) -> MemoryEstimate:
-    """Estimate the memory of training with batches of this shape, without computing or allocating it.
+    """Estimate the memory of training with batches of `sentences` sentences with `length` tokens each.
 
-    The forward pass runs under FakeTensorMode, and the sizes of all tensors that it saves for the backward
-    pass are added up.
+    The forward pass runs under FakeTensorMode, which allocates no memory. The sizes of all tensors that it
+    saves for the backward pass are added up.
     """
     parameters = list(loss_sum.parameters())
     weights = sum(each.numel() * each.element_size() for each in parameters)

@@ -1,4 +1,4 @@
-"""The number formats that a model computes in: those that the config names and the hardware supports."""
+"""The selection of a model's floating-point precision from the config and the hardware."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def resolve_precision(precision: Precision, device: torch.device) -> Precision:
-    """Replace `auto` with the best precision for this device."""
+    """Return the precision to use on a device. `auto` selects the best one that the device supports."""
     if precision != "auto":
         return precision
     if has_bfloat16(device):

@@ -1,4 +1,4 @@
-"""The model that the lab trains, built from the reference's components or a student's."""
+"""The model that the lab trains, built from the reference's components or from a student's."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Seq2SeqModel(Protocol):
 
 @runtime_checkable
 class TransformerModel(Seq2SeqModel, Protocol):
-    """A Transformer with the submodules that lesson 06 names: the reference's, or a student's."""
+    """A Transformer with the submodules that lesson 06 requires; the reference's or a student's."""
 
     @property
     def generator(self) -> nn.Linear:
@@ -51,11 +51,11 @@ class TransformerModel(Seq2SeqModel, Protocol):
 
     @property
     def encoder_layers(self) -> nn.ModuleList:
-        """The encoder layers, with the submodules `self_attention` and `feed_forward`."""
+        """The encoder layers, each with the submodules `self_attention` and `feed_forward`."""
 
     @property
     def decoder_layers(self) -> nn.ModuleList:
-        """The decoder layers, with the submodules `self_attention`, `cross_attention` and `feed_forward`."""
+        """The decoder layers, each with submodules `self_attention`, `cross_attention` and `feed_forward`."""
 
     def __call__(self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
         """Compute the logits of all target positions, (B, T, V)."""
@@ -74,7 +74,7 @@ class TransformerModel(Seq2SeqModel, Protocol):
 class Components:
     """The functions and classes from the lessons that training uses; by default, the reference's.
 
-    Each has the signature of its exercise. `dataclasses.replace(REFERENCE, ...)` replaces parts with a
+    Each has the signature of its exercise. `dataclasses.replace(REFERENCE, ...)` replaces some of them with a
     student's.
     """
 
@@ -127,9 +127,9 @@ def build_model(
 
 
 def _set_inner_dropout(model: TransformerModel, rate: float) -> None:
-    """Set the dropout rate inside the attention and feed-forward modules.
+    """Set the dropout rate inside the attention and feed-forward modules, whose names the exercises prescribe.
 
-    The exercises prescribe the names of these modules.
+    Raises BadInputError if one of these modules contains no `nn.Dropout`.
     """
     for layer in (*model.encoder_layers, *model.decoder_layers):
         for name, sublayer in layer.named_children():
