@@ -26,7 +26,7 @@ class TransformerConfig:
     dropout: float = 0.1
     """Dropout probability: P_drop in section 5.4."""
     norm_first: bool = False
-    """Normalise before each sublayer ("pre-norm"), or after its residual sum ("post-norm", as in the paper)."""
+    """Normalise before each sublayer ("pre-norm") instead of after the sum ("post-norm", as in the paper)."""
     attention: AttentionFunction = scaled_dot_product_attention
     """The attention function that every head applies; a fused kernel with the same signature works too."""
 

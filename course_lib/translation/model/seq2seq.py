@@ -127,7 +127,7 @@ def build_model(
 
 
 def _set_inner_dropout(model: TransformerModel, rate: float) -> None:
-    """Set the dropout rate inside the attention and feed-forward modules, whose names the exercises prescribe.
+    """Set the dropout rate inside attention and feed-forward modules, whose names the exercises prescribe.
 
     Raises BadInputError if one of these modules contains no `nn.Dropout`.
     """

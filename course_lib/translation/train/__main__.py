@@ -1,4 +1,4 @@
-"""The command that trains a translator, alone or under torchrun.
+"""The command that trains a translator, in a single process or under torchrun.
 
     python -m course_lib.translation.train CONFIG [section.key=value ...]
     torchrun --nproc-per-node=2 -m course_lib.translation.train CONFIG [section.key=value ...]

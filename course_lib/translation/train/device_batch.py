@@ -19,15 +19,15 @@ class DeviceBatch:
     source: Tensor
     target: Tensor
     positions: Tensor
-    """The positions of real labels, for `LossSum`."""
+    """The positions of the labels that are not padding, as `LossSum` expects them."""
     target_tokens: int
-    """The number of real labels, by which the sum of the loss is divided."""
+    """The number of labels that are not padding, by which the sum of the loss is divided."""
     real_slots: int
     """The number of tokens in both matrices that are not padding."""
     slots: int
     """The number of elements of both matrices, including padding."""
     flops: float
-    """The operations of all matrix products in a forward and a backward pass."""
+    """The floating-point operations of all matrix products in a forward and a backward pass."""
 
 
 def move_to_device(
@@ -40,7 +40,7 @@ def move_to_device(
     components: Components,
     shape: tuple[int, int] | None = None,
 ) -> DeviceBatch:
-    """Count the tokens of a collated batch and start its copy to the device, without waiting for it.
+    """Count the tokens of a collated batch, and start copying it to the device without waiting for the copy.
 
     With `shape`, a number of sentences and a length, the batch is padded so that the inputs of the encoder
     and the decoder have this shape. Additional rows repeat the first sentence, and their labels don't count.

@@ -1,6 +1,7 @@
 """Evaluation during training: loss and BLEU on held-out sentences, and the selection of the best weights.
 
-The sentences are divided among the ranks. Each is evaluated exactly once, whatever the number of ranks.
+The sentences are divided among the ranks. Each sentence is evaluated exactly once, whatever the number of
+ranks.
 """
 
 import math
@@ -29,7 +30,10 @@ GREEDY = SearchSettings()
 
 
 class Evaluator:
-    """An evaluator of a model on batches of sentences, which it shares with the evaluators of other ranks."""
+    """An evaluator of models on sentences that are divided among the ranks.
+
+    Its methods must be called on every rank, with all of the sentences.
+    """
 
     def __init__(
         self,
@@ -51,7 +55,7 @@ class Evaluator:
     def loss(self, model: TransformerModel, pairs: Sequence[IdPair]) -> float:
         """Return the mean cross-entropy per token in nats, without label smoothing.
 
-        `pairs` holds the ids of all sources and targets, without start and end, on every rank.
+        `pairs` holds the token ids of all sources and targets, without the start and end tokens.
         """
         ids = self._vocabularies
         loss_sum = LossSum(model, LabelSmoothingLoss(len(ids.target), ids.pad_id, 0.0), self._precision)
@@ -91,14 +95,14 @@ class Evaluator:
         references: Sequence[str],
         beam: int,
     ) -> TunedAlpha:
-        """Select the length penalty with the best BLEU on these sentences for a beam size."""
+        """Find the exponent of the length penalty with the best BLEU on these sentences, for a beam size."""
         found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
         return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
 
     def settings(
         self, model: TransformerModel, sentences: Sequence[Sequence[int]], references: Sequence[str]
     ) -> SearchSettings:
-        """Return the search settings of the config, with the length penalty tuned if it is `auto`."""
+        """Return the search settings of the config. If `alpha` is `auto`, it is tuned on these sentences."""
         alpha = self._config.alpha
         if self._config.beam_size == 1:
             # With a single hypothesis, the length penalty has no effect.

@@ -130,7 +130,7 @@ class Experiment:
 
     config: RunConfig
     given: RunConfig
-    """The user's config, before updates were divided into more batches for the processes."""
+    """The user's config, before its updates were divided into at least one batch for each process."""
     distributed: DistributedInfo
     data: PreparedData
     trainer: Trainer
@@ -156,12 +156,15 @@ class Experiment:
             self._model = reference_view(self._model, self.config.model, len(ids.source), len(ids.target))
 
     def load(self, state: dict[str, Any]) -> None:
-        """Resume from a checkpoint, which the trainer has already loaded."""
+        """Restore the state of a checkpoint. The trainer must have loaded its own part already."""
         self._best.load(state["selection"])
         self._validated_step = state["validated_step"]
 
     def train(self) -> None:
-        """Train until the end. If a stop is requested, save a checkpoint and raise Interrupted."""
+        """Train until the configured end or until early stopping.
+
+        If a stop is requested, save a checkpoint and raise Interrupted.
+        """
         trainer = self.trainer
         with self.interruption.deferred():
             if trainer.step > self._validated_step and (trainer.updates_done == 0 or self._complete):
@@ -215,7 +218,10 @@ class Experiment:
         self._save_checkpoint()
 
     def _validate(self) -> None:
-        """Evaluate the weights after an epoch or the last update, once a checkpoint has been saved."""
+        """Evaluate the current weights, record the results, and save the weights if they are the best so far.
+
+        A checkpoint with these weights must have been saved.
+        """
         epochs, validation = self.trainer.epochs_done, self.data.validation
         self._stop_if_requested()
         # Several ranks must stop together: if one left here, the others would wait for it.
@@ -293,7 +299,7 @@ class Experiment:
         self.files.save_checkpoint(self.trainer.step, state)
 
     def _stop_if_requested(self) -> None:
-        """Stop all ranks after the same update if any rank received a signal."""
+        """If any rank received a signal, save a checkpoint and raise Interrupted on all ranks."""
         if number := global_max(self.distributed, self.interruption.requested):
             if self._saved != (self.trainer.step, self._validated_step):
                 self._save_checkpoint()

@@ -33,10 +33,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """A context manager that handles signals on the main thread.
+    """A context manager that handles the signals that request a stop. It must be used on the main thread.
 
     By default, a signal raises `Interrupted` at once. Inside a `deferred()` block, it is only recorded in
-    `requested`. A second signal ends the process immediately.
+    `requested`. A second signal ends the process immediately; under torchrun, signals within five seconds
+    count as one.
     """
 
     def __init__(self) -> None:
@@ -72,9 +73,10 @@ class Interruption:
 
     @contextmanager
     def immediate(self) -> Iterator[None]:
-        """Raise `Interrupted` as soon as a signal arrives, even inside a `deferred()` block.
+        """Within the block, raise `Interrupted` as soon as a signal arrives, even if signals were deferred.
 
-        Use this where an immediate exit loses nothing, because all progress has been saved.
+        It is also raised if a signal has already arrived. Use this where an immediate exit loses nothing,
+        because all progress has been saved.
         """
         before, self._deferred = self._deferred, False
         try:

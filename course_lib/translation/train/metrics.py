@@ -69,7 +69,7 @@ class MetricsWindow:
 
     def __init__(self, distributed: DistributedInfo) -> None:
         self._distributed = distributed
-        #: Operations per second that all ranks' devices reach on matrix products; None if not measured.
+        #: Operations per second that all ranks' devices together reach on matrix products; None if unknown.
         self.matmul_rate: float | None = None
         self._sums = torch.zeros(len(self._NAMES), dtype=torch.float64)
         self._losses: list[Tensor] = []
@@ -82,7 +82,10 @@ class MetricsWindow:
         self._sums += torch.tensor(counts, dtype=torch.float64)
 
     def state(self) -> dict[str, float]:
-        """Return the sums over all ranks, and move them to rank 0. Must be called on every rank."""
+        """Return the sums over all ranks. Must be called on every rank.
+
+        Rank 0 then holds these sums, and the other ranks start again from zero.
+        """
         if self._losses:
             self._sums[0] += torch.stack(self._losses).double().sum().cpu()
             self._losses = []
@@ -98,15 +101,15 @@ class MetricsWindow:
             self._sums = torch.tensor([state[name] for name in self._NAMES], dtype=torch.float64)
 
     def restart_clock(self) -> None:
-        """Exclude the time since the window began from the measured speed, because no updates were made."""
+        """Restart the clock, so that time without updates doesn't reduce the measured speed."""
         self._started = time.perf_counter()
 
     def close(self) -> dict[str, float]:
-        """Return the window's loss, speed, padding and memory over all ranks, and begin the next window.
+        """Return the loss, speed, padding and memory over all ranks, and begin the next window.
 
         `mfu`, the model FLOPs utilisation, is the share of the measured matmul rate that the model's own
         matrix products reached. `memory_gib` is the largest peak memory of any rank so far, on its GPU or, if
-        it has none, on the machine.
+        it has none, on the machine. Must be called on every rank.
         """
         sums = self.state()
         self._sums = torch.zeros_like(self._sums)

@@ -1,4 +1,4 @@
-"""Monitoring of runs from a notebook: reading their metrics, and starting runs in the background."""
+"""Functions for notebooks that start training runs in the background and read their metrics."""
 
 import json
 import os
@@ -28,10 +28,10 @@ def rows_so_far(run_folder: str | Path) -> list[MetricsRow]:
 
 
 class BackgroundRun:
-    """A training run in other processes, started and monitored by a notebook.
+    """A training run in separate processes, started and monitored by a notebook.
 
     Interrupting a cell of the notebook doesn't stop the run, but `stop` does. With `restart`, an earlier run
-    in the folder is deleted first. Raises BadInputError if the folder contains anything but a run.
+    in the folder is deleted first; BadInputError is raised if the folder contains files but no run.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class BackgroundRun:
 
     @property
     def running(self) -> bool:
-        """Whether the process is still running."""
+        """Whether the run is still in progress."""
         return self._process.poll() is None
 
     def rows(self) -> list[MetricsRow]:
-        """Return the run's metrics so far."""
+        """Return the rows of metrics that the run has written so far."""
         return rows_so_far(self.folder)
 
     def last_line(self) -> str:
-        """Return the last line of the run's output, or an empty string if there is none."""
+        """Return the last non-blank line of the run's output, or an empty string if there is none."""
         lines = self._log.read_text("utf-8", errors="replace").replace("\r", "\n").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 

@@ -11,7 +11,10 @@ from course_lib.translation.model.seq2seq import Components
 
 
 def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
-    """Build the optimiser with the constants of section 5.3 and a learning rate of 1.0, for a schedule."""
+    """Build the optimiser that the config names, with the constants of section 5.3.
+
+    Its learning rate is 1.0, which the schedule multiplies.
+    """
     if config.optimizer == "adamw":
         return AdamW(
             parameters, 1.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=config.weight_decay, fused=True
@@ -30,7 +33,7 @@ def make_scheduler(
 
 
 def learning_rate(config: TrainingConfig, step: int) -> float:
-    """Return the learning rate of update `step`, counted from 1, for every schedule but the paper's."""
+    """Return the learning rate of update `step`, counted from 1. The paper's schedule is not supported."""
     assert config.lr is not None, "validated with the config"
     warmup_share = step / config.warmup_steps
     return config.lr * min(warmup_share, _decay(config, max(step, config.warmup_steps)))

@@ -1,7 +1,8 @@
-"""Detection of frozen processes, which a collective would wait for.
+"""Detection of frozen processes, for which collectives would wait a long time.
 
-If a process has exited, the collectives of the others fail at once. If it is frozen, or if its machine can't
-be reached, they wait for half an hour. So each rank sends heartbeats to the next one, from a thread.
+If a process has exited, the collectives of the other processes fail at once. If it is frozen, or if its
+machine can't be reached, they wait for half an hour. So each rank sends heartbeats to the next rank, from a
+thread.
 """
 
 import os
@@ -28,7 +29,7 @@ _IN_FLIGHT = 10_000
 
 @contextmanager
 def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[None]:
-    """End this process, with a message, if the previous rank sends no heartbeat for the given time.
+    """Within the block, end this process with a message if the previous rank is silent for `seconds` seconds.
 
     The main thread can't be interrupted while it waits in a collective, so the process ends without saving.
     Must be called on every rank.
@@ -44,7 +45,11 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[None]:
 
 
 class _PeerWatch:
-    """Two threads: one receives the previous rank's heartbeats, the other sends some and checks the time."""
+    """Two threads that exchange heartbeats with the neighbouring ranks.
+
+    One receives the previous rank's heartbeats. The other sends heartbeats to the next rank, and ends the
+    process if the previous rank has been silent for too long.
+    """
 
     def __init__(self, distributed: DistributedInfo, seconds: int) -> None:
         rank, world_size = distributed.rank, distributed.world_size
@@ -62,7 +67,10 @@ class _PeerWatch:
         self._sender.start()
 
     def stop(self) -> None:
-        """Wait until the neighbours have stopped too, so that the group can be destroyed."""
+        """Send a last heartbeat, and wait until the neighbours have stopped too.
+
+        The process group can be destroyed after that.
+        """
         self._stopped.set()
         self._sender.join()
 

@@ -24,7 +24,7 @@ class UpdateProfiler:
         self._profiler: profile | None = None
 
     def step(self) -> str | None:
-        """Count an update. Return a message for the user once the profile has been written."""
+        """Count an update. Return a message for the user if it completes the profile, otherwise None."""
         if not self._remaining:
             return None
         if self._profiler is None:

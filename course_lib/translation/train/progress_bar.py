@@ -49,9 +49,9 @@ class RunDisplay:
         self._bar.advance(self._task)
 
     def show_metrics(self, row: MetricsRow, permanent: bool) -> None:
-        """Show a row of metrics: permanently, as a line of its own, or next to the progress bar.
+        """Show a row of metrics next to the progress bar, or on a separate line if `permanent` is true.
 
-        Without a progress bar, every row is a line of its own.
+        Without a progress bar, every row is on a separate line.
         """
         text = "  ".join(f"{name} {_short(value)}" for name, value in row.items())
         if permanent or self._bar.disable:
@@ -66,7 +66,7 @@ class RunDisplay:
 
 @contextmanager
 def reading_bar(descriptor: int, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Show how much of a file has been read; yield a function to call after each part.
+    """Show how much of a file has been read. Yield a function that updates the display.
 
     Nothing is shown if `quiet`, if standard error is not a terminal, or if the descriptor is not a regular
     file.

@@ -45,7 +45,10 @@ class RunFiles:
         self._config = config
 
     def clear_snapshots(self) -> None:
-        """Remove the snapshots of an earlier run, so that they don't become part of this run's average."""
+        """Remove the snapshots of an earlier run, so that they don't become part of this run's average.
+
+        Raises BadInputError if that is impossible.
+        """
         if self._log is None:
             return
         try:
@@ -57,7 +60,7 @@ class RunFiles:
             ) from None
 
     def write_metrics(self, row: MetricsRow) -> None:
-        """Append a row to the metrics."""
+        """Append a row to the metrics file, and send it to the dashboards that the config enables."""
         if self._log is None:
             return
         self._log.write(row)
@@ -66,7 +69,7 @@ class RunFiles:
 
     @cached_property
     def _dashboards(self) -> list[Callable[[MetricsRow], None]]:
-        """Functions that write a row of metrics to TensorBoard and Weights & Biases, as the config asks."""
+        """The functions that send a row of metrics to the dashboards that the config enables."""
         training, writers = self._config.training, []
         if training.tensorboard:
             writers.append(_tensorboard_writer(self.folder.path))
@@ -78,7 +81,7 @@ class RunFiles:
         return writers
 
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
-        """Flush the metrics to disk, then start to save a checkpoint."""
+        """Flush the metrics to disk, then start saving a checkpoint in the background."""
         self.finish_writing()
 
         def save(log: MetricsLog) -> None:
@@ -88,13 +91,13 @@ class RunFiles:
         self._try("The checkpoint", save)
 
     def finish_writing(self) -> None:
-        """Wait until the latest checkpoint is on the disk."""
+        """Wait until the latest checkpoint has been written."""
         writing, self._writing = self._writing, None
         if writing is not None:
             self._try("The checkpoint", lambda _: writing.result())
 
     def save_model(self, kind: ModelKind, model: Callable[[], TrainedModel]) -> None:
-        """Save one of the run's models."""
+        """Save the last or the best model of the run."""
         self._try(f"The {kind} model", lambda _: save_model(self.folder.model(kind), model()))
 
     def save_snapshot(self, model: Callable[[], TrainedModel]) -> None:
@@ -113,7 +116,7 @@ class RunFiles:
             self._try("The averaged model", lambda _: save_model(path, averaged))
 
     def load_model(self, kind: ModelKind, best_step: int) -> TrainedModel:
-        """Load one of the run's models.
+        """Load the last, the best or the averaged model of the run.
 
         Raises BadInputError if the best model was not saved at update `best_step`.
         """
@@ -195,7 +198,10 @@ def _numbers(row: MetricsRow) -> dict[str, float]:
 
 
 def copy_to_cpu(value: Any) -> Any:
-    """Copy the tensors in nested dictionaries, lists and tuples to the CPU, because training changes them."""
+    """Return a copy of nested dictionaries, lists and tuples, with copies of their tensors on the CPU.
+
+    Training doesn't change the copies.
+    """
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):

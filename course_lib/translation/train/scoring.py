@@ -21,9 +21,9 @@ class Score:
 
 
 def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
-    """Compute the BLEU of plain text, with one reference per translation (Post 2018, arXiv 1804.08771).
+    """Compute the BLEU score of plain text, with one reference per translation (Post 2018, arXiv 1804.08771).
 
-    The score is case-sensitive unless `lowercase` is given, as for some published scores.
+    The score is case-sensitive unless `lowercase` is true, as for some published scores.
     """
     metric = BLEU(lowercase=lowercase)
     bleu = metric.corpus_score(list(translations), [list(references)]).score
@@ -31,7 +31,7 @@ def score(translations: Sequence[str], references: Sequence[str], lowercase: boo
 
 
 def tokenized_score(translations: Sequence[str], references: Sequence[str], language: str) -> Score:
-    """Compute the BLEU of text that is tokenized first, with compounds split, as in table 2 of the paper.
+    """Compute the BLEU score after tokenizing the text and splitting compounds, as in table 2 of the paper.
 
     Published scores for WMT 2014 were computed on the tokens of Moses' tokenizer, with "text-book" split into
     "text", "-" and "book". These tokens are easier to match than sacreBLEU's, so the score is usually 0.5 to
@@ -63,7 +63,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class TunedAlpha:
-    """The exponent with the best BLEU, and the BLEU of every exponent."""
+    """The exponent of the length penalty with the best BLEU, and the BLEU of every candidate exponent."""
 
     alpha: float
     bleu: dict[float, float]
@@ -72,8 +72,8 @@ class TunedAlpha:
 def tune_alpha(found: Sequence[Sequence[Candidate]], references: Sequence[str]) -> TunedAlpha:
     """Select the exponent of the length penalty with the best BLEU; if several are equal, the smallest.
 
-    `found` holds all candidates of a full beam for each sentence. The penalty only ranks these at the end of
-    a search, so a single search is enough to compare all exponents.
+    `found` holds all candidates of a full beam for each sentence. The penalty only ranks the candidates at
+    the end of a search, so a single search is enough to compare all exponents.
     """
     bleu: dict[float, float] = {}
     scored: dict[tuple[str, ...], float] = {}

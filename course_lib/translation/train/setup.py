@@ -91,7 +91,10 @@ def divide_updates(config: RunConfig, world_size: int) -> RunConfig:
 def resolve_precision_on_all_ranks(
     precision: Precision, device: torch.device, distributed: DistributedInfo
 ) -> Precision:
-    """Replace `auto` with bfloat16 if all devices support it, otherwise float16 (GPU) or float32 (CPU)."""
+    """Return the precision to use on all ranks. Must be called on every rank.
+
+    `auto` selects bfloat16 if all devices support it, otherwise float16 on GPUs and float32 on CPUs.
+    """
     if precision != "auto":
         return precision
     supported = global_sum(distributed, torch.tensor(int(has_bfloat16(device)), device=device))
@@ -113,7 +116,7 @@ def choose_kernels(precision: Precision) -> None:
 def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch.device:
     """Return the device for this rank: its own GPU, or the CPU.
 
-    Raises BadInputError if there are fewer GPUs than local ranks.
+    Raises BadInputError if a GPU is required but not usable, or if there are fewer GPUs than local ranks.
     """
     if config.device == "cpu" or (
         config.device == "auto" and not torch.cuda.is_available() and gpu_problem() is None
@@ -157,14 +160,14 @@ def gpu_problem() -> str | None:
 
 
 def device_name(device: torch.device) -> str:
-    """Return the name of the GPU, or "cpu"."""
+    """Return the name of a GPU, or "cpu" for the CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def require_enough_memory(
     trainer: Trainer, config: RunConfig, distributed: DistributedInfo, device: torch.device
 ) -> None:
-    """Raise BadInputError on all ranks if training won't fit into the memory of this rank's GPU."""
+    """Raise BadInputError on all ranks if training won't fit into the GPU memory of at least one rank."""
     estimate, (free, _) = trainer.estimate_memory(), torch.cuda.mem_get_info(device)
     missing = estimate.total - estimate.weights - free  # The weights are already allocated.
     if global_max(distributed, int(missing > 0)):
@@ -196,12 +199,12 @@ class RunInputs:
     """The data of a run, and the checkpoint or the weights that it starts from."""
 
     config: RunConfig
-    """The config with as many batches in an update as the run's processes need."""
+    """The config, with each update divided into at least one batch for each process."""
     data: PreparedData
     state: dict[str, Any] | None
     """The latest checkpoint; None for a new run."""
     start: TrainedRun | None
-    """The run that `training.init_from` names; None for a resumed run, or one with random weights."""
+    """The run that `training.init_from` names; None for a resumed run or a start from random weights."""
     damaged: list[Path]
     """Checkpoints that were skipped because they are damaged."""
 
@@ -211,7 +214,8 @@ def open_run(
 ) -> RunInputs:
     """Load the latest checkpoint if there is one, and prepare the data. Must be called on every rank.
 
-    Raises BadInputError on all ranks if the folder holds another run, or the data cannot be prepared.
+    Raises BadInputError on all ranks if the folder contains a different run, or if the data cannot be
+    prepared.
     """
     latest = broadcast_from_rank_zero(
         distributed, Checkpoints(folder.checkpoints, config.checkpoints.keep_last).find_latest
@@ -289,7 +293,7 @@ def _divided_as_before(
 ) -> RunConfig:
     """Return the config with updates divided into the same batches as when the run was started.
 
-    Raises BadInputError if there are more processes than those batches.
+    Raises BadInputError if there are more processes than batches in an update.
     """
     names = ("batches_per_update", "tokens_per_batch")
     saved, training = state["config"]["training"], given.training
@@ -308,7 +312,8 @@ def _divided_as_before(
 def load_starting_run(config: RunConfig) -> TrainedRun | None:
     """Load the run that `training.init_from` names, or None if training starts from random weights.
 
-    Raises BadInputError if that run has no model, or one whose weights don't fit this run's model.
+    Raises BadInputError if that run has no model, or if its model or vocabulary doesn't fit this run's
+    config.
     """
     folder = config.training.init_from
     if folder is None:

@@ -50,8 +50,8 @@ COMPILE_BACKEND = "inductor"
 class Trainer:
     """A model in training, with its optimiser, its schedule and its progress.
 
-    `step` counts all updates, `epochs_done` the complete epochs, and `updates_done` the updates of the
-    current one.
+    `step` counts all updates, `epochs_done` the complete epochs, and `updates_done` the updates made in the
+    current epoch.
     """
 
     def __init__(
@@ -103,7 +103,10 @@ class Trainer:
         self.step = self.epochs_done = self.updates_done = 0
 
     def plan(self) -> list[list[list[int]]]:
-        """Plan the current epoch: a list of updates, each a list of batches, each a list of indices."""
+        """Return the plan of the current epoch: a list of updates.
+
+        An update is a list of batches, and a batch is a list of the indices of sentence pairs.
+        """
         training = self._config.training
         _, lengths = self._epoch_pairs()
         return epoch_plan(
@@ -118,9 +121,10 @@ class Trainer:
     def update(
         self, batches: Sequence[Sequence[int]], upcoming: Sequence[Sequence[int]] | None = None
     ) -> float:
-        """Make one update from batches that are divided among the ranks. Return its learning rate.
+        """Make one update from batches, which are divided among the ranks. Return its learning rate.
 
-        `upcoming` holds the batches of the next update of the same epoch, which are prefetched.
+        `upcoming` holds the batches of the next update of the same epoch, which are prefetched. Must be
+        called on every rank.
         """
         world_size = self._distributed.world_size
         moved = self._prepared(batches)
@@ -193,9 +197,9 @@ class Trainer:
             ) from None
 
     def measure_machine(self) -> None:
-        """Measure the matmul rate, to which MFU is relative. This takes about 0.3 seconds.
+        """Measure the sum of the matmul rates of all ranks' devices, to which MFU is relative.
 
-        Must be called on every rank.
+        This takes about 0.3 seconds. Must be called on every rank.
         """
         rate = measure_matmul_rate(self._device, self._config.training.precision)
         total = global_sum(self._distributed, torch.tensor(rate, dtype=torch.float64, device=self._device))
@@ -230,7 +234,7 @@ class Trainer:
         return sum(int((lengths[batch, 1] - 1).sum()) for batch in batches)
 
     def _prepared(self, batches: Sequence[Sequence[int]]) -> list[tuple[int, DeviceBatch]]:
-        """Return this rank's batches of an update, with their numbers: prefetched, or loaded now."""
+        """Return this rank's batches of an update with their numbers, prefetched if possible."""
         prefetched, self._next_batches = self._next_batches, None
         if prefetched is not None and prefetched[0] == (self.epochs_done, self.updates_done):
             return prefetched[1].result()

@@ -3,7 +3,7 @@
     python -m course_lib.translation.train.gpu_check [PART ...] [--output gpu-check.json]
 
 It needs no corpus and no network. Each part takes less than ten minutes on a GPU, prints a table, and adds
-its results to a JSON file. Without a GPU, every part is rehearsed on the CPU at a small size.
+its results to a JSON file. Without a GPU, every part runs on the CPU at a small size, as a rehearsal.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from course_lib.translation.train.setup import choose_kernels
 
 EXIT_FAILED = 1
 
-#: The parts that measure, by name.
+#: The functions of the parts that measure something, by name.
 MEASUREMENTS = {
     "training": speed.training_speed,
     "textbook": speed.against_the_textbook,
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def describe_machine(device: torch.device) -> dict[str, str]:
-    """Return the date, the name of the device and the versions, which are reported with all measurements."""
+    """Return the date, the name of the device and the versions, for the report on the measurements."""
     facts = {"date": str(date.today()), "torch": torch.__version__, "device": device.type}
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)

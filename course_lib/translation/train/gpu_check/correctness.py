@@ -1,4 +1,4 @@
-"""Tests that a device computes the same as the CPU and the reference, in one process and in several."""
+"""Tests that a device computes the same results as the CPU and the reference, and several processes too."""
 
 import copy
 import json
@@ -31,7 +31,10 @@ class CheckFailedError(AssertionError):
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
-    """Return the norm of the difference, relative to the norm of the expected values."""
+    """Return the norm of the difference, relative to the norm of the expected values.
+
+    If a found value isn't finite, return infinity.
+    """
     found, expected = found.detach().double().cpu(), expected.detach().double().cpu()
     if not torch.isfinite(found).all():
         return math.inf
@@ -47,7 +50,7 @@ def require_near(found: Tensor, expected: Tensor, within: float) -> str:
 
 
 def weights_of(trainer: Trainer) -> Tensor:
-    """Return all weights as one vector."""
+    """Return all weights of a trainer's model as one vector."""
     return torch.cat([value.flatten().double().cpu() for value in trainer.model.state_dict().values()])
 
 
@@ -167,7 +170,7 @@ def _attention_difference(
 
 
 def loss_kernel(device: torch.device) -> str:
-    """Compare the chunked loss and its gradients with lesson 08's."""
+    """Compare the chunked loss and its gradients with those of lesson 08's `LabelSmoothingLoss`."""
     torch.manual_seed(1)
     hidden = torch.randn(50, 32, device=device, dtype=torch.float64, requires_grad=True)
     generator = nn.Linear(32, 77, device=device, dtype=torch.float64)
@@ -200,7 +203,10 @@ def compiled_is_near_eager(device: torch.device) -> str:
 
 
 def several_processes(device: torch.device) -> str:
-    """Check that several processes train the same as one, with NCCL on GPUs, and resume after a restart."""
+    """Check that training in several processes, with a restart, gives the same losses as in one process.
+
+    On GPUs, the processes communicate with NCCL.
+    """
     count = max(2, torch.cuda.device_count()) if device.type == "cuda" else 2
     if device.type == "cuda" and torch.cuda.device_count() < 2:
         return "skipped: NCCL needs two GPUs"

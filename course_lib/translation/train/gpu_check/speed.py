@@ -51,7 +51,7 @@ def published_rate(name: str) -> float | None:
 
 
 def _train_for(trainer: Trainer, seconds: float, device: torch.device) -> Row:
-    """Train for the given time, after a warm-up, and return the row of metrics."""
+    """Train for the given time after a warm-up, and return the metrics of that time."""
     plan = trainer.plan()
     position = 0
 
@@ -101,7 +101,10 @@ def training_speed(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
-    """Compare the first model's speed with the textbook method in float32. Measurements alternate."""
+    """Compare the training speed of the lab and of the textbook method in float32, for the first model.
+
+    The measurements of the two alternate.
+    """
     name, model = next(iter(scale.models.items()))
     compiled = device.type == "cuda"
     lab = new_trainer(run_config(model, scale, compile=compiled), scale, device)
@@ -130,7 +133,10 @@ def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
-    """Measure sentences per second: batches with greedy and beam search, and single sentences uncached."""
+    """Measure the sentences decoded per second.
+
+    Batches are decoded with greedy and beam search, and single sentences with greedy search without a cache.
+    """
     name, model = next(iter(scale.models.items()))
     config = run_config(model, scale)
     vocabularies = number_vocabularies(scale.vocabulary)

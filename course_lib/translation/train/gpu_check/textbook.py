@@ -34,7 +34,7 @@ class TextbookTraining:
         self._criterion = nn.KLDivLoss(reduction="sum")
 
     def update(self, source: Tensor, target: Tensor) -> int:
-        """Make an update, and return the number of real target tokens in it."""
+        """Make an update, and return the number of its labels that are not padding."""
         source, target = source.to(self._device), target.to(self._device)
         decoder_input, labels = shift_target(target)
         source_mask = padding_mask(source, Subwords.pad_id)

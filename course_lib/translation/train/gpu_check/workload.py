@@ -44,7 +44,7 @@ def number_vocabularies(size: int) -> SeparateVocabularies:
 
 
 def sentence_pairs(scale: Scale) -> list[IdPair]:
-    """Draw sentence pairs whose lengths are distributed as in news text: about 27 tokens, at most 100.
+    """Draw sentence pairs whose lengths are distributed as in news text: 27 tokens on average, at most 100.
 
     A target is its source with every id increased by one, so a model can learn to translate.
     """
@@ -58,7 +58,7 @@ def sentence_pairs(scale: Scale) -> list[IdPair]:
 
 
 def run_config(model: ModelConfig, scale: Scale, **training: object) -> RunConfig:
-    """Return a config for a model. `training` replaces keys of that section."""
+    """Return a config for a model. The keyword arguments replace keys of its section `training`."""
     settings = {
         "updates": 1000,
         "tokens_per_batch": scale.tokens_per_batch,
@@ -83,6 +83,6 @@ def new_trainer(config: RunConfig, scale: Scale, device: torch.device) -> Traine
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has finished."""
+    """Wait until the device has finished its pending operations."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -134,9 +134,9 @@ def reference_view(
 ) -> TransformerModel:
     """Return the reference's Transformer, sharing the weights of a student's model.
 
-    The exercises prescribe the names of the weights and what is computed from them, so a student's model can
-    be saved, and decoded with a cache, as if it were the reference's. If the two models nevertheless compute
-    different logits, return the student's model itself.
+    The exercises prescribe the names of the weights and the computation, so a student's model can be saved,
+    and decoded with a cache, as if it were the reference's. If the two models nevertheless have different
+    weights or compute different logits, return the student's model itself.
     """
     weights = model.state_dict()
     generator = weights["generator.weight"]
@@ -156,7 +156,7 @@ def reference_view(
 
 
 def _logits(model: TransformerModel) -> Tensor:
-    """Compute the logits for a few fixed tokens."""
+    """Compute a model's logits for a few fixed tokens."""
     assert isinstance(model, nn.Module), "a Transformer is a module"
     device = model.generator.weight.device
     tokens = torch.arange(_FIRST_TOKEN, _FIRST_TOKEN + _TOKENS, device=device).repeat(2, 1)

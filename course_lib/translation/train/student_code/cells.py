@@ -31,7 +31,7 @@ class SuppressedPrint:
         """The file names of the cells that tried to print."""
 
     def __call__(self, *values: object, **options: Any) -> None:
-        """Record the cell that tries to print. Output to other files is written as usual."""
+        """Record the cell that tries to print to the terminal. Output to other files is written as usual."""
         if options.get("file") not in (None, sys.stdout, sys.stderr):
             builtins.print(*values, **options)
             return

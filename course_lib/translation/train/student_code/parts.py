@@ -53,7 +53,7 @@ class StudentCode:
 
     parts: Parts
     notes: dict[str, str]
-    """Remarks on some of the student's parts, for the table."""
+    """Remarks on some of the student's parts, by exercise, for the table."""
 
     @property
     def used(self) -> dict[str, str]:
@@ -77,11 +77,14 @@ class StudentCode:
         return f"{self.parts.table(self.notes)}\n{summary}"
 
     def save(self, path: Path) -> None:
-        """Save a copy of the code, because the notebooks may change later. Raises OSError."""
+        """Save a copy of the code, because the notebooks may change later.
+
+        Raises OSError if the file cannot be written.
+        """
         self.parts.keep(path)
 
     def components(self) -> Components:
-        """Return the components for training."""
+        """Return the components for training, with the student's parts."""
         parts = self.parts
         return Components(
             transformer=self._transformer,
@@ -152,7 +155,10 @@ def load_student_code(
 def require_same_code(
     checkpoint: Path, saved_code: Path, before: str | None, student: StudentCode | None
 ) -> None:
-    """Raise BadInputError if a checkpoint was made with different code. `saved_code` is the run's copy."""
+    """Raise BadInputError if a checkpoint was made with different code.
+
+    `before` is the fingerprint of the checkpoint's code, and `saved_code` the path of the run's copy of it.
+    """
     if before == (student.fingerprint if student else None):
         return
     if student is None:
