@@ -1,8 +1,8 @@
 """The charts of the course, drawn with altair.
 
 A lesson calls `show_offline()` once and then draws. Charts take plain data (tensors, arrays, lists, tables)
-and know nothing of lessons or checks. There is one module for each lesson, besides `theme`, `marks` and
-`inputs`, which all share.
+and don't depend on lessons or checks. Most modules contain the charts of one lesson; all modules share
+`theme`, `marks` and `inputs`.
 """
 
 from course_lib.charts.architecture import architecture_map

@@ -28,11 +28,11 @@ def architecture_map(
     current: str | Iterable[str] = (),
     title: str = "The Transformer: what you have built so far",
 ) -> Picture:
-    """Draw the whole architecture, with the blocks in `built` filled, `current` highlighted, the others
-    outlined.
+    """Draw the whole architecture, and fill the blocks that are built or belong to the current lesson.
 
-    Blocks are named like the exercises; `current` is one or several of them. A tooltip says what a block does
-    and in which lesson it is built. Raises ValueError for unknown names.
+    Blocks are named like the exercises. `built` and `current` are one name or several. The current blocks are
+    highlighted, and all other blocks are only outlined. A tooltip says what a block does and in which lesson
+    it is built. Raises ValueError for unknown names.
     """
     now = {current} if isinstance(current, str) else set(current)
     done = {built} if isinstance(built, str) else set(built)
@@ -72,7 +72,7 @@ def architecture_map(
 
 
 def _further_boxes() -> list[Box]:
-    """Return boxes below the drawing for exercises that have no box in it."""
+    """Return boxes, placed below the drawing, for the exercises that have no box in the drawing."""
     drawn = {box.name for box in (*BOXES, *WAVES)}
     names = [name for name in public_curriculum().blocks if name not in drawn]
     return [

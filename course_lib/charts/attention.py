@@ -1,4 +1,4 @@
-"""The charts of attention weights: heat maps, a sentence with clickable words, the effect of a mask."""
+"""The charts of attention weights: heat maps, a sentence with clickable words, and a mask's effect."""
 
 from collections.abc import Sequence
 
@@ -42,12 +42,12 @@ def attention_heatmap(
     panels: Sequence[str] | None = None,
     title: str = "Which words does each word attend to?",
 ) -> Picture:
-    """Draw attention weights as cells: a row for each query, a column for each key.
+    """Draw attention weights as a heat map, with a row for each query and a column for each key.
 
     `weights` is (Q, K), or (P, Q, K) for P matrices side by side, such as the heads of a layer, which are
-    named by `panels`. `mask` is boolean, True for "may attend", and broadcasts to the weights. Masked cells
-    are crossed out, and marked if their weight isn't zero. Raises ValueError if shapes, words or panels do
-    not fit.
+    named by `panels`. `mask` is boolean, True for "may attend", and broadcasts to the weights. A masked cell
+    is crossed out if its weight is zero, and otherwise marked as a leak. Raises ValueError if the shapes,
+    words or panels do not match.
     """
     matrices = from_tensor(weights, "weights", (2, 3))
     allowed = None if mask is None else mask_from_tensor(mask, matrices.shape)
@@ -92,7 +92,7 @@ def attention_heatmap(
 
 
 def _about_rows(matrices: Floats) -> str:
-    """Describe the row sums of these weights. The rows of a wrong result may not sum to 1."""
+    """Describe the sums of the rows, which may differ from 1 if the weights are wrong."""
     sums = matrices.sum(axis=-1)
     ones, zeros = np.isclose(sums, 1, atol=0.01), (matrices == 0).all(axis=-1)
     if ones.all():
@@ -126,9 +126,9 @@ def mask_effect(
 ) -> Picture:
     """Draw three panels of one (Q, K) attention: the scores, the mask, and the weights with their row sums.
 
-    `mask` is boolean, True for "may attend", and broadcasts to (Q, K). In the panel of weights, masked cells
-    are crossed out, and marked if their weight is NaN, infinite or not zero. Raises ValueError if the shapes
-    do not match.
+    `mask` is boolean, True for "may attend", and broadcasts to (Q, K). In the panel of weights, a masked cell
+    is crossed out if its weight is zero, and otherwise marked as a leak. Raises ValueError if the shapes do
+    not match.
     """
     score_matrix = from_tensor(scores, "scores", (2,))
     weight_matrix = from_tensor(weights, "weights", (2,))
@@ -194,9 +194,9 @@ def attention_over_sentence(
     """Draw the weights of one query over the keys. A click on a word, or the list below, selects the query.
 
     `weights` is (Q, K). Lines lead from the selected query to the keys, thicker for larger weights; each key
-    darkens with its weight, and a bar below shows it. `start` is the query selected first. Everything is
-    computed in the browser. Raises ValueError if the shapes do not match, a weight isn't between 0 and 1, or
-    `start` isn't the index of a query.
+    darkens with its weight, and a bar below shows it. `start` is the index of the query that is selected
+    initially. Everything is computed in the browser. Raises ValueError if the shapes or words do not match, a
+    weight isn't between 0 and 1, or `start` isn't the index of a query.
     """
     matrix = weights_from_tensor(weights, (2,))
     rows, columns = as_words(queries, matrix.shape[0], "queries"), as_words(keys, matrix.shape[1], "keys")
@@ -327,6 +327,6 @@ def _bars(looks: alt.Chart, count: int) -> alt.LayerChart:
 
 
 def _font_size(words: list[str]) -> int:
-    """Return the largest size, up to 13, at which every word fits its box."""
+    """Return the largest font size, from 7 to 13, at which every word fits its box; 7 if none does."""
     room = 0.9 * ACROSS / len(words)
     return max(7, min(13, int(room / (0.58 * max(map(len, words), default=1)))))

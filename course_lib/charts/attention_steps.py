@@ -1,4 +1,4 @@
-"""The calculation of attention for a few words, step by step: a table that grows row by row."""
+"""The calculation of attention for a few words, step by step, as a table that grows row by row."""
 
 import math
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ def attention_steps(
     *,
     title: str = "Attention, one step at a time",
 ) -> Picture:
-    """Draw the calculation of attention for one query as a table: a column for each key, a row for each step.
+    """Draw the calculation of attention for one query as a table of steps (rows) and keys (columns).
 
-    `query` is (Q, d), `key` (K, d) and `value` (K, v), with at most 8 keys. A list selects the query, a
-    slider the number of steps that are shown. Raises ValueError if the shapes do not match, or there are more
-    than 8 keys.
+    `query` is (Q, d), `key` (K, d) and `value` (K, v), with at most 8 keys. A list selects the query, and a
+    slider the number of steps that are shown. Raises ValueError if the shapes or words do not match, a number
+    isn't finite, or there are more than 8 keys.
     """
     q, k, v = (
         from_tensor(values, name, (2,), finite=True)

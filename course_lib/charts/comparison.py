@@ -26,12 +26,13 @@ Window: TypeAlias = tuple[range, range]
 
 
 def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | None = None) -> Picture:
-    """Draw the student's result, the expected one in the same colours, and where the two differ.
+    """Draw the student's result next to the expected result, and their differences in a third panel.
 
-    `found` and `expected` have up to two axes; a result with one axis is drawn as a row. NaN equals NaN. If
-    there are more than 16 rows or columns, only the part around the first difference is shown, and the
-    subtitle says which. Results of different shapes are drawn without the third panel. The default title
-    counts the differences. Raises ValueError for more than two axes or empty results.
+    `found` and `expected` have up to two axes; a result with one axis is drawn as a row. Both are drawn with
+    the same colours, and NaN counts as equal to NaN. If there are more than 16 rows or columns, only the part
+    around the first difference is shown, and the subtitle says which. If the shapes differ, there is no third
+    panel. The default title counts the differences. Raises ValueError for more than two axes or empty
+    results.
     """
     left, right = from_tensor(found, "found", (0, 1, 2)), from_tensor(expected, "expected", (0, 1, 2))
     wrong = None
@@ -77,7 +78,7 @@ def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | Non
 
 
 def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
-    """Return the rows and columns to show: all of them, or 16 around the first difference."""
+    """Return the rows and columns to show: all of them, or 16 of each around the first difference."""
     first = (0, 0) if wrong is None or not wrong.any() else np.argwhere(wrong)[0].tolist()
     starts = [max(0, min(at - LARGEST // 2, size - LARGEST)) for at, size in zip(first, shape, strict=True)]
     rows, columns = (
@@ -92,7 +93,10 @@ def _grid(window: Window, cell: int) -> Grid:
 
 
 def _layout(windows: Sequence[Window]) -> tuple[int, bool]:
-    """Return the size of a cell, and whether to stack the panels, which is done for one or two wide rows."""
+    """Return the size of a cell, and whether to stack the panels.
+
+    Panels of one or two rows are stacked if their cells would otherwise be too small for text.
+    """
     highest, widest = (max(map(len, indices)) for indices in zip(*windows, strict=True))
     room = WIDTH - 130
     beside = cell_size(3 * widest, room, 40)
@@ -102,10 +106,9 @@ def _layout(windows: Sequence[Window]) -> tuple[int, bool]:
 
 
 def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: bool) -> list[Cell]:
-    """Return the cells of the third panel.
+    """Return the cells of the third panel: a pale equals sign for equal values, otherwise the difference.
 
-    A cell shows a pale equals sign if the values agree, otherwise their difference, or "≠" if the difference
-    isn't finite or doesn't fit.
+    If the difference isn't finite or doesn't fit into the cell, "≠" is shown instead.
     """
     cells = []
     for f, e, differs in zip(found.flat, expected.flat, wrong.flat, strict=True):
@@ -122,7 +125,7 @@ def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: boo
 def _notes(
     matrices: Sequence[Floats], windows: Sequence[Window], shades: Shades, cells: Iterable[Cell]
 ) -> list[str]:
-    """Return notes for the reader: the part that is shown, black cells, where the colour scale ends."""
+    """Return notes for the reader on cropped results, special cells and the end of the colour scale."""
     lines = [
         f"Shown: rows {rows[0]} to {rows[-1]} of {matrix.shape[0]}, "
         f"columns {columns[0]} to {columns[-1]} of {matrix.shape[1]}."

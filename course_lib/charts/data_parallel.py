@@ -11,11 +11,12 @@ from course_lib.charts.theme import CATEGORIES, INK, Picture, ink_on
 def communication_timeline(
     table: pd.DataFrame, *, title: str = "What happens while the backward pass runs?"
 ) -> Picture:
-    """Draw when a rank computes and when it communicates, two rows for each plan.
+    """Draw when a rank computes and when it communicates, with two or three rows for each plan.
 
     `table` has one row for each piece of work: its `plan` (at most four), its `row` (two or three different
     names, such as backward and network), its `name`, and its `start` and `end` in milliseconds. Raises
-    ValueError for missing columns, an empty table, more plans, or times that aren't finite and 0 or more.
+    ValueError for missing columns, an empty table, more than four plans, or times that aren't finite and 0 or
+    more.
     """
     check_table(table, ("plan", "row", "name", "start", "end"))
     check_count(table["plan"].nunique(), 4, "table", "plans")
@@ -88,7 +89,7 @@ def communication_timeline(
 def memory_per_rank(
     table: pd.DataFrame, *, title: str = "How much memory does training take on each rank?"
 ) -> Picture:
-    """Draw a stacked bar for each plan: the gigabytes of memory on one rank, by their content.
+    """Draw the gigabytes of memory on one rank as a stacked bar for each plan.
 
     `table` has one row for each `plan` (at most eight) and `kind` (at most four, such as parameters and
     optimiser state), with `gigabytes`. Raises ValueError for missing columns, an empty table, too many plans

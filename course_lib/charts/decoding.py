@@ -44,13 +44,12 @@ def word_by_word(
     *,
     title: str = "Word by word: what does the model consider, and where does it look?",
 ) -> Picture:
-    """Draw a row for each step of a translation: the likeliest next words, and the source word that the
-    decoder attends to most.
+    """Draw the likeliest words at each step of a translation, and the source word that is attended to most.
 
     `candidates` holds, for each step, at most five words with their probabilities, the likeliest first;
-    `written` is the word selected at each step, which is framed; `attended` has a source word and its weight.
-    Raises ValueError if the numbers of steps differ, a step has no or too many candidates, or a probability
-    or a weight isn't between 0 and 1.
+    `written` holds the word selected at each step, which is framed; `attended` holds, for each step, the
+    source word with the largest attention weight, and this weight. Raises ValueError if the numbers of steps
+    differ, a step has no candidates or more than five, or a probability or a weight isn't between 0 and 1.
     """
     words = as_words(written, len(candidates), "written")
     if len(attended) != len(words):
@@ -94,15 +93,14 @@ def beam_tree(
     end: str = "</s>",
     title: str = "Which prefixes did the beam keep, and what became of them?",
 ) -> Picture:
-    """Draw one row for each step with a box for each prefix that the beam kept, the most probable on the
-    left.
+    """Draw the prefixes that the beam kept: a row for each step, with the most probable prefix on the left.
 
     `prefixes` maps each prefix, written as its words, to its log-probability; lines lead from a prefix to its
     extensions. A prefix in which `end` is repeated is a hypothesis that has ended and stayed in the beam for
     as many steps. `winner` is the sentence that the search returned, `end` the word that ends a sentence, and
-    `greedy` the sentence of greedy decoding, whose prefixes are framed with dashes as far as the beam kept
-    them. Raises ValueError if the prefix of a prefix is missing, a log-probability is not a finite number up
-    to 0, a step has more than 8 prefixes, or the winner is not one of them.
+    `greedy` the sentence of greedy decoding, whose prefixes have a dashed frame if the beam kept them. Raises
+    ValueError if a prefix is given without the prefix that it extends, a log-probability isn't finite or is
+    above 0, a step has more than 8 prefixes, or `winner` isn't one of the prefixes.
     """
     totals = {tuple(words): float(total) for words, total in prefixes.items() if len(words)}
     best = tuple(winner)
@@ -157,7 +155,7 @@ def _check(totals: Mapping[tuple[str, ...], float], best: tuple[str, ...]) -> No
 def _nodes(
     totals: Mapping[tuple[str, ...], float], best: tuple[str, ...], greedy: tuple[str, ...], end: str
 ) -> pd.DataFrame:
-    """Return one table row for each prefix, sorted by step and log-probability."""
+    """Return one table row for each prefix, sorted by step and by descending log-probability."""
     extended = {words[:-1] for words in totals}
     rows, step, place = [], 0, 0
     for words in sorted(totals, key=lambda words: (len(words), -totals[words])):

@@ -39,7 +39,7 @@ def from_tensor(values: Numbers, name: str, axes: Sequence[int], *, finite: bool
 
 
 def weights_from_tensor(weights: Numbers, axes: Sequence[int]) -> Floats:
-    """Convert attention weights to an array. Raises ValueError for numbers outside 0 to 1."""
+    """Convert attention weights to an array. Raises ValueError for NaN and for numbers outside 0 to 1."""
     array = from_tensor(weights, "weights", axes)
     if not ((array >= 0) & (array <= 1.001)).all():
         raise ValueError(
@@ -69,7 +69,7 @@ def mask_from_tensor(mask: Numbers, shape: tuple[int, ...]) -> Booleans:
 
 
 def as_words(words: Sequence[str], count: int, name: str) -> list[str]:
-    """Return `words` as a list. Raises ValueError unless there are exactly `count` of them."""
+    """Return a list of `count` words. Raises ValueError for another number of words, or a single string."""
     if isinstance(words, str):
         raise ValueError(f"{name}: expected a list of words, got one string. Split it first: text.split().")
     listed = [str(word) for word in words]
@@ -98,8 +98,8 @@ def check_column(
 ) -> None:
     """Raise ValueError unless all numbers of a column are finite and from `low` to `high`.
 
-    Without `ends`, the bounds themselves are not allowed. `expected` describes the allowed values for the
-    message.
+    Without `ends`, the bounds themselves are not allowed. `expected` describes the allowed values in the
+    error message.
     """
     numbers = table[column].astype(float)
     allowed = numbers.between(low, high, inclusive="both" if ends else "neither") & np.isfinite(numbers)

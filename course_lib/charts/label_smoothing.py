@@ -29,7 +29,7 @@ def target_distributions(
     *,
     title: str = "Which distribution is the target at each position?",
 ) -> Picture:
-    """Draw targets as cells: a row for each position, a column for each word, and the sum of each row.
+    """Draw target distributions as a heat map of positions (rows) and words (columns), with row sums.
 
     `targets` is (L, V), `labels` are the L correct words, and `vocabulary` is the list of all V words. Raises
     ValueError if shapes or words do not match.
@@ -60,12 +60,12 @@ def _probability(value: float) -> str:
 def loss_by_confidence(
     table: pd.DataFrame, *, title: str = "How confident in the label should a model be?"
 ) -> Picture:
-    """Draw the loss against the probability that the model gives the label, a line for each smoothing.
+    """Draw the loss against the probability that the model gives the label, with a line for each smoothing.
 
-    `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. So that
-    probabilities near 1 are apart, the axis is linear in the log odds, log(p / (1 - p)). A dot marks the
-    lowest point of a line, unless that is its right end. Raises ValueError for missing columns, an empty
-    table, more lines, confidences that aren't between 0 and 1, or losses that aren't finite.
+    `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The axis is
+    linear in the log odds, log(p / (1 - p)), to separate probabilities near 1. A dot marks the lowest point
+    of a line, unless that is its right end. Raises ValueError for missing columns, an empty table, more than
+    five smoothings, confidences that aren't between 0 and 1, or losses that aren't finite.
     """
     check_table(table, ("smoothing", "confidence", "loss"))
     check_count(table["smoothing"].nunique(), 5, "table", "smoothings")
@@ -120,14 +120,14 @@ BINS, FEWEST = 10, 20
 def calibration_curves(
     table: pd.DataFrame, *, title: str = "How often is a model right when it is confident?"
 ) -> Picture:
-    """Draw the share of correct predictions against the confidence, a line of points for each model.
+    """Draw the share of correct predictions against the confidence, with a line of points for each model.
 
     `table` has one row for each prediction: the `model` (at most four), its `confidence`, which is the
     probability that the model gave to its prediction, and whether the prediction was `right`. The predictions
     are grouped into ten bins by confidence; a point shows the mean confidence and the share of correct
-    predictions of a bin, and is larger for more predictions. Bins with fewer than 20 are left out. On the
-    dashed line, confidence and share are equal. Raises ValueError for missing columns, too many models,
-    confidences outside 0 to 1, values of `right` that aren't True or False, or if no bin has enough
+    predictions of a bin, and is larger for more predictions. Bins with fewer than 20 predictions are left
+    out. On the dashed line, confidence and share are equal. Raises ValueError for missing columns, too many
+    models, confidences outside 0 to 1, values of `right` that aren't True or False, or if no bin has enough
     predictions.
     """
     check_table(table, ("model", "confidence", "right"))
@@ -183,7 +183,7 @@ def calibration_curves(
 
 
 def _binned(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each model and bin with enough predictions."""
+    """Return one row for each model and bin with enough predictions. Raises ValueError if there are none."""
     bins = (table["confidence"] * BINS).astype(int).clip(upper=BINS - 1)
     groups = table.assign(bin=bins).groupby(["model", "bin"], sort=False)
     binned = groups.agg(

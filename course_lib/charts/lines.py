@@ -30,7 +30,7 @@ def named_lines(
     `table` has one row for each point, with the columns `line` (at most seven names), `x` and `y`. `across`
     and `up` name the axes. With `log` the y axis is logarithmic. Lines in `dashed` are dashed; with `dots`
     each point is marked. Raises ValueError for missing columns, an empty table, too many lines, an unknown
-    name in `dashed`, numbers that aren't finite, or with `log` numbers that aren't above 0.
+    name in `dashed`, numbers that aren't finite or, with `log`, values of `y` that aren't above 0.
     """
     check_table(table, ("line", "x", "y"))
     table = table.reset_index(drop=True)
@@ -95,7 +95,7 @@ def named_lines(
 
 
 def _domain(values: Floats, log: bool) -> tuple[float, float]:
-    """Return the lowest and the highest value, with a small margin."""
+    """Return the ends of the y axis: the lowest and the highest value, with a small margin."""
     if log:
         low, high = math.log10(values.min()), math.log10(values.max())
         room = 0.04 * max(high - low, 0.5)
@@ -105,7 +105,7 @@ def _domain(values: Floats, log: bool) -> tuple[float, float]:
 
 
 def _apart(values: Floats, low: float, high: float, log: bool) -> list[float]:
-    """Move the names vertically so that no two overlap."""
+    """Return the heights of the names of lines that end at `values`, moved so that no two names overlap."""
 
     def height_of(value: float) -> float:
         return math.log10(value) if log else value

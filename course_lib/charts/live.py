@@ -30,10 +30,11 @@ class Frame:
 
 
 def live_progress(steps: int, picture: Callable[[], Picture], *, every: int = 20) -> Iterator[int]:
-    """Count from 1 to `steps` for a `for` loop, and show a progress bar and a chart that is redrawn.
+    """Yield the numbers from 1 to `steps` for a `for` loop, and show its progress with a bar and a chart.
 
     After every `every` steps, and after the last, `picture` is called and its chart replaces the previous
-    one. Outside a notebook a line of text is printed instead. Raises ValueError for counts below 1.
+    one. Outside a notebook, a line of text is printed instead. Raises ValueError if `steps` or `every` is
+    below 1.
     """
     for name, number in (("steps", steps), ("every", every)):
         if number < 1:
@@ -62,9 +63,10 @@ def watch_live(
 ) -> None:
     """Redraw a chart every `every` seconds while `is_running` returns True, and once more at the end.
 
-    Stops after `timeout` seconds at the latest, so that the cells below can run. `status` returns a line to
-    show above the chart; outside a notebook, the line is printed when it changes. The notebook's stop button
-    stops the redrawing, but not the run itself. Raises ValueError for a negative time.
+    The function returns after `timeout` seconds at the latest, so that the cells below can run. `status`
+    returns a line to show above the chart; outside a notebook, the line is printed when it changes. The
+    notebook's stop button stops the redrawing, but not the run itself. Raises ValueError if `every` is
+    negative.
     """
     if every < 0:
         raise ValueError(f"every: expected 0 or more seconds, got {every:g}.")

@@ -16,7 +16,7 @@ LEFT, RIGHT = 116, 312
 
 @dataclass(frozen=True)
 class Box:
-    """A box of the map, with its upper left corner at `x`, `y`. An open box contains others."""
+    """A box of the map, with its upper left corner at (`x`, `y`). An open box contains other boxes."""
 
     name: str
     label: str

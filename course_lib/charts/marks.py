@@ -1,7 +1,7 @@
-"""The building blocks of several charts: matrices of cells, axes with words, short numbers, tooltips.
+"""The building blocks of several charts: matrices of cells, axes with words, short numbers and tooltips.
 
-Colour is never the only sign: a cell contains its value if it is large enough, a masked cell has a cross, and
-a cell without a number is black with a text that describes its content.
+Information is never shown by colour alone: a cell contains its value if it is large enough, a masked cell has
+a cross, and a cell without a number is black with a text that describes its content.
 """
 
 import json
@@ -38,7 +38,7 @@ Write: TypeAlias = Callable[[float], str]
 
 
 def short(value: float) -> str:
-    """Format a number in about three characters: 0.42, -1.30, 12.5, 1e+9; integers without a point."""
+    """Format a number in about four characters: 0.42, -1.30, 12.5, 7, 1e+9, NaN or ∞."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -52,7 +52,7 @@ def short(value: float) -> str:
 
 
 def hundredths(value: float) -> str:
-    """Format a weight with two decimals. An exact zero is a plain 0, unlike a weight that rounds to zero."""
+    """Format a weight with two decimals. Only an exact zero becomes "0"; a tiny weight becomes "0.00"."""
     return f"{value:.2f}" if math.isfinite(value) and value != 0 else short(value)
 
 
@@ -63,7 +63,7 @@ def exact(value: float) -> str:
 
 @dataclass(frozen=True)
 class Shades:
-    """A mapping of numbers to colours: from `low` to `high` along `ramp`, clamped beyond."""
+    """A mapping of the numbers from `low` to `high` to colours along `ramp`. Other numbers are clamped."""
 
     low: float
     high: float
@@ -71,7 +71,10 @@ class Shades:
 
     @classmethod
     def spanning(cls, *matrices: Floats, at_most: float = math.inf) -> "Shades":
-        """Build shades for all finite values: symmetric around zero if any is negative, else from zero."""
+        """Build shades for all finite values: symmetric around zero if any is negative, else from zero.
+
+        The shades end at `at_most`, even if a value is larger.
+        """
         values = [value for matrix in matrices for value in matrix.ravel().tolist() if math.isfinite(value)]
         end = min(max((abs(value) for value in values), default=0.0), at_most) or 1.0
         return cls(-end, end, SIGNED) if min(values, default=0.0) < 0 else cls(0.0, end, AMOUNTS)
@@ -81,7 +84,7 @@ class Shades:
         return on_ramp(self.ramp, (value - self.low) / (self.high - self.low))
 
     def scale(self) -> alt.Scale:
-        """Return the same mapping as a Vega-Lite scale."""
+        """Return this mapping as a Vega-Lite scale."""
         return alt.Scale(domain=[self.low, self.high], range=list(self.ramp), clamp=True)
 
     def legend(self) -> alt.Legend:
@@ -111,9 +114,9 @@ class Cell:
 
 
 def number_cell(value: float, shades: Shades, write: Write | None = short, *, masked: bool = False) -> Cell:
-    """Return the cell of a number. Pass no `write` if the cell has room for a single character only.
+    """Return the cell of a number. Without `write`, the text of the cell is one character at most.
 
-    A masked cell is crossed out. If it holds anything but zero, it is marked as a leak.
+    A masked cell is crossed out if it holds zero, and otherwise marked as a leak.
     """
     if masked and value == 0:
         return Cell(MASKED_FILL, "×", "masked", "masked", ink=MASKED_INK)
@@ -126,7 +129,7 @@ def number_cell(value: float, shades: Shades, write: Write | None = short, *, ma
 
 
 def leak_cell(shown: str, details: str) -> Cell:
-    """Return a cell in the alarm colours."""
+    """Return a cell in the alarm colours, for a value that should be zero."""
     return Cell(ALARM_FILL, shown, details, "leak", ink=ALARM_INK)
 
 
@@ -152,7 +155,7 @@ class Grid:
     cell: int
     names: tuple[str, str, str] = ("row", "column", "value")
     row_height: int | None = None
-    """The height of a cell, unless it is a square."""
+    """The height of a cell in pixels; None for square cells."""
     frame: str = INK
     """The colour of the frames around framed cells."""
 
@@ -235,17 +238,17 @@ def side_by_side(
 
 
 def cell_size(columns: int, room: int, largest: int = 44) -> int:
-    """Return the side of a cell, in pixels, at which `columns` of them fit into `room`."""
+    """Return the side of a cell in pixels, so that `columns` cells fit into `room`; from 6 to `largest`."""
     return max(6, min(largest, room // columns))
 
 
 def index_x(field: str, count: int, title: str | None = None, axis: alt.Axis | None = None) -> alt.X:
-    """Return an x encoding of an index from 0 to `count` - 1, each with a band of its own."""
+    """Return an x encoding of an index from 0 to `count` - 1, with one band for each value."""
     return alt.X(f"{field}:O", title=title, scale=alt.Scale(domain=list(range(count))), axis=axis)
 
 
 def index_y(field: str, count: int, title: str | None = None, axis: alt.Axis | None = None) -> alt.Y:
-    """Return a y encoding of an index from 0 (top) to `count` - 1, each with a band of its own."""
+    """Return a y encoding of an index from 0 (top) to `count` - 1, with one band for each value."""
     return alt.Y(f"{field}:O", title=title, scale=alt.Scale(domain=list(range(count))), axis=axis)
 
 
@@ -260,7 +263,7 @@ def fixed_y(field: str, low: float, high: float, axis: alt.Axis | None = None) -
 
 
 def word_axis(words: Sequence[str], step: int, *, orient: Literal["top", "bottom", "left"]) -> alt.Axis:
-    """Return an axis with a word at each index, `step` pixels apart; long words are turned."""
+    """Return an axis with a word at each index, `step` pixels apart. Long words are rotated."""
     size = max(8, min(12, step))
     angle = 0
     if orient != "left" and any(len(word) * 0.6 * size > step for word in words):
@@ -308,7 +311,7 @@ def panel_title(name: str, anchor: Literal["start", "middle"] = "middle") -> alt
 
 
 def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
-    """Return tooltips, each from a field, a title and, for numbers, a format."""
+    """Return tooltips. Each is given as a field, a title and, for numbers, a format."""
     return [
         alt.Tooltip(field, title=title, format=form[0] if form else alt.Undefined)
         for field, title, *form in fields
@@ -345,7 +348,7 @@ class Path:
     points: bool = True
 
     def head(self) -> dict[str, float]:
-        """Return the middle of the arrowhead, a little before the end, and its direction."""
+        """Return the centre of the arrowhead, which is slightly before the end, and its angle in degrees."""
         (from_x, from_y), (to_x, to_y) = self.corners[-2:]
         length = math.hypot(to_x - from_x, to_y - from_y)
         right, down = (to_x - from_x) / length, (to_y - from_y) / length
@@ -356,7 +359,7 @@ class Path:
 def arrows(
     paths: Sequence[Path], width: float, height: float, dash: Sequence[float] = (1, 0)
 ) -> list[alt.Chart]:
-    """Draw paths on a canvas of this size."""
+    """Draw paths and their arrowheads on a canvas of this size."""
     if not paths:
         return []
     x, y = fixed_x("x", 0, width), fixed_y("y", height, 0)
@@ -396,7 +399,7 @@ def texts(
 
 
 def powers_of_ten(low: float, high: float, decades_with_steps: int = 4) -> alt.Axis:
-    """Return an axis with ticks at 1, 2 and 5 times the powers of ten, or only at powers for a wide range."""
+    """Return an axis with ticks at 1, 2 and 5 times powers of ten, or only at the powers for a wide range."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if len(decades) < decades_with_steps else (1,)
     every = 1 + len(decades) // 12

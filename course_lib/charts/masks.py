@@ -28,11 +28,12 @@ def mask_panels(
     *,
     title: str = "Which keys may each query attend to?",
 ) -> Picture:
-    """Draw one panel for each mask of a sentence: a row for each query, a column for each key.
+    """Draw one panel for each mask of a sentence, with a row for each query and a column for each key.
 
-    `masks` maps a name to a boolean mask, True for "may attend", that broadcasts to (1, Q, K): one of shape
-    (1, K) has the same row for every query. `queries` and `keys` are words, the same ones in self-attention.
-    Raises ValueError if there is no mask, or if shapes and words do not match.
+    `masks` maps a name to a boolean mask, True for "may attend", that broadcasts to (1, Q, K). A mask of
+    shape (1, K) has the same row for every query. `queries` and `keys` are words; by default, the keys are
+    the queries, as in self-attention. Raises ValueError if there is no mask, or if shapes and words do not
+    match.
     """
     if not masks:
         raise ValueError("masks: expected at least one named mask, got none.")
@@ -59,12 +60,12 @@ def mask_panels(
 def leak_probe(
     moved: Mapping[str, Numbers], words: Sequence[str], changed: int, *, title: str | None = None
 ) -> Picture:
-    """Draw how far the output at each position moved when the token at position `changed` was replaced.
+    """Draw the distances by which the outputs moved when the token at position `changed` was replaced.
 
-    `moved` maps the name of a mask, which gets a row, to L distances, one for each of the L words; 0 means
-    that the output is exactly the same. An output before the changed token that moved depends on a later
-    token: it is orange with a "!". An arrow marks the changed token. The default title counts the leaks.
-    Raises ValueError if there is no mask, words do not match, or `changed` isn't a position.
+    There is a row for each mask. `moved` maps its name to L distances, one for each of the L words; 0 means
+    that the output is exactly the same. If an output before the changed token moved, it depends on a later
+    token, so its cell is orange with a "!". An arrow marks the changed token. The default title counts the
+    leaks. Raises ValueError if there is no mask, words do not match, or `changed` isn't a position.
     """
     if not moved:
         raise ValueError("moved: expected at least one named mask, got none.")

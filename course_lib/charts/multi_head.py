@@ -1,4 +1,4 @@
-"""The charts of heads: which features each head gets, what more heads cost, and where all of them attend."""
+"""The charts of attention heads: their features, their cost, and the attention weights of all heads."""
 
 from collections.abc import Mapping, Sequence
 
@@ -40,13 +40,13 @@ def features_in_heads(
     *,
     title: str = "Which features of which word does each head get?",
 ) -> Picture:
-    """Draw a row of panels for each way to split a sentence into heads, one panel for each head.
+    """Draw a row of panels for each way to split a sentence into heads, with one panel for each head.
 
     `cuts` maps a name to heads of shape (H, L, D/H), made from a sentence in which feature f of word i is the
     number i * D + f, so that each number identifies its origin: `torch.arange(L * D)`. `words` are the L
-    words, at most six. A cell shows its word and feature in the colour of its word. Each row of a panel
-    belongs to the word next to it, and a cell from another word is framed. Raises ValueError if a number is
-    missing or duplicated, or the words do not match.
+    words, at most six. A cell shows the word and the feature that its number comes from, in the colour of
+    that word. Each row of a panel belongs to the word next to it; a cell from another word is framed. Raises
+    ValueError if `cuts` is empty, a number is missing or duplicated, or the words do not match.
     """
     if not cuts:
         raise ValueError("cuts: expected at least one way to split a sentence, got none.")
@@ -102,11 +102,11 @@ COUNTS = {
 
 
 def cost_of_heads(table: pd.DataFrame, *, title: str = "What do more heads cost?") -> Picture:
-    """Draw three panels of bars against the number of heads, each from zero.
+    """Draw three counts against the number of heads, as bars in separate panels.
 
     `table` has one row for each number of `heads`, with three counts: `parameters`, `multiplications` and
-    `weights`, the numbers that all softmaxes return. Raises ValueError for missing columns, an empty table, a
-    duplicated number of heads, or counts below zero.
+    `weights`, the number of attention weights that all softmaxes return. Raises ValueError for missing
+    columns, an empty table, a duplicated number of heads, or counts below zero.
     """
     check_table(table, ("heads", *COUNTS))
     if table["heads"].duplicated().any():
@@ -159,8 +159,8 @@ def heads_overview(
 ) -> Picture:
     """Draw the attention weights of all layers (rows) and heads (columns) of a model as small heat maps.
 
-    `weights` is (N, H, Q, K), for N layers and at most 16 heads H. A tooltip names the layer, head, query and
-    key of a cell. Raises ValueError if shapes or words do not match, or a weight isn't between 0 and 1.
+    `weights` is (N, H, Q, K), for N layers and H heads, at most 16. A tooltip names the layer, head, query
+    and key of a cell. Raises ValueError if shapes or words do not match, or a weight isn't between 0 and 1.
     """
     maps = weights_from_tensor(weights, (4,))
     layers, heads, query_count, key_count = maps.shape

@@ -13,11 +13,11 @@ from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Pict
 def aligned_shapes(
     shapes: Mapping[str, Sequence[int]], *, title: str = "Shapes are aligned at their last axis"
 ) -> Picture:
-    """Draw one row for each tensor's shape, one column for each axis, and the shape after broadcasting below.
+    """Draw the shapes of tensors, aligned at their last axes, and the shape after broadcasting below.
 
-    `shapes` maps a tensor's name to its shape. An axis of length 1 that is stretched is written "1 → 4", one
-    that a tensor lacks "+ → 4". Where two lengths differ and neither is 1, they are orange with a "!", and so
-    is the result. Raises ValueError for fewer than two shapes, or an empty one.
+    `shapes` maps a tensor's name to its shape. An axis of length 1 that is stretched is written "1 → 4", and
+    a missing axis "+ → 4". Where two lengths differ and neither is 1, they are orange with a "!", and so is
+    the result. Raises ValueError for fewer than two shapes, or for a shape without axes.
     """
     if len(shapes) < 2 or not all(len(shape) for shape in shapes.values()):
         raise ValueError(
@@ -46,7 +46,10 @@ def aligned_shapes(
 
 
 def _broadcast(lengths: Sequence[int | None]) -> int | None:
-    """Return the length that an axis broadcasts to, or None if the lengths do not fit."""
+    """Return the length that an axis broadcasts to, or None if its lengths are incompatible.
+
+    A length of None means that a tensor lacks the axis.
+    """
     longer = {length for length in lengths if length not in (None, 1)}
     if len(longer) > 1:
         return None
@@ -74,9 +77,9 @@ def broadcast_tables(
 ) -> Picture:
     """Draw three tables side by side: both operands, stretched to the result's shape, and the result.
 
-    Copies are pale and in brackets. Operands and result have one or two axes; one axis is drawn as a row.
-    `names` are written above the tables, with their shapes. Raises ValueError if the operands' shapes do not
-    broadcast to the result's.
+    Copies are pale and in brackets. Operands and result have one or two axes; a tensor with one axis is drawn
+    as a row. `names` are written above the tables, with the shapes of the tensors. Raises ValueError if the
+    operands' shapes do not broadcast to the result's.
     """
     operands = from_tensor(left, "left", (1, 2)), from_tensor(right, "right", (1, 2))
     outcome = from_tensor(result, "result", (1, 2))

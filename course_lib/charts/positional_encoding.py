@@ -18,12 +18,12 @@ def position_waves(
     *,
     title: str = "Every pair of columns is a wave, and each is slower than the one before",
 ) -> Picture:
-    """Draw one row for each pair of columns: the even one as a line, the odd one dashed, a dot at each
-    position.
+    """Draw one row for each pair of columns, with the even column as a solid line and the odd one dashed.
 
-    `table` is (L, D) with two or more positions; pair i is the columns 2i and 2i + 1. Next to each row is the
-    number of positions in a full turn, from the angle between the first two positions. Raises ValueError for
-    a pair that the table doesn't have, or numbers that aren't finite.
+    `table` is (L, D) with two or more positions, which are marked by dots; pair i consists of the columns 2i
+    and 2i + 1. Next to each row is the number of positions in a full turn, computed from the angle between
+    the first two positions. Raises ValueError for fewer than two positions, no pairs, a pair that the table
+    doesn't have, or numbers that aren't finite.
     """
     waves = from_tensor(table, "table", (2,), finite=True)
     if len(waves) < 2:
@@ -83,11 +83,11 @@ def _wave(waves: Floats, pair: int, turn: str, *, last: bool) -> alt.LayerChart:
 
 
 def number_field(values: Numbers, *, rows: str, columns: str, value: str = "value", title: str) -> Picture:
-    """Draw a table of up to 5,000 finite numbers as coloured cells; a tooltip shows each number.
+    """Draw a table of up to 5,000 finite numbers as a heat map; a tooltip shows each number.
 
-    `values` is (R, C). `rows`, `columns` and `value` are their titles; rows and columns are numbered from 0.
-    Negative numbers are brown, positive ones blue; if none is negative, the shades start at white. Raises
-    ValueError for other numbers.
+    `values` is (R, C). `rows`, `columns` and `value` are the titles of the axes and of the legend; rows and
+    columns are numbered from 0. Negative numbers are brown and positive numbers blue; if none is negative,
+    the shades start at white. Raises ValueError for more numbers, or for numbers that aren't finite.
     """
     largest = 5_000
     field = from_tensor(values, "values", (2,), finite=True)
@@ -137,14 +137,14 @@ def clock_hands(
     start: int = 0,
     title: str = "The same offset turns each hand by the same angle, wherever it starts",
 ) -> Picture:
-    """Draw a clock for each pair of columns, with hands for two positions, and a slider for the first of
-    them.
+    """Draw a clock for each pair of columns, with hands for two positions and a slider for the first.
 
-    `table` is (L, D); pair i is the columns 2i (how far right the tip of the hand is) and 2i + 1 (how far
-    up), so that position 0 is at twelve and later positions follow clockwise. The arc is the angle from the
-    first hand to the one `offset` positions later, less whole turns. `pairs` names at most four. The slider
-    goes from 0 to L - 1 - offset and begins at `start`. Raises ValueError for pairs, offsets or starts
-    outside the table.
+    `table` is (L, D). Pair i consists of the columns 2i and 2i + 1, which are the horizontal and the vertical
+    coordinate of a hand's tip, so that position 0 points to twelve and later positions follow clockwise. The
+    arc is the angle from the first hand to the hand `offset` positions later, less whole turns. `pairs` holds
+    at most four pairs. The slider goes from 0 to L - 1 - offset and begins at `start`. Raises ValueError for
+    pairs, an offset or a start outside the table, for no pairs or more than four, and for numbers that aren't
+    finite.
     """
     points = from_tensor(table, "table", (2,), finite=True)
     most, there, last = 4, points.shape[1] // 2, len(points) - 1 - offset
@@ -174,7 +174,7 @@ def clock_hands(
 
 
 def _turns(points: Floats, pair: int, offset: int) -> tuple[Floats, Floats]:
-    """Return the angle of each first hand, clockwise from twelve, and the degrees to the second hand."""
+    """Return the radians from twelve to each first hand, clockwise, and the degrees to the second hand."""
     angle = np.arctan2(points[:, 2 * pair], points[:, 2 * pair + 1])
     return angle[:-offset], np.degrees(angle[offset:] - angle[:-offset]) % 360
 

@@ -12,12 +12,11 @@ from course_lib.charts.theme import Picture
 def schedule_curves(
     table: pd.DataFrame, *, title: str = "How does the learning rate rise and fall?"
 ) -> Picture:
-    """Draw the learning rate against the step, a line for each schedule, with a dot and a number at each
-    peak.
+    """Draw the learning rate against the step, with a line for each schedule and a dot at its peak.
 
     `table` has one row for each `step` (1 or more) of each `schedule` (at most six), with its `rate`. Raises
-    ValueError for missing columns, an empty table, more schedules, a step below 1, or rates that aren't
-    finite and 0 or more.
+    ValueError for missing columns, an empty table, more than six schedules, a step below 1, or rates that
+    aren't finite and 0 or more.
     """
     check_table(table, ("schedule", "step", "rate"))
     check_count(table["schedule"].nunique(), 6, "table", "schedules")

@@ -26,12 +26,12 @@ def score_spread(
     *,
     title: str = "The wider the vectors, the more their dot products spread",
 ) -> Picture:
-    """Draw how dot products are distributed for several d_k, and their standard deviation against d_k.
+    """Draw the distributions of dot products for several d_k, and their standard deviation against d_k.
 
-    `samples` maps d_k to the undivided dot products drawn at this width, in any shape. The outlines on the
-    left are scaled to one height; a bar reaches one standard deviation to each side of the mean. The dashed
-    line on the right is the root of d_k. Raises ValueError for products that aren't finite or are all the
-    same, or a d_k below 1.
+    `samples` maps d_k to undivided dot products of vectors of this width, in any shape. The outlines on the
+    left are scaled to the same height; a bar reaches one standard deviation to each side of the mean. The
+    dashed line on the right is the root of d_k. Raises ValueError if there are no samples, if products aren't
+    finite or are all the same, or for a d_k below 1.
     """
     if not samples:
         raise ValueError("samples: expected dot products for at least one d_k, got none.")
@@ -141,7 +141,7 @@ def softmax_saturation(
       the softmax's Jacobian, diag(w) - w w^T.
 
     Lines are means over the draws; bands hold 80% of them (from the 10th to the 90th percentile). Raises
-    ValueError for missing columns, an empty table, or values outside these ranges.
+    ValueError for missing columns, an empty table, values outside these ranges, or gradients that are all 0.
     """
     check_table(table, ("d_k", "divided", "largest_weight", "gradient"))
     if table["divided"].dtype != bool:
@@ -187,7 +187,7 @@ def softmax_saturation(
 
 
 def _summarise(table: pd.DataFrame) -> pd.DataFrame:
-    """Return means and percentiles for each d_k, of scores divided by its square root and of plain ones."""
+    """Return means and percentiles for each d_k, separately for divided and for undivided dot products."""
     groups = table.assign(series=np.where(table["divided"], *SERIES)).groupby(["d_k", "series"])
     parts = {}
     for name in ("largest_weight", "gradient"):
@@ -198,7 +198,7 @@ def _summarise(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _against_width(summary: pd.DataFrame, name: str, scale: alt.Scale, axis: alt.Axis) -> alt.LayerChart:
-    """Draw a line with its band for each series, named at its right end."""
+    """Draw a line and its band for each series, with the series' name at the right end."""
     widths = sorted(summary["d_k"].unique().tolist())
     powers_of_four = [width for width in widths if (math.log2(width) / 2).is_integer()]
     x = alt.X(
@@ -255,7 +255,7 @@ def softmax_temperature(
     The reciprocal of the factor is known as the temperature. `scores` has one axis, a finite score for each
     key; `keys` are words, by default numbers. The bar on the right is the Frobenius norm of the softmax's
     Jacobian, diag(w) - w w^T, which limits the gradient that reaches the scores. It is computed in the
-    browser, like the weights. Raises ValueError for scores that aren't finite.
+    browser, like the weights. Raises ValueError if the scores aren't finite or the words do not match.
     """
     row = from_tensor(scores, "scores", (1,))
     if not np.isfinite(row).all():

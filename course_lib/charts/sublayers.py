@@ -26,11 +26,12 @@ def normalisation_effect(
     *,
     title: str = "Before: a mean and spread of its own at each position. After: the same everywhere",
 ) -> Picture:
-    """Draw the features of each position before and after layer normalisation, as ticks over a bar.
+    """Draw the features at each position before and after layer normalisation, as ticks over a bar.
 
-    `before` and `after` are (L, D), and `words` name the L positions. The bar is centred on the mean and
-    reaches one standard deviation (that of all D features) to each side; both numbers are written next to it.
-    The panels share one axis. Raises ValueError if the shapes do not match or a number isn't finite.
+    `before` and `after` are (L, D), and `words` are the words at the L positions. The bar is centred on the
+    mean and reaches one standard deviation (that of all D features) to each side; both numbers are written
+    next to it. The panels share one axis. Raises ValueError if the shapes do not match or a number isn't
+    finite.
     """
     left = from_tensor(before, "before", (2,), finite=True)
     right = from_tensor(after, "after", (2,), finite=True)
@@ -107,12 +108,12 @@ def layer_costs(
     *,
     title: str = "Where are a layer's parameters, and where is its arithmetic?",
 ) -> Picture:
-    """Draw the parts' shares of the parameters, and of the multiplications against the sentence length.
+    """Draw each part's share of a layer's parameters, and of its multiplications by sentence length.
 
     `parameters` maps each part of a layer to its number of parameters. `multiplications` has one row for each
     part and sentence length, with the columns `length` (words, 1 or more), `part` and `multiplications` (for
-    each word). Both together name at most four parts. Raises ValueError for missing columns, no numbers,
-    numbers below 0, or more parts.
+    each word). Both together name at most four parts. Raises ValueError for missing columns, an empty table
+    or mapping, numbers below 0, only zeros, or more than four parts.
     """
     name = "multiplications"
     check_table(multiplications, ("length", "part", "multiplications"), name=name)

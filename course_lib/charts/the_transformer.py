@@ -35,12 +35,13 @@ def shape_flow(
     memory_to: Sequence[str] = (),
     title: str = "From tokens to logits: the shape of the numbers",
 ) -> Picture:
-    """Draw two columns of bars, to be read upwards: the output of each stage, as wide as its vectors are
-    long.
+    """Draw the output shapes of the stages as bars, in one column for the encoder and one for the decoder.
 
-    A shape is (sentences, positions, features), or (sentences, positions) for tokens, which are not vectors
-    yet. `memory_to` names the decoder's stages that take their keys and values from the encoder's last stage.
-    Raises ValueError for a column without stages, a shape with other axes, or an unknown name in `memory_to`.
+    The columns are read upwards. A bar is wider for longer vectors, on a logarithmic scale. A shape is
+    (sentences, positions, features), or (sentences, positions) for tokens, which are not vectors yet.
+    `memory_to` names the decoder's stages that take their keys and values from the encoder's last stage.
+    Raises ValueError for a column without stages, a shape with other axes or a length below 1, or an unknown
+    name in `memory_to`.
     """
     columns = {"encoder": encoder, "decoder": decoder}
     for column, stages in columns.items():
@@ -162,11 +163,11 @@ def _arrows(table: pd.DataFrame, memory_to: Sequence[str], height: float) -> lis
 def parameters_by_part(
     table: pd.DataFrame, *, title: str = "Where the parameters are: millions, and share of the model"
 ) -> Picture:
-    """Draw the parameters of each part as bars, the largest part first, one panel for each model, on one
-    scale.
+    """Draw the number of parameters of each part as bars, with one panel for each model.
 
-    `table` has one row for each model and part, with the columns `model`, `part` and `parameters`; rows of
-    the same part are added up. Raises ValueError for missing columns, an empty table, or numbers below 0.
+    The largest part is at the top, and all panels have the same scale. `table` has one row for each model and
+    part, with the columns `model`, `part` and `parameters`; rows of the same part are added up. Raises
+    ValueError for missing columns, an empty table, numbers below 0, or only zeros.
     """
     check_table(table, ("model", "part", "parameters"))
     check_column(table, "parameters", "counts of 0 or more", 0)
@@ -228,10 +229,11 @@ def decoding_steps(
     *,
     title: str = "Word by word: what the model expects, and what it writes",
 ) -> Picture:
-    """Draw a table with one row for each step and one column for each word, darker for a higher probability.
+    """Draw the probability of each word (columns) at each decoding step (rows), darker if it is higher.
 
     `probabilities` is (steps, words); `chosen` holds the index of the word selected at each step, which is
-    framed. Raises ValueError if the sizes don't match, a row doesn't sum to one, or an index is out of range.
+    framed. Raises ValueError if the sizes don't match, a probability is negative, a row doesn't sum to one,
+    or an index is out of range.
     """
     table = from_tensor(probabilities, "probabilities", (2,))
     steps, count = table.shape

@@ -71,7 +71,7 @@ def on_ramp(ramp: Sequence[str], fraction: float) -> str:
 
 
 def luminance(colour: str) -> float:
-    """Return the relative luminance from 0 (black) to 1 (white), as WCAG 2.2 defines it."""
+    """Return the relative luminance of a colour, from 0 (black) to 1 (white), as WCAG 2.2 defines it."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in red_green_blue(colour)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -88,7 +88,7 @@ def ink_on(fill: str) -> str:
 
 
 def readable(colour: str) -> str:
-    """Return the colour, darkened until it can be read as text on white."""
+    """Return the colour, darkened if necessary until its contrast with white is sufficient for text."""
     channels = [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
     while contrast(colour, "#ffffff") < 4.5:
         channels = [int(0.9 * channel) for channel in channels]
@@ -98,7 +98,7 @@ def readable(colour: str) -> str:
 
 @alt.theme.register(NAME, enable=False)
 def course_theme() -> alt.theme.ThemeConfig:
-    """Return the altair theme: readable sizes on white, quiet axes, colours for colour-blind readers."""
+    """Return the altair theme: readable text, a white background, and colours for colour-blind readers."""
     labels = {"labelFontSize": 12, "titleFontSize": 12, "labelColor": INK}
     quiet_title = {"titleFontWeight": "normal", "titleColor": QUIET_INK}
     lines = {"domainColor": QUIET_INK, "tickColor": QUIET_INK, "gridColor": LINE, "gridOpacity": 0.6}
@@ -138,7 +138,7 @@ def show_offline() -> None:
 
 
 def as_svg(chart: Picture) -> str:
-    """Return the chart as one `<svg>` element, for pages without scripts: a failed check, a feedback file.
+    """Return the chart as one `<svg>` element, for pages without scripts, such as a feedback file.
 
     The element contains the chart's description for screen readers, and its ids are unique, so that a page
     can contain several charts. This needs neither a browser nor the internet. The first call in a process
@@ -169,7 +169,8 @@ def as_svg(chart: Picture) -> str:
 def as_table(chart: Picture) -> pd.DataFrame:
     """Return the values of a chart as a table, for readers who can't see the chart or want the numbers.
 
-    The columns are those of the chart's tooltips, for the marks that have the most of them.
+    The columns are the fields of the tooltips. If marks have different fields, the table contains those with
+    the most values. Raises ValueError if the chart has no tooltips with values.
     """
     spec = chart.to_dict()
     tables: dict[tuple[str, ...], list[pd.DataFrame]] = {}
@@ -187,7 +188,7 @@ def as_table(chart: Picture) -> pd.DataFrame:
 def _described_marks(
     spec: dict[str, Any], data: dict[str, Any], datasets: dict[str, Any]
 ) -> Iterator[tuple[list[dict[str, Any]], pd.DataFrame]]:
-    """Yield the tooltips and the rows of each mark of a specification."""
+    """Yield the tooltips and the data of each mark in a specification that has tooltips."""
     data = spec.get("data", data)
     tips = spec.get("encoding", {}).get("tooltip", [])
     if tips and "mark" in spec:

@@ -19,11 +19,11 @@ def learning_curve(
     levels: Mapping[str, float] | None = None,
     title: str = "The loss, update by update",
 ) -> Picture:
-    """Draw the loss after each update so far, on axes that stay the same until the last of all `updates`.
+    """Draw the loss after each update so far. The x axis covers all `updates` from the beginning.
 
-    `losses` holds one loss for each update. `levels` are named losses to compare with, drawn as dashed lines.
-    The y axis begins at zero. Raises ValueError without a loss, for more losses than updates, or for numbers
-    that aren't finite and 0 or more.
+    `losses` holds one loss for each update so far. `levels` are named losses to compare with, drawn as dashed
+    lines. The y axis begins at zero. Raises ValueError without a loss, for more losses than updates, or for
+    numbers that aren't finite and 0 or more.
     """
     named = dict(levels or {})
     check_count(len(losses), updates, "losses", "losses, one for each update")
@@ -68,11 +68,12 @@ def token_counts(
     *,
     title: str = "How much does each token count?",
 ) -> Picture:
-    """Draw a panel for each way to average the loss: a row for each sentence, a cell for each token.
+    """Draw a panel for each way to average the loss, with a row for each sentence and a cell for each token.
 
-    Each entry of `counts` (at most three) is a matrix of (sentences, positions), 1 where a token counts as
-    much as the average one. `real` is boolean and of the same shape, False at padding, which is crossed out.
-    `sentences` name the rows. Raises ValueError if shapes or names don't match, or for numbers below 0.
+    Each entry of `counts` (at most three) is a matrix (sentences, positions) of the tokens' weights in the
+    loss, relative to the weight of the average token. `real` is boolean and of the same shape, False at
+    padding, which is crossed out. `sentences` name the rows. Raises ValueError if shapes or names don't
+    match, for no panels or more than three, or for numbers that aren't finite and 0 or more.
     """
     check_count(len(counts), 3, "counts", "panels")
     matrices = {name: from_tensor(matrix, name, (2,)) for name, matrix in counts.items()}

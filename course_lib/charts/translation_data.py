@@ -1,4 +1,4 @@
-"""The charts of lesson 10: the tokens of words, sentence lengths, padding and batches."""
+"""The charts of lesson 10: subwords, sentence lengths, padding and batches."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -43,9 +43,9 @@ def merge_steps(
     """Draw words as boxes, one for each symbol, with a slider for the number of merges.
 
     `words` name the rows. `spellings` holds the symbols of each word after no merge, one merge and so on;
-    `merges` are the pairs, one fewer than spellings. `start` is the slider's initial value. Raises ValueError
-    if the numbers of words, spellings and merges do not match, the symbols of a word do not spell it, or
-    `start` is out of range.
+    `merges` holds the merged pairs, one fewer than there are spellings. `start` is the slider's initial
+    value. Raises ValueError if there are no words or merges, the numbers of words, spellings and merges do
+    not match, the symbols of a word do not spell it, or `start` is out of range.
     """
     if not words or not merges:
         raise ValueError(f"expected words and merges, got {len(words)} words and {len(merges)} merges.")
@@ -122,7 +122,7 @@ def _symbol_rows(step: int, spelling: Spelling, newest: str | None) -> Iterable[
 
 
 def _boxes(base: alt.Chart, rows: int, letters: float, height: int, font_size: int) -> list[alt.Chart]:
-    """Draw symbols as boxes in rows that are `letters` wide."""
+    """Draw symbols as boxes, in rows with room for `letters` letters."""
     base = base.encode(
         y=index_y("row", rows),
         tooltip=tips(("symbol:N", "symbol"), ("kind:N", "it is")),
@@ -147,11 +147,11 @@ def sentence_pieces(
     unknown: Collection[str] = (),
     title: str = "One sentence, tokenized in several ways",
 ) -> Picture:
-    """Draw one row for each way to tokenize a sentence, with a gap between words but not between their
-    tokens.
+    """Draw one row for each way to tokenize a sentence, with gaps between words but not between tokens.
 
-    `cuts` maps a name to the words, each a list of its tokens. Tokens in `unknown` are orange, with a
-    question mark. Raises ValueError if there is no cut, or one without a token.
+    `cuts` maps the name of a tokenization to the sentence: a list of words, each a list of tokens. Tokens in
+    `unknown` are orange, with a question mark. Raises ValueError if `cuts` is empty, or if a sentence has no
+    tokens.
     """
     if not cuts or not all(any(map(len, words)) for words in cuts.values()):
         raise ValueError(f"cuts: expected sentences with at least one token, got {dict(cuts)}.")
@@ -205,10 +205,10 @@ def sentence_pieces(
 def length_histograms(
     lengths: Mapping[str, Sequence[int]], *, title: str = "How many tokens does a sentence have?"
 ) -> Picture:
-    """Draw one histogram above the other on one axis, each with its mean and its longest sentence.
+    """Draw histograms of sentence lengths below each other, each with the mean and the maximum.
 
-    `lengths` maps a name to the lengths of all sentences; at most six names. Raises ValueError for none or
-    too many, for a name without sentences, or for a length below 0.
+    `lengths` maps a name to the lengths of all sentences; at most six names. Raises ValueError for no names
+    or more than six, for a name without sentences, or for a length below 0.
     """
     check_count(len(lengths), 6, "lengths", "names")
     for name, numbers in lengths.items():
@@ -255,10 +255,10 @@ def _histogram(
 
 
 def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is padding?") -> Picture:
-    """Draw a bar for each batching plan: the positions that hold tokens, and after them the padding.
+    """Draw a bar for each batching plan: the positions that hold tokens, followed by the padding.
 
     `table` has one row for each plan, with the columns `plan` (its name), `real` and `padding` (numbers of
-    positions) and `batches`. Raises ValueError for missing columns, an empty table, a plan without tokens or
+    positions) and `batches`. Raises ValueError for missing columns, an empty table, a plan without tokens, or
     numbers below 0.
     """
     check_table(table, ("plan", "real", "padding", "batches"))

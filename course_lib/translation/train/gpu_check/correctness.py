@@ -1,4 +1,4 @@
-"""Tests that a device computes the same results as the CPU and the reference, and several processes too."""
+"""Tests of a device's results against the CPU and the reference, in one process and in several."""
 
 import copy
 import json
