@@ -63,15 +63,15 @@ def check(
     """Check a student's code for an exercise, or the answer to a prediction.
 
     `names` holds the student's objects: in a notebook, `globals()`. Prints one line if the answer is correct.
-    Otherwise raises a CheckError whose message says what is wrong, and shows a picture of the result next to
-    the expected one. Raises BrokenCheckError if the reference fails or the check has a bug, so that a broken
-    check never passes an answer or reports it as wrong. `may_not_call` names torch functions that would solve
-    the whole exercise. For a file to submit, `levels` maps scores to points, and the notebook's folder is
-    searched instead of `names`.
+    Otherwise raises a CheckError whose message says what is wrong. If tensors with two or more axes differ, a
+    picture shows the result next to the expected one. Raises BrokenCheckError if the reference fails or the
+    check has a bug, so that a broken check never passes an answer or reports it as wrong. `may_not_call`
+    names torch functions that would solve the whole exercise. For a file to submit, `levels` holds the BLEU
+    thresholds of each corpus with their points, and the notebook's folder is searched instead of `names`.
 
-    With `grading`, which only an instructor's copy of a check cell contains, the check draws different
-    numbers and returns the points that a partly correct answer earns. None means all points, as nbgrader
-    expects.
+    With `grading`, which only an instructor's copy of a check cell contains, the check draws different random
+    inputs. For a partly correct answer, it prints the message and returns the points that the answer earns.
+    For a correct one it returns None, which nbgrader counts as all points.
 
     Without `grading`, the result is also written to the student's own log if they have turned it on.
     """

@@ -1,4 +1,4 @@
-"""Record calls to functions that would solve a whole exercise, however they are called."""
+"""Record direct and indirect calls to functions that would solve a whole exercise."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,11 +45,11 @@ class CallRecorder:
         self._by_code = {code: name for name in names if (code := _code(name)) is not None}
         self.seen: list[str] = []
         self.calls = 0
-        """The number of torch functions that were called, not counting the reading of attributes."""
+        """The number of calls to torch functions, not counting attribute access."""
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record all calls inside the `with`."""
+        """Record all calls inside the `with` block."""
         profiled = sys.getprofile()
         with FunctionCalls(self._function):
             if not self._by_last_part:
@@ -99,7 +99,7 @@ def _code(name: str) -> CodeType | None:
 
 
 class FunctionCalls(TorchFunctionMode):
-    """A torch function mode that passes every torch function called, with its arguments, to `call`."""
+    """A torch function mode that intercepts calls to torch functions and delegates them to `call`."""
 
     def __init__(self, call: Callable[[Function, tuple[Any, ...], Mapping[str, Any]], Any]) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class FunctionCalls(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the result of `call`, which calls the function."""
+        """Pass the function and its arguments to `call`, and return the result."""
         return self._call(func, args, kwargs or {})
 
 

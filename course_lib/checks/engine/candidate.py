@@ -1,8 +1,8 @@
 """A student's object, and everything that a check can do with it.
 
 A probe works on a `Candidate`. Each operation is a plain `Request` to the object's `Backend`, which answers
-with a plain `Reply`. The object can therefore be in this process (`LocalBackend`) or in another, and a check
-can't tell the difference.
+with a plain `Reply`. The object can therefore be in this process (`LocalBackend`) or in another process, and
+a check can't tell the difference.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ Action = Literal["call", "gradients", "build", "make", "copy", "load", "weights"
 
 @dataclass(frozen=True)
 class Fixture:
-    """An object that a probe passes to the student's code: a callable, a model, an optimiser.
+    """A description of an object for the student's code, such as a callable, a model or an optimiser.
 
-    A fixture is data, not code: the backend looks up its name in the registry of fixtures and builds the
-    object. A setting can be another object that the probe has built.
+    The backend looks up the function with this name in the registry of fixtures, and calls it with `settings`
+    to build the object. A value in `settings` can be another object that the probe has built.
     """
 
     name: str
@@ -33,12 +33,12 @@ class Fixture:
 
 @dataclass(frozen=True)
 class Request:
-    """One operation on one object."""
+    """A request to perform one operation on one object."""
 
     action: Action
     of: Handle
     arguments: tuple[object, ...] = ()
-    """Tensors, numbers, strings, None, tuples and dicts of these, fixtures, handles."""
+    """Tensors, numbers, strings, None, fixtures, handles, and tuples and dicts of these."""
     keywords: Mapping[str, object] = field(default_factory=dict)
     method: str = "__call__"
     toward: Tensor | None = None
@@ -49,10 +49,11 @@ class Backend(Protocol):
     """The holder of a student's objects, which performs a check's requests on them."""
 
     def ask(self, request: Request) -> Reply:
-        """Perform a request. Exceptions of the student's code are returned as `Raised`, never raised.
+        """Perform a request. If the student's code raises an exception, return it as `Raised`.
 
-        "build", "make" and "copy" return the `Handle` of a new object, even if creating it failed: then every
-        request to that object returns the failure. The random seed is reset for each request.
+        The actions "build", "make" and "copy" return the `Handle` of a new object, even if creating it
+        failed; every request to that object then returns the failure. The random seed is reset before each
+        request.
         """
         ...
 
@@ -67,20 +68,21 @@ class Candidate:
     def call(self, *arguments: object, method: str = "__call__", **keywords: object) -> Reply:
         """Call the object, or one of its methods.
 
-        If the call returns an object that the probe has created, the value is that object's `Handle`.
+        If the call returns an object that the probe has created, the reply's value is that object's `Handle`.
         """
         return self._ask("call", arguments, keywords, method)
 
     def gradients(self, *arguments: object, toward: Tensor, **keywords: object) -> Reply:
-        """Call the object, and backpropagate `toward` from its result, or from the first of several results.
+        """Call the object, and backpropagate from its result, or from the first of several results.
 
-        The value is a dict: "inputs" holds the gradient of each floating-point argument, and "weights" the
-        gradient of each parameter by name. A gradient is None if backpropagation doesn't reach the tensor.
+        `toward` is the gradient with respect to that result. The reply's value is a dict: "inputs" holds the
+        gradient of each floating-point argument, and "weights" the gradient of each parameter by name. A
+        gradient is None if backpropagation doesn't reach the tensor.
         """
         return self._ask("gradients", arguments, keywords, toward=toward)
 
     def build(self, *arguments: object, **keywords: object) -> "Candidate":
-        """Create an instance of a class."""
+        """Create an instance of the student's class."""
         return self._another(self._ask("build", arguments, keywords))
 
     def make(self, fixture: Fixture) -> "Candidate":
@@ -91,27 +93,30 @@ class Candidate:
         return self._another(self._ask("make", (fixture,)))
 
     def copy(self) -> "Candidate":
-        """Make a deep copy of an instance."""
+        """Make a deep copy of the instance."""
         return self._another(self._ask("copy"))
 
     def load(self, weights: Mapping[str, Tensor]) -> Reply:
-        """Load weights into entries of an instance's state dict. An unknown name results in `Raised`."""
+        """Copy weights into the instance's state dict.
+
+        The reply is `Raised` if the state dict has no entry of this name, or one with another shape.
+        """
         return self._ask("load", (dict(weights),))
 
     def weights(self) -> Reply:
-        """Read an instance's state dict."""
+        """Read the instance's state dict."""
         return self._ask("weights")
 
     def train(self, mode: bool) -> Reply:
-        """Switch an instance to training mode, or with False to evaluation mode."""
+        """Switch the instance to training mode if `mode` is True, otherwise to evaluation mode."""
         return self._ask("train", (mode,))
 
     def modes(self) -> Reply:
-        """Read which modules of an instance are in training mode: a boolean for each name."""
+        """Read which of the instance's modules are in training mode, as a dict of booleans by module name."""
         return self._ask("modes")
 
     def number(self) -> Reply:
-        """Read the number of a prediction cell as a float. It may be a Python, NumPy or torch number."""
+        """Read the answer in a prediction cell. A Python, NumPy or torch number is converted to a float."""
         return self._ask("number")
 
     def _ask(
@@ -133,7 +138,7 @@ class Candidate:
 
 
 def _plain(argument: object) -> object:
-    """Replace the candidates in an argument by their handles."""
+    """Replace the candidates in an argument with their handles."""
     if isinstance(argument, Candidate):
         return argument.handle
     if isinstance(argument, tuple):

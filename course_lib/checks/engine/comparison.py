@@ -46,7 +46,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The settings for a comparison of results."""
+    """A comparison of expected results with a student's, and its settings."""
 
     tolerance: float | None = None
     """The tolerance relative to the largest number; None for the default of the dtype."""
@@ -56,7 +56,7 @@ class Comparison:
     def difference(
         self, expected: Reply | Value, found: Reply | Value, name: str = "the result"
     ) -> Difference | None:
-        """Return the first difference between two replies or two nested values, or None if they agree."""
+        """Return the first difference between two replies or nested values, or None if they agree."""
         differs = self._difference(expected, found, name)
         replies = (Returned, Raised)
         if differs is None or differs.values or isinstance(expected, replies) or isinstance(found, replies):
@@ -223,7 +223,7 @@ def _structural(facts: str) -> Difference:
 
 
 def _expected(name: str, expected: Value, found: Value) -> str:
-    """Describe a result of the wrong kind, and its likely cause."""
+    """Describe a result of the wrong kind, and its likely cause if there is one."""
     facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
     if found is None:
         return f"{facts} Is a `return` missing?"
@@ -239,14 +239,14 @@ def _expected(name: str, expected: Value, found: Value) -> str:
 
 
 def returned_exception(value: Value) -> Difference | None:
-    """Return a difference if an exception was returned instead of raised."""
+    """Return a difference if the value is an exception, which should have been raised, otherwise None."""
     if not isinstance(value, Opaque) or not value.type_name.endswith(("Error", "Exception")):
         return None
     return _structural(f"It returned a {value.type_name} instead of raising it. Write `raise`, not `return`.")
 
 
 def _axes(expected: Tensor, found: Tensor) -> str:
-    """Describe how the axes of two shapes differ."""
+    """Describe how the shapes of two tensors differ, or return an empty string if no description fits."""
     left, right = tuple(expected.shape), tuple(found.shape)
     if len(left) == len(right):
         if sorted(left) == sorted(right):

@@ -88,7 +88,7 @@ class Verdict:
 
     @property
     def tier(self) -> Tier:
-        """The kind of diagnosis of a failure."""
+        """The kind of evidence on which the diagnosis of a failure is based."""
         if self.named:
             return "exact"
         if self.similar:
@@ -114,7 +114,7 @@ def _undisturbed() -> Iterator[None]:
 
 @_undisturbed()
 def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
-    """Run every probe on the backend's object, compare the results with the reference, and diagnose failures.
+    """Run every probe on the backend's object, compare its results with the reference's, diagnose failures.
 
     Raises BrokenCheckError if the reference itself fails.
     """
@@ -213,7 +213,7 @@ _MOST_CAUSES = 3
 
 
 def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | None:
-    """Return the mistake that a single wrong outcome shows without doubt, whatever the exercise is."""
+    """Return the mistake that is certain from this wrong outcome in any exercise, or None if none is."""
     pairs = list(zip(expected.replies, found.replies, strict=False))
     for wanted, told in pairs:
         if isinstance(told, Raised) and not isinstance(wanted, Raised):
@@ -227,7 +227,7 @@ def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | N
 
 
 def _part(reply: Reply, parts: int | slice) -> Reply:
-    """Return a reply with only these parts of the tuple that it returns, if it returns one."""
+    """Select some items of the tuple in a reply. A reply without a tuple is returned unchanged."""
     if isinstance(reply, Returned) and isinstance(reply.value, tuple) and len(reply.value) > 1:
         return replace(reply, value=reply.value[parts])
     return reply
@@ -259,7 +259,11 @@ def _times(count: int) -> str:
 
 
 def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber | str | None:
-    """Return None for a correct answer, the matching known wrong answer, or a sentence about any other."""
+    """Check the answer to a prediction.
+
+    Return None if it is correct, the matching `WrongNumber` if it is a known wrong answer, and otherwise a
+    sentence that says what is wrong.
+    """
     reply = Candidate(backend).number()
     if isinstance(reply, Raised):
         return f"Expected a number, but reading it raised {reply.kind}: {reply.message}"

@@ -27,7 +27,7 @@ def error_line(raised: Raised) -> str:
 
 
 def location(raised: Raised) -> str:
-    """Return a sentence with the student's line that raised, if it is known."""
+    """Return a sentence that quotes the student's line that raised, or an empty string if it is unknown."""
     return f" In your line `{raised.line}`." if raised.line else ""
 
 
@@ -45,14 +45,14 @@ def explained(raised: Raised) -> str:
 
 
 def _meaning(raised: Raised) -> str:
-    """Return what an exception means, if its class and message are well known."""
+    """Return the meaning of an exception with a well-known class and message, otherwise an empty string."""
     meaning = _known(raised)
     said = meaning.of(raised) if meaning else ""
     return f" {said}" if said else ""
 
 
 def named(raised: Raised) -> Misconception | None:
-    """Return the mistake behind an exception, if its class and message leave no doubt about it."""
+    """Return the mistake that caused an exception, or None if its class and message leave any doubt."""
     meaning = _known(raised)
     if meaning is None or not meaning.statement:
         return None
@@ -182,7 +182,7 @@ class _Meaning:
         return explain(match) if explain and match else self.filled(self.meaning, raised)
 
     def filled(self, text: str, raised: Raised) -> str:
-        """Fill the groups of the pattern into a text."""
+        r"""Replace references such as \1 in a text with the groups that the pattern matched."""
         match = self.match(raised)
         return match.expand(text) if match else ""
 

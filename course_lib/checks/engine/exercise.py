@@ -22,7 +22,7 @@ from course_lib.checks.engine.probe import Ask, Probe
 
 @dataclass(frozen=True)
 class Prediction:
-    """A number that a student predicts before seeing it."""
+    """An exercise in which a student predicts a number before seeing it."""
 
     name: str
     answer: float
@@ -44,7 +44,7 @@ class Exercise:
     """A function or class that a student writes, with everything needed to check it."""
 
     reference: Any
-    """The function or class of the reference."""
+    """The reference implementation: a function or a class."""
     misconceptions_file: Path | None = None
     """The file with the known misconceptions, which the registry adds."""
     probes: list[Probe] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Exercise:
         return source
 
     def with_mistakes(self, *misconceptions: Misconception) -> Any:
-        """Return the reference with these misconceptions applied. Raises PatchError like `source_with`."""
+        """Return the reference with these misconceptions applied. Raises PatchError if they don't fit."""
         if not misconceptions:
             return self.reference
         if misconceptions not in self.compiled:

@@ -34,7 +34,10 @@ _recorders: ContextVar[tuple[list[Finding], ...]] = ContextVar("recorders", defa
 
 @contextmanager
 def record() -> Iterator[list[Finding]]:
-    """Collect the findings of all checks inside the `with`. Recorders can be nested: each gets them all."""
+    """Collect the findings of all checks inside the `with` block.
+
+    Blocks can be nested: an outer block also collects the findings of the inner ones.
+    """
     findings: list[Finding] = []
     token = _recorders.set((*_recorders.get(), findings))
     try:

@@ -159,7 +159,7 @@ class LocalBackend:
 
 
 class _Printed(io.StringIO):
-    """The first characters of the printed output, up to `LONGEST_PRINT`."""
+    """A stream that keeps only the first `LONGEST_PRINT` characters of the printed output."""
 
     def write(self, text: str) -> int:
         room = LONGEST_PRINT - self.tell()
@@ -311,7 +311,7 @@ def _in_library(filename: str) -> bool:
 
 
 def _raises(trace: TracebackType) -> bool:
-    """Return whether the exception comes from a `raise` statement outside of libraries."""
+    """Return whether a traceback ends at a `raise` statement outside of libraries."""
     while trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
@@ -319,7 +319,7 @@ def _raises(trace: TracebackType) -> bool:
 
 
 def _note(error: BaseException) -> str:
-    """Return the `note` of the `Raised` that describes this exception."""
+    """Return the value of `Raised.note` for an exception."""
     if isinstance(error, MissingParameter):
         return error.others
     if error.__traceback__ is None:

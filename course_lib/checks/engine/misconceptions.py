@@ -9,7 +9,7 @@ Each exercise or prediction has an array of tables. A misconception of an exerci
     source = "section 3.2.1, equation 1"
     patch = [{ find = " / math.sqrt(query.shape[-1])", replace = "" }]
 
-The table `sources` holds the source of every misconception of an exercise that doesn't have its own.
+The table `sources` holds, for each exercise, the source of its misconceptions that don't have their own.
 `exclusive = true` keeps a misconception from being combined with others. A wrong answer to a prediction has a
 `name`, a `value` and a `hint`. If a reference is hard to patch, the table `equivalents` holds the source of a
 plainer version that does the same; the patches of that exercise then apply to it.
@@ -39,12 +39,12 @@ class MisconceptionError(ValueError):
 
 
 class PatchError(Exception):
-    """A patch that doesn't fit: the reference was changed, or two patches can't be combined."""
+    """An error for a patch that doesn't fit: the reference has changed, or two patches can't be combined."""
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """One piece of a patch."""
+    """One replacement of text in a patch."""
 
     find: str
     """Text that must occur exactly once in the source."""
@@ -165,7 +165,7 @@ def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconcep
 
 @cache
 def common_misconceptions() -> tuple[Misconception, ...]:
-    """Return misconceptions that apply to every exercise, such as a missing result or swapped axes."""
+    """Return the misconceptions that apply to every exercise, such as a missing result or swapped axes."""
     keys = ("name", "statement", "hint", "source", "result")
     tables = [(table, kind == "tensor") for kind in ("any", "tensor") for table in _tables(_COMMON, kind)]
     problems = [problem for table, _ in tables for problem in _problems(table, _label(_COMMON), keys)]
@@ -181,13 +181,13 @@ def common_misconceptions() -> tuple[Misconception, ...]:
 
 @cache
 def stub_left_behind() -> Misconception:
-    """Return the mistake of leaving the stub's `raise` in a finished function."""
+    """Return the misconception for a finished function that still contains the stub's `raise`."""
     return Misconception(**_tables(_COMMON, "stub")[0], patch=())
 
 
 @cache
 def returned_with_more() -> Misconception:
-    """Return the mistake of returning the result together with something else."""
+    """Return the misconception for a function that returns other values together with the result."""
     return Misconception(**_tables(_COMMON, "more")[0], patch=())
 
 
@@ -204,7 +204,7 @@ def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
 
 
 def equivalent_of(file: Path, exercise: str) -> str | None:
-    """Return the plainer source that an exercise's patches apply to instead of the reference, or None."""
+    """Return the simpler source that an exercise's patches apply to, or None if it is the reference's."""
     equivalent: str | None = _read(file).get(_EQUIVALENTS, {}).get(exercise)
     return equivalent
 

@@ -1,4 +1,4 @@
-"""A probe: one test of an exercise, which asks something of a candidate and returns what to compare."""
+"""A probe: one test of an exercise, which sends requests to a candidate and returns a result to compare."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -13,28 +13,28 @@ from course_lib.checks.engine.reply import Reply, Value
 
 
 class Draw:
-    """Random numbers for a probe, determined by a seed."""
+    """A generator of a probe's random numbers, initialised with a seed."""
 
     def __init__(self, seed: str) -> None:
         self._generator = torch.Generator().manual_seed(zlib.crc32(seed.encode()))
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Return standard normal numbers."""
+        """Return a tensor of standard normal numbers."""
         return torch.randn(shape, generator=self._generator, dtype=torch.float64).to(dtype)
 
     def coins(self, *shape: int) -> Tensor:
-        """Return booleans that are True with probability one half."""
+        """Return a tensor of booleans, each True with probability one half."""
         return torch.rand(shape, generator=self._generator) < 0.5
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
-        """Return integers from `low` to `high - 1`."""
+        """Return a tensor of uniformly distributed integers from `low` to `high - 1`."""
         return torch.randint(low, high, shape, generator=self._generator)
 
 
 #: The result of a probe: a reply, or a value made from replies that is the same for every correct answer.
 Observed: TypeAlias = "Reply | Value | Mapping[str, Observed] | tuple[Observed, ...]"
 
-#: A function that asks something of a candidate.
+#: The function of a probe, which sends requests to a candidate.
 Ask: TypeAlias = Callable[[Candidate, Draw], Observed]
 
 

@@ -22,7 +22,7 @@ _LONGEST = 64
 def relation(expected: Value, found: Value, inputs: Sequence[Value] = ()) -> str:
     """Return a sentence about how the found value relates to the expected one, or "" if nothing is obvious.
 
-    `inputs` are the arguments of the student's code.
+    `inputs` are the arguments with which the student's code was called.
     """
     expected, found = _unwrapped(expected), _unwrapped(found)
     if isinstance(expected, Text) and isinstance(found, Text):
@@ -47,7 +47,10 @@ def _unwrapped(value: Value) -> Value:
 
 
 def _tensor(value: Value) -> Tensor | None:
-    """Convert a tensor, a number, or a container of numbers to a tensor; return None for anything else."""
+    """Convert a number, or a tuple or dict of numbers, to a tensor.
+
+    A tensor on the CPU is returned unchanged. Returns None for anything else.
+    """
     if isinstance(value, Tensor):
         return value if value.device.type == "cpu" else None
     if isinstance(value, dict):
@@ -65,7 +68,7 @@ def _is_whole(value: Value) -> bool:
 
 
 def _of_parts(expected: Value, found: Value) -> str:
-    """Compare a tensor with a tuple that contains it, or the other way round."""
+    """Describe a result that is an item of the other one, or whose two items are swapped."""
     if isinstance(expected, Tensor) and isinstance(found, tuple):
         for number, part in enumerate(found):
             if isinstance(part, Tensor) and _equal(expected, part):
@@ -131,7 +134,11 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> It
 
 
 def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[str, bool]]:
-    """Describe where a result is unexpectedly NaN or infinite. No other relation is reported then."""
+    """Yield a sentence about unexpected NaN and infinite numbers, with False.
+
+    False means that no other relation can be tested, because that requires finite numbers. If a number is
+    infinite or NaN as expected, the sentence is empty.
+    """
     for name, bad in (("NaN", found.isnan()), ("infinite", found.isinf())):
         bad &= expected.isfinite()
         if bad.any():
@@ -145,7 +152,7 @@ def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Itera
 
 
 def _hidden(wrong: Tensor, inputs: Sequence[Tensor]) -> str:
-    """Return a clause that describes the wrong numbers by a mask among the inputs, or an empty string."""
+    """Return a clause on how a mask among the inputs selects the wrong numbers, or an empty string."""
     for mask in (item for item in inputs if item.dtype == torch.bool):
         try:
             empty = ~mask.any(-1, keepdim=True).expand(*mask.shape)
@@ -180,7 +187,7 @@ def _of_truth_values(expected: Tensor, found: Tensor) -> Iterator[str]:
 
 
 def _whole(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
-    """Yield descriptions of single operations that turn all expected numbers into the student's."""
+    """Describe relations that hold for every number, such as a constant factor or the opposite sign."""
     if expected.numel() == 1:
         yield from _of_one(expected.item(), found.item())
         return
@@ -247,7 +254,7 @@ _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _reordered(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe how the slices along an axis are permuted."""
+    """Describe how the expected numbers are reordered: two axes swapped, or slices in another order."""
     if not _varied(expected):
         return
     yield from _swapped(expected, found)
@@ -293,7 +300,7 @@ def _shift(sources: Sequence[int]) -> int:
 
 
 def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe a factor or an offset that is the same along one axis."""
+    """Describe factors or offsets that are constant along one axis and differ from row to row."""
     if expected.dim() < 2:
         return
     for axis in reversed(range(expected.dim())):
@@ -327,7 +334,7 @@ def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
 
 
 def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
-    """Describe which numbers are wrong, if a mask among the inputs selects them."""
+    """Describe the wrong numbers if a mask among the inputs selects them."""
     wrong = ~_close(expected, found)
     if wrong.any() and not wrong.all() and (hidden := _hidden(wrong, inputs)):
         zeros = " There, yours are all 0." if not found[wrong].any() else ""
@@ -335,7 +342,7 @@ def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterat
 
 
 def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe which numbers are wrong, if others are correct."""
+    """Describe the wrong numbers if others are correct."""
     wrong = ~_close(expected, found)
     if wrong.all() or not wrong.any():
         return
@@ -350,7 +357,7 @@ def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
 
 
 def _region(wrong: Tensor) -> str:
-    """Return a sentence that names the axis along which only some slices are wrong."""
+    """Return a sentence that lists the wrong slices along an axis, or an empty string if most are wrong."""
     best: tuple[float, str] = (0.8, "")
     for axis, size in enumerate(wrong.shape):
         others = [other for other in range(wrong.dim()) if other != axis]
@@ -416,7 +423,7 @@ def _nearly(expected: Tensor, found: Tensor) -> Iterator[str]:
 
 
 def _of_shapes(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe two results of different shapes."""
+    """Describe the relation between two results of different shapes."""
     if expected.dtype.is_floating_point != found.dtype.is_floating_point:
         return
     left, right = expected.double(), found.double()
@@ -449,7 +456,7 @@ def _of_shapes(expected: Tensor, found: Tensor) -> Iterator[str]:
 
 
 def _of_lengths(expected: Tensor, found: Tensor, axis: int) -> Iterator[str]:
-    """Describe two results that differ in the length of one axis."""
+    """Describe the relation between two results that differ in the length of one axis."""
     long, short = expected.shape[axis], found.shape[axis]
     least = min(long, short)
     what = f"along axis {axis}" if expected.dim() > 1 else "of the numbers"
@@ -484,7 +491,7 @@ def _offset(expected: Tensor, found: Tensor) -> float | None:
 
 
 def _times(factor: float) -> str:
-    """Write a factor as a product or a quotient, with roots of whole numbers as such."""
+    """Format a factor as text, such as "times √8, about 2.828" or "divided by 3"."""
     verb, size = ("times", factor) if abs(factor) >= 1 else ("divided by", 1 / factor)
     square = round(size**2)
     is_root = 2 <= square <= 4096 and math.isclose(size**2, square, rel_tol=1e-5) and size > 0

@@ -1,4 +1,4 @@
-"""The replies of a student's object: plain values only, which can be sent from process to process."""
+"""The replies to a probe's requests. They hold only plain values, which can be sent between processes."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -18,25 +18,25 @@ class Text(str):
 
 @dataclass(frozen=True)
 class Handle:
-    """A reference to an object in a backend: 0 is the student's own, and the probe created the others."""
+    """A reference to an object in a backend: number 0 is the student's object, probes create the others."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Opaque:
-    """A value that isn't plain: only the name of its type is kept."""
+    """A placeholder for a value that isn't plain. It holds only the name of the value's type."""
 
     type_name: str
 
 
 @dataclass(frozen=True)
 class Returned:
-    """The reply to a call that returned a value."""
+    """The reply to a request that returned a value."""
 
     value: Value
     changed: tuple[int, ...] = ()
-    """Which arguments the call changed, counted from 0."""
+    """The indices of the arguments that the call modified in place, counted from 0."""
     warnings: tuple[str, ...] = ()
     """The warnings that the call caused."""
     forbidden: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Returned:
 
 @dataclass(frozen=True)
 class Raised:
-    """The reply to a call that raised an exception."""
+    """The reply to a request that raised an exception."""
 
     kind: str
     """The name of the exception's class."""
@@ -93,9 +93,10 @@ MOST_BITS = 990
 
 
 def plain(value: object, known: Sequence[object] = ()) -> Value:
-    """Convert a value to plain values. A tensor loses its graph, its subclass and the memory it shares.
+    """Convert a value to plain values.
 
-    An object in `known` becomes its handle. Raises ValueError for a value with more items, or deeper nesting,
+    Tensors are detached and copied, lists become tuples, and objects in `known` become handles. Any other
+    object becomes `Opaque`. Raises ValueError for a value with more items, deeper nesting or a larger tensor
     than any exercise needs, such as a list that contains itself.
     """
     return _plain(value, known, itertools.count(1), 0)
@@ -130,12 +131,12 @@ def _plain(value: object, known: Sequence[object], number: Iterator[int], depth:
 
 
 def value_of(reply: Reply) -> Value | Raised:
-    """Return the value of a reply; an exception stays a `Raised`."""
+    """Return the value of a reply, or the reply itself if it is `Raised`."""
     return reply.value if isinstance(reply, Returned) else reply
 
 
 def after(reply: Reply, ask: Callable[[], _Value]) -> _Value | Raised:
-    """Return the result of `ask()`, or `reply` if that is an exception, for example from loading weights."""
+    """Return the result of `ask()`. If `reply` is already an exception, return that without calling `ask`."""
     return reply if isinstance(reply, Raised) else ask()
 
 

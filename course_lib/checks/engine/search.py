@@ -90,7 +90,10 @@ class Search:
         self._order = {mistake: number for number, mistake in enumerate(self._known)}
 
     def explanation(self) -> Explanation:
-        """Return misconceptions that explain all results or, if there are none, one result or part of it."""
+        """Return misconceptions that explain all results or, failing that, one wrong result or a part of it.
+
+        If there are none, the explanation is empty.
+        """
         start = self._failing[0]
         frontier: list[tuple[int, Mistakes]] = []
         for mistake in self._known:
@@ -139,7 +142,7 @@ class Search:
         return self._versions.effort > _EFFORT
 
     def _resemblance(self) -> Resemblance | None:
-        """Return a misconception that explains the result of a failing probe, or a part of such a result."""
+        """Return a misconception that explains a failing probe's result or a part of it, or None."""
         for number in self._failing:
             if not self._is_telling(self._found[number].observed):
                 continue
@@ -157,7 +160,10 @@ class Search:
         return None
 
     def _part(self, mistake: Misconception, number: int) -> str:
-        """Return the names of the wrong parts of the student's result that a misconception explains."""
+        """Return the names of the wrong parts of a result that a misconception explains, joined by "and".
+
+        Returns an empty string if there are none, or if the agreement could be a coincidence.
+        """
         found = parts_of(self._found[number].observed)
         if len(found) < 2:
             return ""
@@ -179,7 +185,7 @@ class Search:
         return " and ".join(explained) if is_telling else ""
 
     def _extensions(self, at: int, mistakes: Mistakes) -> Iterator[Mistakes]:
-        """Yield larger combinations that give the student's result in probe `at`: with one more, or two."""
+        """Add one or two misconceptions to a combination. Yield the combinations that explain probe `at`."""
         visible: list[Misconception] = []
         explained = False
         for mistake in self._plausible:
@@ -199,7 +205,10 @@ class Search:
     def _groups(
         self, mistakes: Mistakes, visible: Sequence[Misconception], at: int, size: int
     ) -> Iterator[Mistakes]:
-        """Yield combinations with `size` more that give the student's result in probe `at`, best first."""
+        """Add `size` of the `visible` misconceptions to a combination.
+
+        Yields the combinations that give the student's result in probe `at`, the most promising first.
+        """
         if self._is_exhausted:
             return
         promise = self._promises(mistakes, visible, at)
@@ -217,7 +226,10 @@ class Search:
     def _promises(
         self, mistakes: Mistakes, visible: Sequence[Misconception], at: int
     ) -> Mapping[Misconception, int]:
-        """Score each visible misconception by what it explains: aspects of probe `at`, and other results."""
+        """Score each of the `visible` misconceptions by what it explains when added to a combination.
+
+        Every aspect of the result of probe `at` counts once, and every other failing probe twice.
+        """
         promises: dict[Misconception, int] = {}
         larger: dict[Misconception, Mistakes] = {}
         limit = self._versions.effort + _ORDERING_EFFORT
@@ -247,7 +259,7 @@ class Search:
         return combined if can_be_combined(self._exercise, combined) else None
 
     def _explained(self, mistakes: Mistakes) -> int | None:
-        """Return the first probe in which these misconceptions don't give the student's result, or None."""
+        """Return the first probe that these misconceptions don't explain, or None if they explain all."""
         probes = range(len(self._exercise.probes))
         return next((number for number in probes if not self._alike(mistakes, number)), None)
 
@@ -264,7 +276,7 @@ class Search:
         return number in self._failing and alike(probe, version, found)
 
     def _differs(self, mistakes: Mistakes, more: Mistakes, number: int) -> bool:
-        """Return whether the larger combination changes the result of a probe."""
+        """Return whether two combinations of misconceptions give different results in a probe."""
         one, other = self._versions.outcome(mistakes, number), self._versions.outcome(more, number)
         return not alike(self._exercise.probes[number], one, other)
 
@@ -274,7 +286,7 @@ class Search:
 
 
 def _is_free(observed: Value) -> bool:
-    """Return whether a result can have many causes: None, or an exception that the student's code raises."""
+    """Return whether a result can have many causes: None, or an exception from a `raise` statement."""
     return observed is None or (isinstance(observed, Raised) and observed.note == RAISED_BY_NAME)
 
 
@@ -288,7 +300,7 @@ def _aspects(outcome: Outcome) -> dict[str, Value]:
 
 
 def _weight(observed: Value) -> int:
-    """Estimate how specific a value is: roughly, how many numbers in it would not be equal by chance."""
+    """Estimate how specific a value is: roughly, the number of its elements unlikely to agree by chance."""
     if isinstance(observed, Raised):
         # The messages of other exceptions are compared too, and most contain sizes or names.
         return 0 if observed.note == RAISED_BY_NAME else 3

@@ -46,12 +46,15 @@ class Versions:
     def __init__(self, exercise: Exercise, seed: str) -> None:
         self._exercise, self._seed = exercise, seed
         self.effort = 0
-        """The effort of all versions and runs so far, in calls of torch functions; see `cost`."""
+        """The effort of compiling versions and running probes so far, in calls to torch functions."""
         self._asked: set[tuple[Mistakes, int]] = set()
         self._built: set[Mistakes] = set()
 
     def reference(self, number: int) -> Outcome:
-        """Return what a probe observes of the reference. Raises BrokenCheckError if the reference fails."""
+        """Return the outcome of a probe for the reference.
+
+        Raises BrokenCheckError if the reference raises any exception other than ValueError.
+        """
         outcome = self.outcome((), number)
         for reply in outcome.replies:
             if isinstance(reply, Raised) and reply.kind != "ValueError":
@@ -65,7 +68,7 @@ class Versions:
         return outcome
 
     def outcome(self, mistakes: Mistakes, number: int) -> Outcome:
-        """Return what a probe observes of a version."""
+        """Return the outcome of a probe for the reference with these mistakes."""
         key = (self._seed, mistakes)
         version: _Version | None = self._exercise.outcomes.get(key)
         if version is None:
@@ -107,7 +110,7 @@ class _Version:
 
 
 def difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | None:
-    """Return the first difference between two outcomes of a probe, for a student to read."""
+    """Return the first difference between the results in two outcomes of a probe, or None if they agree."""
     differs = Comparison(probe.tolerance).difference(expected.observed, found.observed)
     if differs is None:
         return None
@@ -116,7 +119,7 @@ def difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | 
 
 
 def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
-    """Return whether two outcomes of a probe agree in the result and all replies, messages included."""
+    """Return whether two outcomes of a probe agree in the result and in all replies, including messages."""
     comparison = Comparison(probe.tolerance, messages=True)
     return one is other or (
         comparison.difference(one.observed, other.observed) is None
@@ -125,7 +128,7 @@ def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
 
 
 def outcome_of(probe: Probe, backend: Backend, seed: str) -> Outcome:
-    """Run a probe on a backend's object."""
+    """Run a probe on a backend's object, and return the outcome."""
     recorder = _Recorder(backend)
     observed = probe.run(Candidate(recorder), seed)
     # Handles count the objects of all probes so far. Renumber them for this probe, so outcomes can be
@@ -151,7 +154,7 @@ def _relative(value: Any, before: int) -> Any:
 
 
 class _Recorder:
-    """A backend that passes every request on to another, and keeps the requests and the replies."""
+    """A backend that forwards every request to another backend, and records the requests and the replies."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -173,7 +176,7 @@ class _Recorder:
 
 
 def parts_of(value: Value, name: str = "the result") -> dict[str, Value]:
-    """Return the parts of a result by name: the items of tuples and dicts, and any other value itself."""
+    """Return the parts of a result by name. Tuples and dicts are split recursively, other values are not."""
     if isinstance(value, Returned):
         return parts_of(value.value, name)
     if isinstance(value, dict):

@@ -14,14 +14,17 @@ Weights = Mapping[str, Tensor]
 
 
 def in_double(candidate: Candidate, *sizes: object, **options: object) -> Candidate:
-    """Return an instance of a module class, converted to float64."""
+    """Build an instance of the student's module class, and convert it to float64."""
     layer = candidate.build(*sizes, **options)
     layer.call(method="double")
     return layer
 
 
 def round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: object) -> Reply:
-    """Load weights into `full`, load its state dict into `empty`, and call `empty`."""
+    """Load weights into `full` and its state dict into `empty`. Call `empty`, and return the reply.
+
+    If a step fails, its reply is returned instead.
+    """
     state = after(full.load(weights), full.weights)
     if isinstance(state, Raised):
         return state
@@ -29,7 +32,10 @@ def round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: 
 
 
 def copied(layer: Candidate, weights: Weights, *arguments: object) -> Observed:
-    """Call a module, make a deep copy, overwrite the weights of the copy, then call both again."""
+    """Load weights into a module, call it, copy it and set the copy's weights to zero. Then call both.
+
+    Returns the replies to the last two calls, or the first reply that is an exception.
+    """
     used = after(layer.load(weights), lambda: layer.call(*arguments))
     if isinstance(used, Raised):
         return used
@@ -42,7 +48,7 @@ def copied(layer: Candidate, weights: Weights, *arguments: object) -> Observed:
 
 
 def mode_afterwards(model: Candidate) -> dict[str, str]:
-    """Return the mode of a model, or "mixed" if its modules differ."""
+    """Report whether a model is in training or evaluation mode, or "mixed" if its modules differ."""
     reply = model.modes()
     modes = set(reply.value.values()) if isinstance(reply, Returned) else set()
     known = {True: "training", False: "evaluation"}

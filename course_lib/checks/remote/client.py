@@ -104,7 +104,7 @@ class RemoteObject:
 def student_objects(
     channel: Channel, may_not_call: Mapping[str, Sequence[str]] | None = None, patience: float = PATIENCE
 ) -> dict[str, RemoteObject]:
-    """Return a backend for each name that the student's code defines, or none if the channel is dead.
+    """Return a backend for each name that the student's code defines, or an empty dict if the channel fails.
 
     `may_not_call` maps the name of an exercise to the functions that it forbids.
     """
@@ -143,7 +143,7 @@ def _is_name(name: object) -> bool:
 
 
 def _refuse_unfitting(request: Request, reply: Returned, made: Handle) -> None:
-    """Raise SerializationError if a reply does not fit the request: probes don't expect such replies."""
+    """Raise SerializationError if a reply does not fit the request, because probes can't handle it."""
     value, action = reply.value, request.action
     expected: dict[Action, bool] = {
         "weights": isinstance(value, dict),

@@ -20,7 +20,7 @@ from course_lib.checks.engine.reply import MOST_BYTES, Handle, Opaque, Raised, R
 
 
 class SerializationError(ValueError):
-    """An invalid message, or one that exceeds the limits."""
+    """An error for a message that is invalid or exceeds the limits."""
 
 
 @dataclass(frozen=True)

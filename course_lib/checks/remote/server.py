@@ -18,7 +18,7 @@ MOST_NAMES, LONGEST_NAME = 10_000, 100
 
 
 def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
-    """Answer requests about these objects until the client disconnects.
+    """Answer requests about these objects until the client sends "done" or disconnects.
 
     Every exception in the student's code is returned as `Raised`, even KeyboardInterrupt and SystemExit.
     """

@@ -47,7 +47,8 @@ class Channel:
     def receive(self, seconds: float | None = None) -> bytes:
         """Wait for a message, with an optional timeout.
 
-        Raises ChannelClosed, ChannelTimeout or, if the message is too long, ChannelOverrun.
+        Raises ChannelClosed if the peer is gone, ChannelTimeout if it doesn't send a message in time, or
+        ChannelOverrun if the message is too long.
         """
         self._refuse_dead()
         until = None if seconds is None else time.monotonic() + seconds

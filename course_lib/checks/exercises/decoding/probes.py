@@ -73,12 +73,12 @@ probe = BEAM_SEARCH.probe
 
 _START, _END, _PADDING = 1, 2, 0
 _WORDS, _POSITIONS = 8, 7
-#: The probabilities of the next word, by the position and the word before it.
+#: The probabilities of the next word, by position and previous word.
 _Transitions = Mapping[tuple[int, int], Mapping[int, float]]
 
 
 def _probabilities(known: Mapping[int, float], rest: Tensor) -> Tensor:
-    """Return the probabilities of all words: the known ones, and small ones in proportion to `rest`."""
+    """Return the probabilities of all words. Words not in `known` share the remainder as in `rest`."""
     words = list(known)
     rest = rest.index_fill(-1, torch.tensor(words), 0.0)
     probabilities = rest / rest.sum(dim=-1, keepdim=True) * (1.0 - sum(known.values()))
@@ -89,8 +89,8 @@ def _probabilities(known: Mapping[int, float], rest: Tensor) -> Tensor:
 def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int = _END) -> Fixture:
     """Return a model that uses the first of `transitions` for source word 3, the second for 4, and so on.
 
-    Where `transitions` don't give probabilities, the most likely word is 3, or the end token from the fifth
-    position on.
+    Where `transitions` don't give probabilities, the most likely token is word 3 in the first four positions,
+    and the end token in all later ones.
     """
     rest = draw.integers(50, 150, len(transitions), _POSITIONS, _WORDS, _WORDS).double()
     # Some search rules prefer a low-ranked end token to all unfinished beams, so make end tokens rare.
@@ -124,7 +124,7 @@ def _sources(*words: int) -> tuple[Tensor, Tensor]:
 
 
 def _ids(reply: Reply, max_length: int, end: int = _END) -> Reply:
-    """Remove the last columns in which all rows have ended: a search may stop later than necessary."""
+    """Remove superfluous columns of end tokens, because a search may stop later than necessary."""
     if not isinstance(reply, Returned) or not isinstance(ids := reply.value, Tensor):
         return reply
     if ids.dim() != 2 or ids.shape[1] > max_length:
@@ -171,10 +171,10 @@ _THIRD_WAY: _Transitions = {
 
 
 def _short_or_long(short: float, long: float) -> _Transitions:
-    """Return transitions to two sentences, of two tokens and of five, with the given probabilities.
+    """Return transitions that generate a short and a long sentence with the given probabilities.
 
-    The tokens include the end token. The long sentence is in the lead until its last step, so that no common
-    stopping rule ends the search before that.
+    With the end token, they have two tokens and five. The long sentence leads until its last step, so that no
+    common stopping rule ends the search before that.
     """
     first = 0.98 - short / 0.9
     probability = long / (first * 0.995**3)
@@ -383,7 +383,7 @@ _WHOLE = "an int64: the first, the last, or the rounded mean"
 
 
 def _described(entry: Value, allowed: tuple[int, ...]) -> Observed:
-    """Replace every allowed integer by the same description, because all of them are correct."""
+    """Describe an averaged integer. All allowed integers are correct, so they get the same description."""
     if not isinstance(entry, Tensor) or entry.dim():
         return entry
     right = entry.dtype == torch.int64 and entry.item() in allowed

@@ -1,1 +1,1 @@
-"""The probes, misconceptions and files to hand in of lesson 13."""
+"""The checks of lesson 13: a prediction, its misconceptions, and the files to hand in."""

@@ -16,8 +16,8 @@ _EDIT = {"training.epochs", "training.updates"}
 def repeated_config(content: bytes) -> str | None:
     """Return the name of the provided configuration that a run has used unchanged, or None.
 
-    Only settings that affect what the model learns count: the data, the sizes, the training. Raises
-    ConfigError if the file isn't a valid configuration.
+    Only settings that affect what the model learns are compared: those of the data, the model and the
+    training. Raises ConfigError if the file isn't a valid configuration.
     """
     # These imports are slow, and the checks of all lessons import this module.
     import yaml

@@ -1,7 +1,7 @@
 """Files that a student hands in with a notebook: a run's configuration, its metrics, and its translations.
 
-In a student's notebook they are read from its folder. During grading, the judge supplies the submitted files
-(`handed_in`), so files that the student's code writes while it runs are ignored.
+When a student runs the notebook, they are read from its folder. During grading, the judge supplies the
+submitted files (`handed_in`), so files that the student's code writes while it runs are ignored.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ class HandIn:
 
 @contextmanager
 def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Inside the `with`, use only these files: a dict of contents by path relative to the notebook."""
+    """Use only these files inside the `with` block: a dict of contents by path relative to the notebook."""
     token = _submitted.set(files)
     try:
         yield
@@ -115,7 +115,7 @@ def _judge_config(content: bytes, levels: Levels) -> Handed:
 
 
 def _unedited() -> Handed | None:
-    """Return the reason why a run earns no points: a missing, invalid or unedited configuration."""
+    """Return a result without points if the configuration is missing, invalid or unedited, otherwise None."""
     content = _content(CONFIG.file)
     found = content if isinstance(content, Handed) else _judge_config(content, {})
     return found if found.share == 0 else None

@@ -15,12 +15,12 @@ _MOST |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
 
 
 class MetricsError(ValueError):
-    """Invalid metrics. The message names the line and what was expected."""
+    """An error for invalid metrics. The message says what was expected and, if it is known, in which line."""
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """The metrics of a run."""
+    """The training losses, the last step and the test score of a finished run."""
 
     losses: Sequence[float]
     last_step: int
@@ -36,7 +36,11 @@ class Metrics:
 
 
 def read_metrics(content: bytes) -> Metrics:
-    """Read a run's metrics. Raises MetricsError unless they are those of a finished run."""
+    """Read and validate a run's metrics.
+
+    Raises MetricsError if a row is invalid, if there are too few losses, if the loss doesn't fall, or if the
+    run hasn't finished.
+    """
     rows = _rows(content)
     step = 0
     for number, row in enumerate(rows, start=1):

@@ -65,7 +65,10 @@ def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
 
 
 def share_of_provided(content: bytes) -> float:
-    """Return the share of lines that equal the provided model's translations of Multi30k's test set."""
+    """Return the share of lines that equal the provided model's translations of Multi30k's test set.
+
+    Returns 0 if the number of lines differs.
+    """
     folder = files("course_lib.translation.checkpoints") / "provided" / "multi30k"
     provided = (folder / "test_2016_flickr.en").read_text("utf-8").splitlines()
     lines = _lines(content)

@@ -1,4 +1,4 @@
-"""Probes of lesson 08: smoothed targets, and the cross-entropy against them."""
+"""Probes of lesson 08: smoothed targets, and the cross-entropy loss with these targets."""
 
 import math
 
@@ -19,7 +19,7 @@ probe = SMOOTH_TARGETS.probe
 
 
 def _targets(candidate: Candidate, labels: object, vocab: int, pad_id: int, smoothing: float) -> Reply:
-    """Call `smooth_targets` and convert its result to float64: any floating-point dtype is accepted."""
+    """Call `smooth_targets` and convert its result to float64, because any float dtype is correct."""
     return candidate.make(in_float64(candidate)).call(torch.tensor(labels), vocab, pad_id, smoothing)
 
 

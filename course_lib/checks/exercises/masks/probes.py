@@ -13,7 +13,7 @@ from course_lib.transformer.masks import causal_mask, decoder_mask, padding_mask
 
 
 def _sentences(draw: Draw, *lengths: int, width: int, pad_id: int) -> Tensor:
-    """Return sentences of these lengths, padded at the end to one width. No real token is `pad_id`."""
+    """Return sentences of these lengths, all padded at the end to the same width."""
     tokens = draw.integers(10, 99, len(lengths), width)
     for sentence, length in enumerate(lengths):
         tokens[sentence, length:] = pad_id
@@ -85,7 +85,7 @@ probe = CAUSAL_MASK.probe
 
 
 def _of_length(length: int, candidate: Candidate) -> Reply:
-    """Return the causal mask of a length. The shape (L, L) is as correct as (1, L, L)."""
+    """Return the causal mask of a length in the shape (1, L, L), because (L, L) is correct as well."""
     return candidate.make(with_batch_axis(candidate)).call(length)
 
 

@@ -139,7 +139,7 @@ _MATRICES = tuple(f"{layer}.weight" for layer in _LAYERS)
 
 
 def _weights(draw: Draw, d_model: int, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    """Return weights with the names that the exercise requires, scaled so that all results are about 1."""
+    """Return weights with the required names, scaled so that outputs have a magnitude of about 1."""
     matrices = {name: draw.normal(d_model, d_model, dtype=dtype) / d_model**0.5 for name in _MATRICES}
     biases = {f"{layer}.bias": draw.normal(d_model, dtype=dtype) for layer in _LAYERS}
     return matrices | biases
@@ -148,7 +148,7 @@ def _weights(draw: Draw, d_model: int, dtype: torch.dtype = torch.float64) -> di
 def _loaded(
     candidate: Candidate, weights: Mapping[str, Tensor], *sizes: object, **options: object
 ) -> tuple[Candidate, Raised | None]:
-    """Return an instance with these weights, in evaluation mode and in their dtype, and any error."""
+    """Build an instance with these weights and their dtype, in evaluation mode. Return it and any error."""
     module = candidate.build(*sizes, **options)
     replies = [module.train(False)]
     if weights[_MATRICES[0]].dtype == torch.float64:

@@ -26,7 +26,7 @@ _STATE = ("the new parameter", "the new mean", "the new variance")
 
 
 def _update(candidate: Candidate, *arguments: object, **keywords: Any) -> Reply:
-    """Call `adam_update` and name the items of its result."""
+    """Call `adam_update`, and convert the tuple that it returns to a dict with a name for each item."""
     reply = candidate.call(*arguments, **keywords)
     if not isinstance(reply, Returned):
         return reply

@@ -18,7 +18,7 @@ from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerCon
 
 
 def _of_its_parts(reply: Reply, weights: Weights) -> Observed:
-    """Keep the gradients of the input and of the weights that the exercise names. Others are allowed."""
+    """Keep only the gradients of the input and of the weights in `weights`: a student may add others."""
     if isinstance(reply, Raised):
         return reply
     arrived = {"the input": reply.value["inputs"][0]}
@@ -30,7 +30,7 @@ def _of_its_parts(reply: Reply, weights: Weights) -> Observed:
 
 
 def _drops_with(probability: float, kept: Tensor) -> bool:
-    """Return whether the share of kept elements is close to the expected one."""
+    """Return whether the share of kept elements is close to 1 - `probability`."""
     return abs(float(kept.double().mean()) - (1 - probability)) < 0.1
 
 
@@ -259,7 +259,7 @@ def _far_apart(draw: Draw, *shape: int) -> Tensor:
 
 
 def _connected(candidate: Candidate, draw: Draw, *settings: object) -> Observed:
-    """Call the connection in float64, without dropout, around a sublayer that reveals a second call."""
+    """Call a sublayer connection in float64, without dropout. Its sublayer reveals a second call."""
     layer = in_double(candidate, 6, 0.0, *settings)
     loaded = layer.load(_connection_weights(draw, 6))
     if isinstance(loaded, Raised):
@@ -272,7 +272,10 @@ def _connected(candidate: Candidate, draw: Draw, *settings: object) -> Observed:
 
 
 def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *settings: object) -> Observed:
-    """Report whether each position is the result of one of the eight dropout patterns of three features."""
+    """Report whether dropout is applied to the sublayer's output, and with the expected rate.
+
+    With three features there are eight dropout patterns. Each position must result from one of them.
+    """
     norm_first = settings[-1:] == (True,)
     layer = in_double(candidate, 3, *settings)
     x, weights = _far_apart(draw, 4, 50, 3), _connection_weights(draw, 3)

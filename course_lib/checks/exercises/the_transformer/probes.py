@@ -33,7 +33,7 @@ from course_lib.transformer import (
 
 
 def _drawn(draw: Draw, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-    """Draw weights of a size that lets every part of a layer affect the output."""
+    """Draw random weights, large enough that every part of a layer affects the output."""
     weights = {}
     for name, shape in shapes.items():
         numbers = draw.normal(*shape)
@@ -67,7 +67,7 @@ def _target_mask(length: int) -> Tensor:
 
 
 def _weights_named(reply: Reply, names: Iterable[str]) -> Observed:
-    """Keep the gradients of the inputs and of the named parameters. Others are allowed."""
+    """Keep only the gradients of the inputs and of the named parameters: a student may add others."""
     if not isinstance(reply, Returned):
         return reply
     found = reply.value["weights"]
@@ -163,7 +163,7 @@ def _strengths(
 ) -> Observed:
     """Measure how dropout scales the contribution of one part of a pre-norm layer in training mode.
 
-    Kept numbers are divided by 1 - rate twice: inside the part, and in the connection around it.
+    Kept elements are divided by 1 - rate twice: inside the part, and in the sublayer connection.
     """
     weights = {name: torch.full(shape, float(name.endswith("scale"))) for name, shape in shapes.items()}
     if part == "feed_forward":
@@ -374,7 +374,7 @@ def _model_loaded(model: Candidate, draw: Draw, settings: Mapping[str, Any]) -> 
 
 
 def _sentences(draw: Draw, target_length: int = 4) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the source, its mask, the target and its mask, as `forward` takes them."""
+    """Return random sentences as arguments of `forward`: the source, its mask, the target and its mask."""
     source = draw.integers(0, _SOURCE_VOCAB, 2, 5)
     target = draw.integers(0, _TARGET_VOCAB, 2, target_length)
     return source, _source_mask(), target, _target_mask(target_length)

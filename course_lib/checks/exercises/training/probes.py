@@ -24,7 +24,10 @@ _MicroBatch = tuple[Tensor, Tensor]
 
 
 def _micro_batch(draw: Draw, *lengths: tuple[int, int], pad_id: int = 0, first: int = 3) -> _MicroBatch:
-    """Return a micro-batch as `collate` does. `lengths` counts the words of each source and target."""
+    """Return a micro-batch in the format of `collate`.
+
+    `lengths` holds the number of words in each source and in its target.
+    """
 
     def side(counts: Sequence[int]) -> Tensor:
         rows = torch.full((len(counts), max(counts) + 2), pad_id)

@@ -19,7 +19,11 @@ from course_lib.transformer.vocabulary import build_vocabulary
 def _facts(
     reply: Reply, kind: str, is_so: Callable[[Value], bool], facts_of: Callable[[Value], dict[str, Value]]
 ) -> Observed:
-    """Return facts about a result of `on_lists`: its type, any changed arguments, and those of `facts_of`."""
+    """Return facts about a result of `on_lists`.
+
+    They are its type, whether the arguments were modified and, if `is_so` accepts it, the facts from
+    `facts_of`.
+    """
     if isinstance(reply, Raised) or not isinstance(reply.value, dict):
         return reply
     result = reply.value["the result"]
