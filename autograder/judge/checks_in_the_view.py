@@ -10,5 +10,5 @@ class CheckError(AssertionError):
 
 
 def check(name: str, names: Mapping[str, object], **options: object) -> None:
-    """Print a note that the judge runs this check outside the notebook."""
+    """Print a note saying that the judge runs this check outside the notebook."""
     print(f"The judge checks {name} outside this notebook.")

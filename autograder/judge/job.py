@@ -24,9 +24,9 @@ class Cell:
     judged: bool
     """Whether this is a locked cell, which the judge runs."""
     optional: bool
-    """Whether it may be skipped if no graded cell depends on it."""
+    """Whether the cell may be skipped if no graded cell depends on it."""
     released: bool = False
-    """Whether it is unchanged since the lesson's release."""
+    """Whether the cell is unchanged since the lesson's release."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class LessonContext:
     archive: int
     """The descriptor of a tar file with the modules that its kernels can import."""
     trusted: Mapping[str, object]
-    """Names that its locked cells can use, in addition to the student's."""
+    """The values that locked cells can use in addition to the student's, keyed by name."""
     may_not_call: Mapping[str, Sequence[str]]
     """The prohibited functions of each exercise."""
     imports: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ def prepare_lesson_context(source: LessonSource) -> LessonContext:
 
 
 def _compiled(view: dict[str, bytes]) -> dict[str, bytes]:
-    """Add the bytecode, so that kernels don't have to compile each file."""
+    """Return the files of a view together with their bytecode, so that kernels don't have to compile them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for path, content in view.items():

@@ -1,4 +1,4 @@
-"""The data, besides the submission, that determine how a lesson is judged. Any worker can use them."""
+"""The data about a lesson that the judge needs in addition to a submission, in a form sent to any worker."""
 
 import hashlib
 import json
@@ -57,7 +57,10 @@ def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]
 
 
 def load_lesson_source(course: Path, name: str) -> LessonSource:
-    """Load a lesson's part of the course folder. Cached until course.toml or a released notebook changes."""
+    """Load the parts of a course folder that the judge needs for a lesson.
+
+    The result is cached until course.toml or a released notebook of the lesson changes.
+    """
     toml = course / SOURCES / "course.toml"
     released = sorted((course / LESSONS / name).glob("*.ipynb"))
     versions = tuple((path, path.stat().st_mtime_ns) for path in (toml, *released))

@@ -68,9 +68,9 @@ _Definition = _Function | ast.ClassDef
 def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
     """Return the files of `course_lib` for a lesson, by path, such as `course_lib/time_limit.py`.
 
-    The bodies of this lesson's exercises and all later ones raise NotImplementedError. Signatures and
-    docstrings, which students know, remain. Of the checks, only the part that serves the judge's requests is
-    included. The result is deterministic.
+    In the exercises of this lesson and of all later ones, function bodies are replaced by a statement that
+    raises NotImplementedError. Signatures and docstrings, which students know, remain. Of the checks, only the
+    part that serves the judge's requests is included. The result is deterministic.
     """
     withheld = _withheld(curriculum, lesson)
     files = {path: path.read_bytes() for path in _included_files(_fixtures(lesson))}
@@ -87,7 +87,7 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
 
 
 def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str]]:
-    """Return for each module the definitions to withhold, with the messages that they raise instead."""
+    """Return the definitions to withhold, by module and name, each with the message that it raises instead."""
     lesson_of = withheld_exercises(curriculum, lesson)
     definitions = {
         f"{found.__module__}:{found.__name__}": exercise
@@ -141,9 +141,10 @@ def _module(path: Path) -> str:
 
 
 def without_bodies(content: bytes, withheld: dict[str, str]) -> bytes:
-    """Remove the bodies of some definitions from a module, and everything that only they use.
+    """Replace the bodies of withheld definitions, and remove imports and private names that only they use.
 
-    The module is regenerated from its syntax tree, which also removes comments that may describe the answer.
+    `withheld` maps the names of the definitions to the messages that they raise instead. The module is
+    regenerated from its syntax tree, which also removes comments that may describe the answer.
     """
     if not withheld:
         return content
@@ -165,7 +166,7 @@ def _replace_body(function: _Function, message: str) -> None:
 
 
 def _remove_unused(tree: ast.Module, used_before: set[str]) -> None:
-    """Remove imports and private definitions that were used before and no longer are."""
+    """Remove the imports and private definitions of names in `used_before` that are no longer used."""
     while True:
         unused = used_before - _used(tree)
         for node in tree.body:

@@ -46,7 +46,7 @@ def imports_of(sources: Iterable[str]) -> dict[str, object]:
 
 
 def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
-    """Return the modules that cells import or name, such as `torch.optim`, except those of the course."""
+    """Return the modules that cells import or refer to, such as `torch.optim`, except those of the course."""
     found: set[str] = set()
     for source in sources:
         with contextlib.suppress(SyntaxError):
@@ -61,7 +61,7 @@ def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
 
 
 def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object]) -> Judged:
-    """Run a locked cell. The student's `names` can't replace builtins and `trusted` names.
+    """Run a locked cell, and return its result. The student's `names` can't replace builtins or `trusted` ones.
 
     Raises NotComputedError if a check itself fails, because that must not cost the student any points.
     """

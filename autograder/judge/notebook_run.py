@@ -71,13 +71,13 @@ def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
 
 
 class _Run:
-    """One pass over a notebook, with as many kernels as necessary."""
+    """One run of a notebook, which starts a new kernel if the last one has ended, up to the limit."""
 
     def __init__(self, job: Job, lesson: LessonContext, fork_server: ForkServer) -> None:
         self.job, self.lesson, self.fork_server = job, lesson, fork_server
         self.result = Result([[] for _ in job.cells])
         self.failed: set[int] = set()
-        """Cells that ended a kernel, which are not run again."""
+        """The indices of cells that ended a kernel. They are not run again."""
         self.reached = 0
         """The index of the first cell that hasn't been started."""
         self.silent_kernels = 0
@@ -86,7 +86,10 @@ class _Run:
         """Whether a kernel has started with the files next to the notebook."""
 
     async def run(self) -> Result:
-        """Run all cells. After a cell that ended its kernel, continue with the next cell in a new kernel."""
+        """Run all cells, and return the result.
+
+        If a cell ends its kernel, a new kernel runs the other cells of the student again, and then continues.
+        """
         cells = [new_code_cell(cell.source, id=cell.id) for cell in self.job.cells]
         judged = {cell.id for cell in self.job.cells if cell.judged}
         optional = {cell.id for cell in self.job.cells if cell.optional and not self.job.everything}
@@ -130,7 +133,7 @@ class _Run:
         return self.result
 
     async def _require_own_fault(self) -> None:
-        """Raise NotComputedError unless only the files next to the notebook keep kernels from starting."""
+        """Raise NotComputedError unless only the files next to the notebook prevent kernels from starting."""
         if not self.has_started:
             try:
                 async with self._kernel(()):
@@ -146,7 +149,10 @@ class _Run:
 
     @asynccontextmanager
     async def _kernel(self, files: Iterable[tuple[str, bytes]]) -> AsyncIterator["_Kernel"]:
-        """Start a kernel next to these files. Raises _KernelNotStartedError."""
+        """Start a kernel with these files in its working folder, and yield it.
+
+        Raises _KernelNotStartedError if the kernel doesn't start.
+        """
         ours, theirs = socket.socketpair()
         manager = AsyncKernelManager(kernel_name="python3")
         assert manager.kernel_spec is not None
@@ -276,7 +282,7 @@ class _Kernel:
 
 
 class _CellRunner(NotebookClient):
-    """An nbclient for one cell of untrusted code."""
+    """An nbclient client that runs one cell of untrusted code and limits its output."""
 
     def __init__(self, notebook: NotebookNode, limits: Limits, left: float) -> None:
         super().__init__(
@@ -316,7 +322,10 @@ class _CellRunner(NotebookClient):
 
 
 async def _wait_until_ready(client: AsyncKernelClient, fork_server: ForkServer) -> None:
-    """Wait until the kernel answers and its output is received."""
+    """Wait until the kernel answers requests and its output arrives.
+
+    Raises _KernelNotStartedError if the kernel ends, or is not ready in time.
+    """
     deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline and fork_server.state().ended is None:
         client.kernel_info()

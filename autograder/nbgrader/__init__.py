@@ -1,1 +1,1 @@
-"""The layer that plugs the grader into nbgrader's commands."""
+"""The integration of the grader into nbgrader's commands."""

@@ -27,8 +27,8 @@ _MOST_CHARACTERS = 128
 def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
     """Copy the collected files into `submitted/`, and end with exit code 1 if anything was left out.
 
-    nbgrader ends with 0, whatever was left out. With --force it deletes each earlier submission before it
-    writes the new one; here the earlier one is restored if that fails.
+    nbgrader itself would end with exit code 0. With --force, it deletes each earlier submission before it
+    writes the new one; here, the earlier submission is restored if that fails.
     """
     for student, files in collected.items():
         course = app.coursedir
@@ -54,7 +54,7 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
 
 
 def import_students(app: DbStudentImportApp) -> None:
-    """Import students from a CSV file. If it is damaged or ambiguous, list why, and import nobody.
+    """Import students from a CSV file. If it is damaged or ambiguous, list its problems and import nobody.
 
     nbgrader imports row by row until it finds an error, and keeps the last of several rows for a student.
     """

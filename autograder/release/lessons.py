@@ -51,14 +51,17 @@ def released(course: Path) -> Iterator[Path]:
 
 
 def copy_course_files(course: Path, curriculum: Curriculum, folder: Path) -> None:
-    """Copy the files for the whole course. Each lesson has them too: students fetch lessons one at a time."""
+    """Copy the files that belong to the whole course into a folder.
+
+    Each lesson's folder has a copy too, because students fetch lessons one at a time.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for file in curriculum.files:
         shutil.copyfile(course / SOURCES / file, folder / file)
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """Return the course's files in a folder, by their paths inside it."""
+    """Return the course's files in a folder as a dict, keyed by their POSIX paths relative to the folder."""
     return {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))
@@ -69,7 +72,8 @@ def files_in(folder: Path) -> dict[str, Path]:
 def write_lessons(course: Path) -> list[str]:
     """Update `lessons/` and `curriculum.json`, and return the names of changed files.
 
-    Files in `lessons/` that come from no source are left alone.
+    Files in `lessons/` that have no source are left alone. Raises CourseError if a lesson cannot be built or
+    released.
     """
     changed = write_curriculum(course, load_curriculum(course))
     with released(course) as folder:

@@ -20,7 +20,7 @@ class Region:
     first: int
     last: int
     name: str
-    """`package.module:function` or `package.module:Class.method`, which the marker names."""
+    """The reference in the region's marker: `package.module:function` or `package.module:Class.method`."""
 
 
 def marked_source(reference: str, write: Sequence[str] = ()) -> str:
@@ -28,6 +28,7 @@ def marked_source(reference: str, write: Sequence[str] = ()) -> str:
 
     In a function, students write the body below the docstring; in a class, they write the bodies of the
     methods in `write`. Comments and blank lines are kept. Nothing is imported.
+
     Raises CourseError if there is no such definition, or nothing in it to write.
     """
     module, _, name = reference.partition(":")
@@ -79,7 +80,7 @@ def _region(function: Function, name: str, lines: list[str]) -> Region:
 
 
 def _end_of_header(function: Function, lines: list[str]) -> int:
-    """Return the line of the colon: comments after it belong to the body."""
+    """Return the number of the line that ends a function's header. Comments below it belong to the body."""
     rest = iter(line + "\n" for line in lines[function.lineno - 1 :])
     for token in tokenize.generate_tokens(lambda: next(rest, "")):
         if token.type == tokenize.NEWLINE:

@@ -19,12 +19,13 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 
 
 def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> NotebookNode:
-    """Build one lesson's notebook, solutions and hidden tests included.
+    """Build one lesson's notebook, including the solutions and hidden tests.
 
     `inputs` identifies the notebook's sources, so that a stale notebook can be detected.
     Cell ids come from the cells' names; a cell without a name gets its id from the lesson, its role and its
     number.
-    Raises CourseError with all inconsistencies.
+    Raises CourseError, which lists every inconsistency between the lesson's source, `course.toml` and the
+    reference.
     """
     cells: list[NotebookNode] = []
     problems: list[str] = []

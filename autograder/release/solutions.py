@@ -1,4 +1,4 @@
-"""The solution notebooks, which git ignores: find the stale ones and build them again."""
+"""Find stale solution notebooks, which git ignores, and rebuild them."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ def refresh(course: Path) -> list[str]:
     """Build missing and stale solution notebooks, and return the problems that were found.
 
     A notebook that cannot be built is deleted, so that no outdated one is released or shown. If the course
-    contains the package, `curriculum.json` is updated as well.
+    contains the `course_lib` package, its `curriculum.json` is updated as well.
     Raises CourseError if `course.toml` is not valid.
     """
     curriculum = load_curriculum(course)
@@ -41,7 +41,10 @@ def refresh_at_start(course: Path) -> None:
 
 
 def write_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
-    """Update the part of the curriculum that students may see. Return the names of changed files."""
+    """Update `curriculum.json`, the part of the curriculum that students may see.
+
+    Returns the path of the file, relative to the course, if it was changed, otherwise an empty list.
+    """
     path = curriculum_path(course)
     if path is None or is_current(path, curriculum):
         return []
@@ -51,7 +54,7 @@ def write_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
 
 
 def curriculum_path(course: Path) -> Path | None:
-    """Return the path of `curriculum.json` in a course, or None if the course doesn't contain the package."""
+    """Return the path of `curriculum.json`, or None if the course doesn't contain `course_lib`."""
     folder = course / "course_lib" / "curriculum"
     return folder / CURRICULUM.name if folder.is_dir() else None
 
@@ -78,7 +81,7 @@ def _write_solution(course: Path, lesson: Lesson, digest: str) -> list[str]:
 
 
 def _digests(course: Path, curriculum: Curriculum) -> dict[str, str]:
-    """Return for each lesson a hash of everything that its solution notebook is built from.
+    """Return, by lesson, a hash of all files from which its solution notebook is built.
 
     File times are not used, because git and copying change them.
     """

@@ -31,7 +31,7 @@ class SourceCell:
     role: str
     """One of `ROLES`, or "see", "code" or "text"."""
     name: str
-    """The name after the role; empty if there is none."""
+    """The name that follows the role in the header, or an empty string."""
     text: str
     location: str
     """The file and the cell, for messages."""
@@ -100,7 +100,7 @@ def _role_by_tags(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
 
 
 def _mismatches(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str]:
-    """Check the source's cells against course.toml."""
+    """Return the problems found by comparing the source's cells with course.toml."""
     exercises = {entry.name for entry in lesson.exercises}
     predictions = {entry.name for entry in lesson.predictions}
     files = {entry.name for entry in lesson.hand_ins}

@@ -36,7 +36,7 @@ _SECONDS = 180
 
 
 def validate(course: Path) -> list[str]:
-    """Validate a whole course, and return its problems. Stale solution notebooks are built again."""
+    """Validate a whole course, and return its problems. Stale solution notebooks are rebuilt first."""
     try:
         curriculum = load_curriculum(course)
     except CourseError as error:
@@ -60,7 +60,7 @@ def validate(course: Path) -> list[str]:
 
 
 def stale_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
-    """Find a `curriculum.json` that doesn't match `course.toml`."""
+    """Return a problem if `curriculum.json` doesn't match `course.toml`."""
     path = curriculum_path(course)
     if path is None or is_current(path, curriculum):
         return []
@@ -70,7 +70,7 @@ def stale_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
 
 
 def unknown_names(curriculum: Curriculum) -> list[str]:
-    """Find exercises, deductions and forbidden functions in `course.toml` that don't exist."""
+    """Find checks, deductions and forbidden functions that `course.toml` names but that don't exist."""
     known = catalogue()
     problems: list[str] = []
     for lesson in curriculum.lessons:
@@ -137,7 +137,10 @@ def differences(course: Path, folder: Path) -> list[str]:
 
 
 def _first_difference(expected: Path, found: Path) -> str:
-    """Name the first cell in which two notebooks differ, if they are notebooks."""
+    """Return the location of the first cell in which two notebooks differ, as a suffix for their path.
+
+    It is an empty string if the files are not notebooks, or no pair of cells differs.
+    """
     try:
         pairs = zip(nbformat.read(expected, 4).cells, nbformat.read(found, 4).cells, strict=False)
         return next((f", cell {one.id}" for one, other in pairs if one != other), "")
@@ -166,7 +169,10 @@ def leaks(course: Path, lesson: Lesson) -> list[str]:
 
 
 def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield the texts in a file for students: location, cell id and text of each."""
+    """Yield the location, id and source of each cell of a students' notebook, except the cells with hints.
+
+    Any other file is a single text without a cell id.
+    """
     if path.suffix != ".ipynb":
         yield shown, "", path.read_text(encoding="utf-8", errors="replace")
         return
@@ -210,9 +216,9 @@ def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
 
 
 def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
-    """Run a solution notebook, and return its problems: cells that fail, and checks that don't pass.
+    """Run a solution notebook, and return its problems: failing cells, and checks that don't give all points.
 
-    Each check runs twice: as it is graded, and as students see it.
+    Each check runs twice: once as it is graded, and once as students see it.
     """
     source = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
     notebook = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
@@ -230,7 +236,7 @@ def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
 
 
 def _with_files(released: Path, lesson: Lesson) -> Path:
-    """Return the released folder, or a copy of it with example files if the lesson asks for files."""
+    """Return a lesson's released folder, or a copy with example files if students must hand in files."""
     files = example_files(lesson)
     if not files:
         return released
@@ -242,7 +248,7 @@ def _with_files(released: Path, lesson: Lesson) -> Path:
 
 
 def _with_practice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
-    """Yield the cells, each check cell followed by the students' version, which draws different numbers."""
+    """Yield the cells. After each check cell, also yield the students' version, which tests other inputs."""
     for cell in cells:
         yield cell
         if is_grade(cell) and cell.cell_type == "code":
@@ -277,7 +283,10 @@ def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
 
 
 def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[NotebookNode]:
-    """Remove cells with pictures, which take most of the time and are also run with the solutions."""
+    """Return the cells without those that only draw pictures, which take most of the time.
+
+    The pictures are drawn when the solutions run. Check cells are always kept.
+    """
     pictures = {
         cell.id
         for cell in cells

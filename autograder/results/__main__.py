@@ -44,7 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _list(console: Console, course: CourseFolder) -> int:
-    """Print a table of the results by lesson, with the number that `autograde` without options would use."""
+    """Print a table of the stored results by lesson.
+
+    Current results are those that `nbgrader autograde` would still use.
+    """
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0])
     for entry in course.store.entries():
         lesson = entry.header.lesson if entry.header else "(damaged)"
@@ -63,7 +66,7 @@ def _list(console: Console, course: CourseFolder) -> int:
 
 
 def _verify(console: Console, store: ResultStore) -> int:
-    """Check every result against its checksum, and name the damaged ones."""
+    """Check every result against its checksum, and print the damaged ones."""
     count = damaged = 0
     for entry in store.entries(verify=True):
         count += 1
@@ -77,7 +80,10 @@ def _verify(console: Console, store: ResultStore) -> int:
 
 
 def _prune(console: Console, course: CourseFolder, older_than: float | None) -> int:
-    """Delete damaged results, and those of other checks or limits than the current ones."""
+    """Delete damaged results, and results of checks or limits that are no longer current.
+
+    If `older_than` is given, only results that were stored more than that many days ago are deleted.
+    """
     deleted = size = failed = 0
     youngest = time.time() - (older_than or 0) * 86400
     for entry in course.store.entries(verify=True):

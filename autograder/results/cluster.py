@@ -48,7 +48,7 @@ class SandboxPlugin(WorkerPlugin):
         self._executor: LocalExecutor | None = None
 
     async def setup(self, worker: Worker) -> None:
-        """Prepare the sandboxes of a worker, before it gets its first call."""
+        """Start the sandboxes of a worker before it gets its first call. If that fails, refuse the worker."""
         try:
             self._executor = await asyncio.to_thread(self._create_executor, worker.state.nthreads)
         except Exception as error:
@@ -57,22 +57,22 @@ class SandboxPlugin(WorkerPlugin):
 
     @property
     def count(self) -> int:
-        """The number of sandboxes."""
+        """The number of this worker's sandboxes, or 0 if the worker was refused."""
         return self._executor.workers if self._executor is not None else 0
 
     async def teardown(self, worker: Worker) -> None:
-        """End the sandboxes of a worker."""
+        """Stop the sandboxes of a worker."""
         if self._executor is not None:
             await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in a sandboxed process. A worker that was refused has Dask reschedule the call."""
+        """Call a function in a process with a sandbox. Raises Reschedule if this worker was refused."""
         if self._executor is None:
             raise Reschedule
         return self._executor.submit(function, *args, **kwargs).result()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state that is sent to workers."""
+        """Return the state that is sent to workers, without the executor, which can't be pickled."""
         return {**vars(self), "_executor": None}
 
     def _create_executor(self, count: int) -> LocalExecutor:
@@ -103,7 +103,7 @@ class ClusterExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leave the cluster. Its workers keep their sandboxes for the next run."""
+        """Disconnect from the cluster. Its workers keep their sandboxes for the next run."""
         self._executor.shutdown(wait=wait and not cancel_futures)
         self._client.close()
 
@@ -115,7 +115,7 @@ def connect(
     log: logging.Logger,
     connect_timeout: float = 30,
 ) -> ClusterExecutor:
-    """Connect to a Dask scheduler within some seconds, and wait for a worker that has a sandbox.
+    """Connect to a Dask scheduler within `connect_timeout` seconds, and wait for a worker with a sandbox.
 
     Raises CourseError if the address is unsafe or can't be reached, if every worker is refused, or if no
     worker has joined after ten minutes.
@@ -140,7 +140,10 @@ def connect(
 def _wait_for_sandboxes(
     client: Client, plugin: SandboxPlugin, refused_before: int, log: logging.Logger
 ) -> int:
-    """Return the number of sandboxes, and log which workers have been refused and why."""
+    """Wait for the first worker with a sandbox, log refused workers, and return the number of sandboxes.
+
+    Raises CourseError if every worker is refused, or if no worker has joined after ten minutes.
+    """
     deadline = time.monotonic() + _WORKER_TIMEOUT
     has_waited = False
     while True:
@@ -167,7 +170,7 @@ def _wait_for_sandboxes(
 
 
 def _sandboxes(name: str, dask_worker: Worker) -> int:
-    """Return how many sandboxes a worker has. Runs in the worker."""
+    """Return the number of sandboxes that a worker has. This function runs in the worker."""
     plugin = dask_worker.plugins.get(name)
     return plugin.count if plugin is not None else 0
 
@@ -179,7 +182,7 @@ def _run(name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 def _require_safe(address: str, allow_plain_tcp: bool) -> None:
-    """Raise CourseError if others could send code to the scheduler over the network."""
+    """Raise CourseError if the address is invalid, or if others could send the scheduler code."""
     scheme, host = urlsplit(address).scheme, urlsplit(address).hostname or ""
     if scheme not in ("tcp", "tls") or not host:
         raise CourseError(

@@ -15,7 +15,7 @@ from autograder.judge.job import NotComputedError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Attempts at a job whose worker dies.
+#: The maximum number of attempts at a call if its worker dies.
 _ATTEMPTS = 2
 
 
@@ -29,10 +29,10 @@ class WorkerExecutor(Protocol):
     workers: int
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Schedule a call."""
+        """Schedule a call, and return its future."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop, even in the middle of a call if `cancel_futures` is set."""
+        """Stop the executor. With `cancel_futures`, calls that are waiting or running may be aborted."""
 
 
 class LocalExecutor(Executor):
@@ -54,7 +54,7 @@ class LocalExecutor(Executor):
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Schedule a call in the next free worker.
 
-        The future raises WorkerDiedError if the worker dies each time.
+        The future raises WorkerDiedError if the worker dies in every attempt.
         """
         return self._threads.submit(lambda: self._run(function, *args, **kwargs))
 
@@ -118,7 +118,7 @@ class SharedExecutor:
 
     @contextmanager
     def borrow(self, key: object, create: Callable[[], WorkerExecutor]) -> Iterator[WorkerExecutor]:
-        """Lend the executor, or a new one if `key` differs from that of the last run."""
+        """Yield the executor of the last run, or a new one if that was closed or had another `key`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
@@ -136,7 +136,7 @@ class SharedExecutor:
                 self.close()
 
     def close(self) -> None:
-        """Stop the workers."""
+        """Stop the workers, even in the middle of a call."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The results of jobs: from the result store, or else computed by an executor and stored at once."""
+"""Look up the results of jobs in the result store, and compute and store those that are missing."""
 
 import logging
 import time
@@ -50,9 +50,9 @@ class Results:
         self._executor.submit(grade, source, job).add_done_callback(finish)
 
     def get(self, source: LessonSource, job: Job) -> Result:
-        """Return the result of a job and remove it from memory. It is requested first if necessary.
+        """Wait for the result of a job, return it, and remove it from memory.
 
-        Raises NotComputedError if it can't be run.
+        The job is requested first if necessary. Raises NotComputedError if it can't be run.
         """
         self.request(source, job)
         result = self._futures[job.digest].result()
@@ -60,7 +60,7 @@ class Results:
         return result
 
     def is_ready(self, job: Job) -> bool:
-        """Return whether `get` will return at once, or raise."""
+        """Return whether a requested job has finished or failed; True if the job was not requested."""
         return job.digest not in self._futures or self._futures[job.digest].done()
 
     @property

@@ -1,4 +1,4 @@
-"""The result store: one file for each job, named by the job's digest.
+"""The result store: one file for each job, named after the job's digest.
 
 A file has two lines of JSON: what the result depends on, with a checksum, and the result. It never changes
 once it is written, and it is written atomically, so that several processes, accounts and machines can share a
@@ -22,7 +22,7 @@ _SUFFIX = ".jsonl"
 
 
 class DamagedResultError(ValueError):
-    """An entry that isn't the result of the job that it is named after. The message says why."""
+    """An error for an entry that isn't the result of the job that it is named after. The message says why."""
 
 
 class Header(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,7 +76,7 @@ class ResultStore:
         return result
 
     def save(self, job: Job, body: bytes, seconds: float) -> None:
-        """Write the result of a job, serialized by `Result.to_json`, atomically. Raises OSError."""
+        """Atomically write a result that was serialized by `Result.to_json`. Raises OSError if that fails."""
         header = Header(
             format=_FORMAT,
             digest=job.digest,
@@ -100,7 +100,7 @@ class ResultStore:
             raise
 
     def entries(self, verify: bool = False) -> Iterator[Entry]:
-        """Yield all entries. Damage to the results themselves is only found if `verify` is true."""
+        """Yield all entries, including damaged ones. Damage below the header is only found with `verify`."""
         for path in sorted(self.folder.glob("??/*")) if self.folder.is_dir() else []:
             try:
                 if path.suffix != _SUFFIX or path.name.startswith("."):
@@ -123,7 +123,7 @@ class ResultStore:
         return self.folder / digest[:2] / f"{digest}{_SUFFIX}"
 
     def _make_folder(self, folder: Path) -> None:
-        """Create a folder for entries, with the mode of the store's folder."""
+        """Create the store's folder if necessary, and in it a folder for entries with the same mode."""
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True, exist_ok=True)
             if self._group_shared:

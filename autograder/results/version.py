@@ -1,4 +1,4 @@
-"""The version of the code that judges a lesson: a hash of its files, which needs no manual updates."""
+"""Compute the version of the code that judges a lesson, as a hash of files and package versions."""
 
 import contextlib
 import hashlib
@@ -18,7 +18,7 @@ _AUTOGRADER = Path(__file__).parents[1]
 #: Packages that compute results or write them as text.
 _PACKAGES = ("torch", "numpy", "ipykernel", "IPython", "nbclient", "altair")
 
-#: Parts of `course_lib` that affect no results except those of the final lab, and exceptions to that.
+#: Parts of `course_lib` that affect only the results of the final lab, and the exceptions, which affect all.
 _NOT_JUDGING = ("__main__.py", "curriculum/curriculum.json", "student/progress", "translation")
 _JUDGING = ("translation/__init__.py", "translation/configs", "translation/data")
 _FINAL_LAB = "final_lab"
@@ -34,7 +34,7 @@ def checks_version(source: LessonSource) -> str:
 
 
 def installed_version() -> str:
-    """Return a hash of all code on this machine that determines results, of any lesson."""
+    """Return a hash of all code on this machine that can determine the result of any lesson."""
     return _code_version(None)
 
 
@@ -50,7 +50,10 @@ def _code_version(package: str | None) -> str:
 
 
 def _files(package: str | None) -> Iterator[tuple[str, Path]]:
-    """Yield the files that determine results: all if the assignment isn't a lesson of the curriculum."""
+    """Yield the names and paths of the files that can affect the results of a lesson's checks.
+
+    If `package` is None, yield the files that can affect the results of any assignment.
+    """
     for root in (_COURSE_LIB, _AUTOGRADER / "judge", _AUTOGRADER / "sandbox"):
         for path in sorted(root.rglob("*")):
             if not path.is_file() or "__pycache__" in path.parts:

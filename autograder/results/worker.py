@@ -70,7 +70,7 @@ class GradingWorker:
         return result.to_json(), result.seconds
 
     def close(self) -> None:
-        """End the sandbox."""
+        """Stop the sandbox, and close the files of the prepared lessons."""
         self._fork_server.close()
         while self._lessons:
             os.close(self._lessons.popitem()[1].archive)
@@ -91,7 +91,7 @@ _worker: GradingWorker | None = None
 
 
 def initialize(parent: int, confinement: Confinement) -> None:
-    """Start the worker of a local process whose parent process is `parent`."""
+    """Start this process's worker, and end the process when its parent, with process id `parent`, ends."""
     global _worker
     _worker = GradingWorker(confinement)
     _worker.start()

@@ -1,4 +1,4 @@
-"""Pack the files of a kernel's folder as a tar file in memory: packed once, unpacked for each kernel."""
+"""Pack the files for kernels into a tar file in memory, which each kernel unpacks into its own folder."""
 
 import io
 import os
@@ -11,7 +11,7 @@ MAX_NEIGHBOR_BYTES = 64 * 2**20
 
 
 def pack_files(files: Mapping[str, bytes]) -> int:
-    """Return the descriptor of a tar file with these files. The caller must close it."""
+    """Write files, given by path, to a tar file in memory. Return its descriptor, which the caller closes."""
     descriptor = os.memfd_create("kernel")
     with (
         os.fdopen(os.dup(descriptor), "wb") as file,
@@ -25,7 +25,7 @@ def pack_files(files: Mapping[str, bytes]) -> int:
 
 
 def whole_course() -> dict[str, bytes]:
-    """Return all files of `course_lib`, by their path in a kernel's folder."""
+    """Return the contents of all files of `course_lib`, keyed by their paths in a kernel's folder."""
     folder = Path(__file__).resolve().parents[2] / "course_lib"
     return {
         f"course/course_lib/{path.relative_to(folder).as_posix()}": path.read_bytes()
@@ -35,7 +35,11 @@ def whole_course() -> dict[str, bytes]:
 
 
 def neighbor_files(folder: Path) -> dict[str, bytes]:
-    """Return the files in a notebook's folder by path, except notebooks, symbolic links and hidden files."""
+    """Return the contents of the files in a notebook's folder, keyed by relative path.
+
+    Notebooks, symbolic links and hidden files are skipped, and so are files that would exceed
+    MAX_NEIGHBOR_BYTES in total.
+    """
     found: dict[str, bytes] = {}
     left = MAX_NEIGHBOR_BYTES
     for path in sorted(folder.rglob("*")):

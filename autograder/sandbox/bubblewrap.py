@@ -1,6 +1,6 @@
-"""Bubblewrap: a view of the machine without network and other processes, and with few files.
+"""Run programs in bubblewrap: without the network or other processes, and with few of the machine's files.
 
-https://github.com/containers/bubblewrap, version 0.7 or later.
+It needs version 0.7 or later of https://github.com/containers/bubblewrap.
 """
 
 import os
@@ -37,7 +37,7 @@ VARIABLES = {
 def environment_paths() -> tuple[Path, ...]:
     """Return the existing files and folders that Python and its packages need, without duplicates.
 
-    They exclude the course itself, which is an editable installation.
+    The course itself is not included, because it is an editable installation outside these folders.
     """
     prefixes = {
         Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
@@ -57,8 +57,8 @@ def command(
 ) -> list[str]:
     """Return the command that runs a program inside bubblewrap's sandbox.
 
-    The program can read `readable`, write to `socket_folder`, and store `scratch_bytes` in SCRATCH. Paths are
-    the same inside and outside. The program dies with its parent process.
+    The program can read `readable`, write to `socket_folder`, and store at most `scratch_bytes` in SCRATCH.
+    Paths are the same inside and outside. The program is killed when its parent process ends.
     """
     # Use the full path, because the parent process may have a different PATH.
     inside = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
@@ -77,7 +77,7 @@ def command(
 
 
 def likely_obstacle() -> str:
-    """Return the usual reason why bubblewrap fails on a machine like this, or an empty string."""
+    """Return the likely reason why bubblewrap fails on this machine, or an empty string if none is found."""
     if _read("/proc/sys/user/max_user_namespaces") == "0":
         return "The setting user.max_user_namespaces is 0."
     if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
@@ -95,7 +95,10 @@ def _read(path: str) -> str:
 
 
 def _binds(readable: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
-    """Yield the options that mount paths: outer folders first, without duplicates, and links as links."""
+    """Yield bubblewrap's options for showing these paths inside: option, source and target of each mount.
+
+    Outer folders come first, nothing is mounted twice, and symbolic links stay links.
+    """
     pending = sorted(Path(os.path.abspath(path)) for path in readable)
     mounted: list[Path] = []
     while pending:
@@ -114,7 +117,7 @@ def _binds(readable: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
 
 
 def _link_chain(path: Path) -> Iterator[Path]:
-    """Yield a path and every path that it links to."""
+    """Yield a path and, if it is a symbolic link, each further path in its chain of links."""
     yield path
     while path.is_symlink():
         path = Path(os.path.normpath(path.parent.resolve() / os.readlink(path)))

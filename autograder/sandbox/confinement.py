@@ -50,7 +50,7 @@ class Confinement:
     """The ABI version of Landlock, 0 for none."""
     seccomp: bool
     reasons: tuple[tuple[str, str], ...] = ()
-    """The disabled mechanisms, each with the reason as a sentence."""
+    """The mechanisms that are disabled or don't work, each with the reason as a sentence."""
     exposed: tuple[Path, ...] = ()
     """Folders of the Python environment that contain the course itself, including its solutions."""
 
@@ -67,12 +67,12 @@ class Confinement:
 
     @property
     def sufficient(self) -> bool:
-        """Whether files and the network are inaccessible, and the sandbox's own processes are protected."""
+        """Whether it blocks access to other files and the network, and protects the sandbox's processes."""
         return self.seccomp and (self.bubblewrap or self.landlock_abi > 0) and not self.exposed
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What the confinement doesn't cover, one sentence each."""
+        """The gaps in the confinement, one sentence each."""
         return tuple(self._gaps())
 
     def _gaps(self) -> Iterator[str]:
@@ -100,9 +100,9 @@ class Confinement:
 
 
 def probe(without: Iterable[str] = ()) -> Confinement:
-    """Test each mechanism, except those in `without` and the environment variable WITHOUT. Cached.
+    """Test each mechanism, except those in `without` and in the environment variable WITHOUT.
 
-    Raises ValueError if a mechanism is unknown.
+    The result is cached. Raises ValueError if a mechanism is unknown.
     """
     named = [name.strip() for name in os.environ.get(WITHOUT, "").split(",")]
     disabled = frozenset(without) | frozenset(filter(None, named))
@@ -176,11 +176,11 @@ class BrokenSandboxError(Exception):
 
 
 def attempt(mechanisms: Sequence[str]) -> set[str]:
-    """Try to break out of these mechanisms together, and return the successful attempts.
+    """Try to break out of a sandbox with all of these mechanisms, and return the attempts that succeeded.
 
-    The attempts are "read", "list" and "write" (files outside), "tcp", "udp", "unix" (connections to this
-    process), "signal" and "trace" (another process). Raises BrokenSandboxError if a program can't
-    start inside, write to its scratch folder, start a thread and fork.
+    The attempts are "read", "list" and "write" (files outside), "tcp", "udp" and "unix" (connections to this
+    process), "signal" and "trace" (another process). Raises BrokenSandboxError if a program inside the
+    sandbox can't start, write to its scratch folder, start a thread or fork.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-probe-"))).resolve()

@@ -48,7 +48,7 @@ GONE = KernelState(False, -signal.SIGKILL, ())
 
 @dataclass
 class ForkServer:
-    """A sandbox with a process that has imported torch, and forks one kernel at a time."""
+    """A sandbox with a process that imports torch once, and then forks kernels, one at a time."""
 
     confinement: Confinement = field(default_factory=probe)
     _process: subprocess.Popen[bytes] | None = None
@@ -56,7 +56,10 @@ class ForkServer:
     _starting: bool = False
 
     def start(self) -> None:
-        """Start the fork server if it isn't running, and wait until it is ready. Raises ForkServerError."""
+        """Start the fork server if it isn't running, and wait until it is ready.
+
+        Raises ForkServerError if that fails.
+        """
         self.begin()
         if self._starting:
             answer = self._receive(START_TIMEOUT)
@@ -120,7 +123,7 @@ class ForkServer:
         limits: Limits,
         imports: Sequence[str] = (),
     ) -> None:
-        """Fork a kernel that serves a Jupyter connection, and the judge on a socket.
+        """Fork a kernel that serves a Jupyter connection, and answers the judge on the socket `judge`.
 
         `archives` are descriptors of tar files with the folders `course` (modules that can be imported) and
         `work` (files next to the notebook). The fork server first imports the modules in `imports`.
@@ -142,7 +145,10 @@ class ForkServer:
             self._ask({"do": "signal", "signal": number})
 
     def clear(self) -> KernelState:
-        """End the kernel and all processes that it started. If that fails, end the whole sandbox."""
+        """End the kernel and all processes that it started, and return the kernel's last state.
+
+        If that fails, end the whole sandbox.
+        """
         if not self.alive:
             return GONE
         try:
@@ -202,12 +208,12 @@ class ForkServer:
         return answer
 
     def log_tail(self) -> str:
-        """Return the end of the output of the fork server and its kernels to stdout and stderr."""
+        """Return the last 2000 characters that the fork server and its kernels wrote to stdout and stderr."""
         return (self.folder / "log").read_text(errors="replace")[-2000:]
 
 
 def _remove_stale_folders() -> None:
-    """Remove the folders of processes that were killed."""
+    """Remove the sandbox folders left behind by processes that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         owner = folder.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path("/proc", owner).exists():

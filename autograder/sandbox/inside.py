@@ -1,4 +1,4 @@
-"""The fork server's process inside the sandbox. It has imported what lessons import, and forks kernels.
+"""The fork server's process inside the sandbox, which imports the lessons' modules once and forks kernels.
 
 `autograder.sandbox.fork_server` starts it. It reads commands from a socket, one JSON object each: `launch`
 (with the judge's socket and the kernel's files attached), `signal`, `kill`, `poll`. It answers each command
@@ -32,7 +32,7 @@ PRELOADED = (
     *("ipykernel.kernelapp", "ipykernel.ipkernel", "zmq.eventloop.zmqstream", "asyncio", "pyseccomp"),
     *("autograder.sandbox.kernel", "autograder.sandbox.landlock", "autograder.sandbox.system_calls"),
 )
-#: Modules that other modules import only when they are first used.
+#: Modules, each with another module that it imports only on first use.
 IMPLICIT_IMPORTS = {"torch.optim": "torch._dynamo"}
 
 #: The maximum length of a command and of an answer, in bytes.
@@ -63,12 +63,12 @@ class Supervisor:
     violations: list[str] = field(default_factory=list)
     limits: Limits = field(default_factory=Limits)
     polls: int = 0
-    """How often the limits were checked."""
+    """The number of times that the limits were checked."""
     shared_bytes: int = 0
     """The memory that a kernel shares with this process when it is forked."""
 
     def serve(self) -> None:
-        """Answer commands until the other side closes the connection."""
+        """Answer commands and enforce the limits until the other side closes the connection."""
         self.control.settimeout(_POLL_INTERVAL)
         while True:
             try:
@@ -96,7 +96,11 @@ class Supervisor:
         return {"running": self.kernel is not None, "ended": self.ended, "violations": self.violations}
 
     def launch(self, command: Mapping[str, Any], judge: int, *archives: int) -> None:
-        """Fork a kernel. `archives` are tar files with the contents of its folder."""
+        """Kill the last kernel and fork a new one.
+
+        `judge` is the descriptor of the judge's socket; `archives` are descriptors of tar files with the
+        contents of the kernel's folder.
+        """
         self.kill()
         import_all(command["imports"])
         self.ended, self.violations, self.limits = None, [], Limits(**command["limits"])
@@ -139,7 +143,7 @@ class Supervisor:
                 return
 
     def kill(self) -> None:
-        """Kill the kernel and all processes that it started, and remove its folder."""
+        """Kill the kernel and all processes that it started, and empty the scratch folder."""
         self._kill_processes()
         if self.home is not None:
             # Empty the whole scratch folder, because not every mechanism restricts a kernel to its own.

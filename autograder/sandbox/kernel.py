@@ -1,4 +1,4 @@
-"""The kernel inside the sandbox: ipykernel, which also answers the judge's requests between two cells."""
+"""The kernel inside the sandbox: an ipykernel that also answers the judge's requests between two cells."""
 
 import importlib
 import json
@@ -19,7 +19,7 @@ JUDGE = "answer the judge"
 
 
 class SandboxedKernel(IPythonKernel):
-    """A kernel that also serves requests of the judge about its names."""
+    """A kernel that also answers the judge's requests about the names in its namespace."""
 
     judge: socket.socket
     output_bytes: int
@@ -27,7 +27,7 @@ class SandboxedKernel(IPythonKernel):
     """Whether the first request has arrived."""
 
     async def do_execute(self, code: str, *arguments: Any, **keywords: Any) -> dict[str, Any]:
-        """Run a cell, or serve the judge until it has finished."""
+        """Run a cell or, if the code is JUDGE, answer requests until the judge has finished."""
         if not self.has_started:
             # Seed here, because a client requests the banner, with its random tip, a varying number of times.
             random.seed(0)
@@ -50,7 +50,7 @@ class CappedStream(OutStream):
     """The number of characters that may still be printed, to stdout and stderr together."""
 
     def write(self, string: str) -> int:
-        """Print as much as the limit allows."""
+        """Print as much of the text as the limit allows, and return the length of the whole text."""
         kept = string[: max(0, CappedStream.remaining)] if isinstance(string, str) else string
         CappedStream.remaining -= len(kept)
         if kept or not isinstance(string, str):
@@ -61,7 +61,7 @@ class CappedStream(OutStream):
 def serve(
     connection: Mapping[str, Any], judge: int, work: Path, output_bytes: int, ready: Callable[[], None]
 ) -> None:
-    """Serve a Jupyter connection. `ready` is called before any student code runs."""
+    """Serve a Jupyter connection until the kernel is shut down. Call `ready` before any student code runs."""
     SandboxedKernel.judge = socket.socket(fileno=judge)
     SandboxedKernel.output_bytes = output_bytes
     file = work / ".connection.json"

@@ -1,7 +1,7 @@
 """Landlock: irrevocably restrict the files that a process and its children can access.
 
-It needs Linux 5.13 or later, but no privileges. It restricts neither access to the names, sizes, modes and
-times of files nor connections other than TCP. https://docs.kernel.org/userspace-api/landlock.html
+It needs Linux 5.13 or later, but no privileges. It doesn't restrict access to the names, sizes, modes and
+times of files, or connections other than TCP. https://docs.kernel.org/userspace-api/landlock.html
 """
 
 import ctypes
@@ -62,7 +62,7 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("folder", ctypes.c_int32))
 
 
-#: Why the version can't be read, by the error of the system call.
+#: The reasons why the ABI version can't be read, by the error number of the system call.
 _REASONS = {
     errno.ENOSYS: "this Linux kernel has no Landlock (it needs 5.13 or later), or a container engine doesn't "
     "know its system calls",
@@ -99,9 +99,9 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders:
 
     It may read and execute below `readable`, do anything except execute and create devices below `writable`,
     and list the contents of `socket_folders`, bind unix sockets there and remove them. Paths that don't exist
-    are skipped. Since ABI version 4, the process can't open TCP connections; since version 6, it can't reach
-    outside processes with signals or abstract unix sockets. Must be called while the process has a single
-    thread. Raises OSError.
+    are skipped. From ABI version 4 on, the process can't open TCP connections; from version 6 on, it can't
+    reach outside processes with signals or abstract unix sockets. Must be called while the process has a
+    single thread. Raises OSError if Landlock can't be used.
     """
     version = abi()
     if not version:

@@ -26,7 +26,7 @@ class Limits:
     processes: int = 64
     """Number of simultaneous processes."""
     file_bytes: int = 64 * _MIB
-    """Size of a file that is written."""
+    """Size of any file that the code writes."""
     scratch_bytes: int = 256 * _MIB
     """Total size of the writable folder."""
     output_bytes: int = _MIB
@@ -56,8 +56,8 @@ _GRACE_SECONDS = 5
 def apply_resource_limits(limits: Limits) -> None:
     """Irrevocably apply resource limits to this process and its children, as far as Linux can enforce them.
 
-    Also drops capabilities, with which root could raise the limits again. Must be called while the process
-    has a single thread. Raises OSError.
+    Also drops the capabilities with which root could raise the limits again. Must be called while the process
+    has a single thread. Raises OSError if a limit can't be set or the capabilities can't be dropped.
     """
     import resource
 

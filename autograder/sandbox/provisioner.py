@@ -52,7 +52,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         return self._running
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Choose the kernel's sockets, in the folder that the sandbox shares."""
+        """Start the fork server, and choose the kernel's sockets in the folder shared with the sandbox."""
         launch = kwargs.pop("launch", None) or self._launch
         if launch is None:
             fork_server = ForkServer()
@@ -75,7 +75,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         return await super().pre_launch(cmd=["in the sandbox"], **kwargs)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        """Fork the kernel."""
+        """Fork the kernel, and return its connection."""
         assert self._launch is not None
         connection = {
             name: value.decode() if isinstance(value, bytes) else value
@@ -94,7 +94,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         return None if state.running else (state.ended or 0)
 
     async def wait(self) -> int | None:
-        """Wait until the kernel has ended."""
+        """Wait until the kernel has ended, and return its exit status."""
         while (status := await self.poll()) is None:
             await asyncio.sleep(0.02)
         self._running = False
@@ -115,7 +115,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         await self.kill(restart)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Release the kernel's resources."""
+        """Release the kernel's resources, unless it is being restarted."""
         if self._launch is not None and not restart:
             self._launch.fork_server.clear()
             if self._owns_fork_server:

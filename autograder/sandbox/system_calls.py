@@ -1,7 +1,7 @@
 """seccomp: irrevocably deny system calls to a process and its children.
 
-The filter is libseccomp's, through pyseccomp. System calls that aren't listed here are allowed: torch and
-Python use too many of them, differing between versions, for an allow list.
+The filter is created with libseccomp, through pyseccomp. System calls that aren't listed here are allowed: an
+allow list is impractical, because torch and Python use many calls, which differ between versions.
 """
 
 import errno
@@ -86,9 +86,10 @@ def unavailable_reason() -> str | None:
 def deny_system_calls() -> None:
     """Irrevocably deny system calls that no lesson needs, in all threads of this process and in its children.
 
-    They fail with EPERM: creating and connecting sockets, signalling other processes and inspecting them,
-    changing namespaces, mounts and identities, and changing the mode, owner and times of files, which
-    Landlock doesn't cover. Raises OSError, and ImportError if pyseccomp is missing.
+    The denied calls create or connect sockets, signal or inspect other processes, change namespaces, mounts
+    or identities, or change the mode, owner or times of files, which Landlock doesn't cover. They fail with
+    EPERM, except for a few calls whose callers need another result. Raises OSError if the filter can't be
+    loaded, and ImportError if pyseccomp is missing.
     """
     import pyseccomp as seccomp
 
