@@ -57,7 +57,7 @@ class StepFailedError(Exception):
 
 
 def copy_course(course: Path, into: Path) -> None:
-    """Copy the files needed for grading: the sources and nbgrader's configuration."""
+    """Copy the files that grading needs into a folder: the sources and nbgrader's configuration."""
     shutil.copytree(
         course / SOURCES, into / SOURCES, ignore=shutil.ignore_patterns("*.ipynb", ".ipynb_checkpoints")
     )
@@ -185,7 +185,7 @@ def _print_verdicts(
 
 
 def first_verdict(notebook: Path) -> str:
-    """Return the first line of the first check that did not pass."""
+    """Return the first line of the first verdict that isn't "correct", or a line saying that all are."""
     for cell in nbformat.read(notebook, as_version=4).cells:
         if not cell.id.startswith("check_"):
             continue

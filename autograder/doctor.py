@@ -1,4 +1,4 @@
-"""Report how this machine confines students' code, and grade a small notebook. Exits with 1 on a problem."""
+"""Report how this machine confines students' code, and grade a small notebook. Exit with 1 if that fails."""
 
 import argparse
 import contextlib
@@ -134,7 +134,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def _memory() -> int:
-    """Return the memory of this machine, or of the control group if that has less, as in containers."""
+    """Return the memory of this machine or, if lower, the limit of the control group. 0 means unknown."""
     try:
         sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     except (AttributeError, ValueError, OSError):  # not on Windows

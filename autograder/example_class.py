@@ -31,7 +31,7 @@ class Submission:
 
     student: str
     did: str
-    """A short description, for a person who looks at the scores."""
+    """A short description of the submission, which is printed next to its result."""
     notebook: NotebookNode
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Files handed in with the notebook, by name."""
@@ -120,7 +120,7 @@ def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) ->
 
 
 def example_files(lesson: Lesson) -> dict[str, bytes]:
-    """Return the files that a student with a good run hands in with the notebook, by name."""
+    """Return examples of the files to hand in with a lesson, as from a successful training run, by name."""
     made = {
         CONFIG.name: (CONFIG.file, _config),
         METRICS.name: (METRICS.file, _metrics),
@@ -130,7 +130,7 @@ def example_files(lesson: Lesson) -> dict[str, bytes]:
 
 
 def _config() -> bytes:
-    """Return an example of an edited configuration: that of the captions with a longer warm-up."""
+    """Return an example of an edited configuration: `captions` with a different number of warm-up steps."""
     return documented_yaml(load_config("captions", ["training.warmup_steps=300"])).encode()
 
 

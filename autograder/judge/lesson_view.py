@@ -69,8 +69,8 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
     """Return the files of `course_lib` for a lesson, by path, such as `course_lib/time_limit.py`.
 
     In the exercises of this lesson and of all later ones, function bodies are replaced by a statement that
-    raises NotImplementedError. Signatures and docstrings, which students know, remain. Of the checks, only the
-    part that serves the judge's requests is included. The result is deterministic.
+    raises NotImplementedError. Signatures and docstrings, which students know, remain. Of the checks, only
+    the part that serves the judge's requests is included. The result is deterministic.
     """
     withheld = _withheld(curriculum, lesson)
     files = {path: path.read_bytes() for path in _included_files(_fixtures(lesson))}
@@ -87,7 +87,7 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
 
 
 def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str]]:
-    """Return the definitions to withhold, by module and name, each with the message that it raises instead."""
+    """Return, by module and name, the messages that the withheld definitions raise instead."""
     lesson_of = withheld_exercises(curriculum, lesson)
     definitions = {
         f"{found.__module__}:{found.__name__}": exercise

@@ -61,7 +61,10 @@ def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
 
 
 def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object]) -> Judged:
-    """Run a locked cell, and return its result. The student's `names` can't replace builtins or `trusted` ones.
+    """Run a locked cell, and return its result.
+
+    The student's `names` can't replace builtins or the names in `trusted`.
+
 
     Raises NotComputedError if a check itself fails, because that must not cost the student any points.
     """

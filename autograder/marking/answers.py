@@ -1,4 +1,4 @@
-"""Read all answers to one question, and save points and comments without losing anybody else's."""
+"""Read all answers to a question, and save points and comments without overwriting other graders' changes."""
 
 import hashlib
 import json
@@ -34,23 +34,23 @@ class Question:
     notebook: str
     name: str
     most: float
-    """The maximum of the points."""
+    """The maximum number of points."""
     scheme: MarkScheme
     grade_cell: str
-    """The id of the graded cell in the gradebook."""
+    """The id of the cell's GradeCell in the gradebook, to which grades belong."""
     solution_cell: str
-    """The id of the same cell as one that students write, which comments belong to."""
+    """The id of the same cell's SolutionCell in the gradebook, to which comments belong."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a student wrote into one cell."""
+    """The content of one cell that a student wrote."""
 
     source: str = ""
     attachments: Mapping[str, Mapping[str, str]] | None = None
     is_code: bool = False
     problem: str = ""
-    """Why the cell could not be read, or an empty string."""
+    """The reason why the cell could not be read, or an empty string."""
 
     @cached_property
     def digest(self) -> str:
@@ -69,11 +69,11 @@ class Mark:
     comment: str
     """The comment from a person, or an empty string."""
     automatic: float | None
-    """The points from nbgrader: 0 if the cell is unchanged."""
+    """The points from nbgrader: 0 if the cell is unchanged, None if a person has to grade it."""
     extra: float | None
     """Extra credit, which only Formgrader changes."""
     waiting: bool
-    """Whether a person has to look at it, perhaps again."""
+    """Whether a person has to grade the answer, or to review an earlier mark."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Answer:
 
     @cached_property
     def version(self) -> str:
-        """Hashes of the answer and of its mark, by which a later change of either is detected."""
+        """Hashes of the answer and of its mark, used to detect later changes of either."""
         mark = json.dumps(list(vars(self.mark).values()))
         return f"{self.written.digest[:16]}.{hashlib.sha256(mark.encode()).hexdigest()[:16]}"
 
@@ -103,7 +103,7 @@ class ChangedError(Exception):
     def __init__(self, changed: Sequence[Answer]) -> None:
         super().__init__(f"{len(changed)} answers have changed")
         self.changed = changed
-        """The answers as they are now."""
+        """The changed answers in their current state."""
 
 
 class LessonAnswers:
@@ -117,7 +117,10 @@ class LessonAnswers:
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
-        """The questions in the order of the lesson. Raises CourseError if there are none."""
+        """The questions in the order of the lesson.
+
+        Raises CourseError if the lesson is unknown or has no questions that people mark.
+        """
         with self._course.gradebook() as gradebook:
             assignment = gradebook.db.query(Assignment).filter_by(name=self.lesson).one_or_none()
             if assignment is None:
@@ -143,7 +146,7 @@ class LessonAnswers:
                 )
 
     def open_counts(self) -> dict[Question, tuple[int, int]]:
-        """Return for each question how many answers wait for a person, and how many there are."""
+        """Return, by question, the number of answers that wait for a person and the number of all answers."""
         with self._course.gradebook() as gradebook:
             return {
                 question: (sum(bool(grade.needs_manual_grade) for grade in grades), len(grades))
@@ -159,13 +162,13 @@ class LessonAnswers:
     def save(
         self, question: Question, versions: Mapping[str, str], points: float | None, comment: str
     ) -> list[Answer]:
-        """Save the same points and comment for several answers, and return the answers afterwards.
+        """Save the same points and comment for several answers, and return the updated answers.
 
-        `versions` contains the version of each answer that the grader saw, by its id. If `points` is None,
-        the answers wait for a person again, unless nbgrader gave them points.
+        `versions` maps the id of each answer to the version that the grader saw. If `points` is None, the
+        answers wait for a person again, unless nbgrader gave them points.
 
         Raises:
-            ChangedError: if an answer or its mark has changed since. Nothing has been saved then.
+            ChangedError: if an answer or its mark has changed since then. Nothing has been saved.
             ValueError: if an id is not that of an answer to this question, or the points are impossible.
         """
         if points is not None and not 0 <= points <= question.most:
@@ -237,7 +240,7 @@ class LessonAnswers:
 
 
 def _written_cells(path: Path, names: set[str]) -> dict[str, Written]:
-    """Read the cells with these names. The notebook is not validated, because that is slow for a class."""
+    """Read the cells with these names. Validating the notebook would be too slow for a whole class."""
     notebook = nbformat.v4.reads(path.read_text(encoding="utf-8"))
     return {
         cell.metadata.nbgrader.grade_id: Written(
@@ -249,7 +252,7 @@ def _written_cells(path: Path, names: set[str]) -> dict[str, Written]:
 
 
 def _pictures(attachments: object) -> dict[str, dict[str, str]]:
-    """Return the well-formed attachments of a cell: file name, MIME type, content in base64."""
+    """Return the well-formed attachments of a cell, in base64, keyed by file name and MIME type."""
     if not isinstance(attachments, dict):
         return {}
     return {

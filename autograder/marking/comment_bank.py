@@ -1,4 +1,4 @@
-"""Comments to insert: those of the course's graders, the mark scheme's, and the checks' misconceptions."""
+"""Comments that graders can insert: saved ones, criteria of the mark scheme, and misconceptions."""
 
 import fcntl
 import json
@@ -41,7 +41,7 @@ class BankComment:
 
 
 class CommentBank:
-    """The comments for one lesson."""
+    """The comments that graders can insert for one lesson."""
 
     def __init__(self, folder: Path, course: Path, lesson: str, shared: bool = False) -> None:
         self._path = folder / FILE
@@ -112,7 +112,7 @@ class CommentBank:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Wait until no other grader is writing the file.
+        """Hold a lock on the file of comments, after waiting for any other grader to release it.
 
         The lock has a file of its own, because each write replaces the file of comments.
         """

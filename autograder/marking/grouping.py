@@ -11,7 +11,7 @@ from rapidfuzz import fuzz, process
 
 from autograder.marking.answers import Answer
 
-#: The least similarity, in percent of the characters, of answers in one group.
+#: The minimum similarity of answers in one group, in percent of their characters.
 ALIKE = 85
 
 #: The number of characters that are compared, so that a huge answer does not take minutes.
@@ -47,7 +47,7 @@ class Group:
 def grouped(answers: Iterable[Answer]) -> list[Group]:
     """Group answers by content: the largest group first, and those without an answer last.
 
-    The order depends on what was written, and not on the marks, so it stays while people mark.
+    The order depends on the answers and not on the points, so it stays the same while people mark.
     """
     by_content = sorted(answers, key=lambda answer: (answer.written.digest, answer.id))
     identical = [tuple(same) for _, same in groupby(by_content, key=lambda answer: answer.written.digest)]
@@ -101,7 +101,7 @@ class Piece:
 
 
 def differences(this: Answer, other: Answer) -> list[Piece]:
-    """Compare an answer with another one, word by word: the words that differ, with a few around them."""
+    """Compare two answers word by word. Return the words that differ, with up to four words around them."""
     new, old = (answer.written.source[:_COMPARED].split() for answer in (this, other))
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     pieces: list[Piece] = []

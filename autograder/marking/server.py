@@ -1,4 +1,4 @@
-"""The web server of the marking page: it listens on this machine only, and every address has a secret."""
+"""The web server of the marking page. It accepts only local requests with a secret token in the address."""
 
 import hmac
 import logging
@@ -69,7 +69,7 @@ class CommentRequest(_Request):
 
 
 class MarkingServer:
-    """The page for one lesson, under an address that only the grader knows."""
+    """The web server of one lesson's marking page, whose address contains a secret token."""
 
     def __init__(self, answers: LessonAnswers, bank: CommentBank, formgrader: str = "") -> None:
         self.answers, self.bank = answers, bank
@@ -82,7 +82,7 @@ class MarkingServer:
         return f"/{self.token}"
 
     def listen(self, port: int = 0) -> tuple[HTTPServer, str]:
-        """Start to listen, and return the server and its address. With port 0, any free port is used.
+        """Start listening, and return the server and its address. With port 0, any free port is used.
 
         Raises OSError if the port is not free.
         """
@@ -136,7 +136,7 @@ class MarkingServer:
 
 
 class _Handler(web.RequestHandler):
-    """A handler that refuses requests without the secret, and restricts what the browser may load."""
+    """A handler that rejects requests without the secret token, and sets restrictive security headers."""
 
     def initialize(self, server: MarkingServer) -> None:
         self.server = server
@@ -165,7 +165,7 @@ class _Handler(web.RequestHandler):
             _log.error("An error on the marking page", exc_info=about[1])
 
     def refuse(self, status: int, message: str) -> None:
-        """Finish the request with a message for the grader."""
+        """Finish the request with an error status and a message for the grader."""
         self.set_status(status)
         self.finish({"message": message})
 
@@ -178,7 +178,7 @@ class _NotFound(web.RequestHandler):
 
 class _Start(_Handler):
     def get(self, _: str) -> None:
-        """Redirect to the first question that has answers without a mark."""
+        """Redirect to the first question with unmarked answers, or to the first question if there is none."""
         counts = self.server.answers.open_counts()
         waiting = [question for question, (count, _) in counts.items() if count]
         self.redirect(self.server.address((waiting or list(counts))[0]))
@@ -237,7 +237,7 @@ class _Page(_Handler):
 
 class _Marks(_Handler):
     def post(self, _: str) -> None:
-        """Save points and a comment, unless somebody else has changed them."""
+        """Save points and a comment for some answers, unless the answers or their marks have changed."""
         try:
             request = MarkRequest.model_validate_json(self.request.body)
         except ValidationError as error:
@@ -280,7 +280,7 @@ class _Comments(_Handler):
 
 
 def _state(answer: Answer, question: Question) -> dict[str, object]:
-    """Return the data about an answer for the page's script."""
+    """Return the data about an answer and its mark that the page's script needs."""
     mark = answer.mark
     if mark.waiting:
         state = "unmarked" if mark.points is None else f"{mark.points:g} points before: look again"
@@ -324,7 +324,7 @@ def _by_group(shown: Iterable[tuple[Group, Card]]) -> list[tuple[Group, list[Car
 
 
 def _written(written: Written) -> Markup:
-    """Render an answer. Nothing in it can run: see `autograder.reports.safe_html`."""
+    """Render an answer as HTML in which no scripts can run: see `autograder.reports.safe_html`."""
     source = written.source[:_SHOWN]
     if written.problem:
         page = Markup('<p class="note">{}</p>').format(written.problem)

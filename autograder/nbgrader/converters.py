@@ -65,8 +65,8 @@ def install() -> None:
 class RepairedNotebookExporter(NotebookExporter):
     """A NotebookExporter that finds repaired notebooks in memory, by the path of the submitted file.
 
-    It applies the preprocessors to these notebooks themselves and validates the results once, while nbconvert
-    copies each notebook four times.
+    It preprocesses these notebooks in place and validates each result once, whereas nbconvert copies each
+    notebook four times.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -106,12 +106,15 @@ class CourseAutograde(Autograde):
         self._error: Exception | None = None
 
     def init_notebooks(self) -> None:
-        """Leave the search for submissions to the run, because nbgrader skips those without a notebook."""
+        """Raise NbGraderException if there are no submissions.
+
+        The run finds the submissions itself, because nbgrader would skip those without a notebook.
+        """
         if not submissions(self.coursedir):
             super().init_notebooks()  # raises, and suggests similar names
 
     def convert_notebooks(self) -> None:
-        """Grade all submissions in a run that continues if one of them fails."""
+        """Grade all submissions in one run, which continues if a submission fails."""
         try:
             with self._executing() as execute:
                 for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
@@ -123,7 +126,7 @@ class CourseAutograde(Autograde):
 
     @contextmanager
     def _executing(self) -> Iterator[SandboxedExecute | None]:
-        """Set up the `SandboxedExecute` shared by this run, unless the configuration has none."""
+        """Set up and yield the `SandboxedExecute` for this run, or None if the configuration has none."""
         if self.config.get("Execute", {}).get("enabled", True) is not True:
             raise NbGraderException(
                 "--no-execute would take the outputs that students handed in for results. Leave it out."
@@ -154,7 +157,7 @@ class CourseAutograde(Autograde):
             raise
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
-        """Prepare the folder and the gradebook, and record the exception if that fails.
+        """Prepare a submission's graded folder and its entry in the gradebook. Record and re-raise errors.
 
         This replaces nbgrader's own method, which opens the gradebook five times.
         """
@@ -192,9 +195,9 @@ class CourseAutograde(Autograde):
                 shutil.copy(path, copy)
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
-        """Process a notebook with all preprocessors, and record the exception if that fails.
+        """Process a notebook with all preprocessors in one pass. Record and re-raise errors.
 
-        nbgrader would write the sanitized notebook to a file and read it again.
+        nbgrader's own method writes the sanitized notebook to a file and reads it again.
         """
         with self._recording_errors(), setenv(NBGRADER_EXECUTION="autograde"):
             BaseConverter.convert_single_notebook(self, notebook_filename)
@@ -212,7 +215,10 @@ class _Replacing(BaseConverter):
     """A converter that replaces an old result only once the new one is complete."""
 
     def convert_notebooks(self) -> None:
-        """Convert each assignment, and restore the old result of those that fail."""
+        """Convert each assignment. If that fails, restore its old result and continue with the others.
+
+        Raises NbGraderException at the end if any assignment failed.
+        """
         assignments: dict[str, list[str]] = self.assignments  # type: ignore[has-type]
         problems: list[str] = []
         for source in sorted(assignments):
@@ -226,7 +232,7 @@ class _Replacing(BaseConverter):
             raise NbGraderException("\n".join(problems))
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
-        """Raise NbGraderException if an assignment must not be converted. Called before any change."""
+        """Raise NbGraderException if an assignment must not be converted. It is called before any change."""
 
     def _replace(self, notebooks: list[str], convert: Callable[[], None]) -> None:
         names = self.init_single_notebook_resources(notebooks[0])["nbgrader"]
@@ -260,10 +266,10 @@ class _Replacing(BaseConverter):
 
 
 class CourseGenerateAssignment(_Replacing, GenerateAssignment):
-    """`nbgrader generate_assignment`, which first updates stale sources and never loses a release."""
+    """`nbgrader generate_assignment`, extended to rebuild stale solution notebooks and keep every release."""
 
     def init_notebooks(self) -> None:
-        """Build the solution notebooks whose sources have changed, and find them."""
+        """Rebuild stale solution notebooks, and find the notebooks to release."""
         try:
             for problem in refresh(Path(self.coursedir.root)):
                 self.log.error("%s", problem)
@@ -273,14 +279,14 @@ class CourseGenerateAssignment(_Replacing, GenerateAssignment):
         super().init_notebooks()
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
-        """Prepare the folder of the release, and copy the files for the whole course into it."""
+        """Prepare the folder of the release, and copy the files that belong to the whole course into it."""
         super().init_assignment(assignment_id, student_id)
         course = Path(self.coursedir.root)
         release = Path(self._format_dest(assignment_id, student_id))
         copy_course_files(course, load_curriculum(course), release)
 
     def convert_notebooks(self) -> None:
-        """Release, and keep both the old and the new release, because students may have either."""
+        """Release the lessons. Keep their old and new releases, because students may have either."""
         lessons = [Path(os.path.normpath(source)).name for source in self.assignments]
         self._keep_releases(lessons)
         super().convert_notebooks()
@@ -294,7 +300,7 @@ class CourseGenerateAssignment(_Replacing, GenerateAssignment):
             self.log.warning("The release is not kept for comparison with later submissions: %s", error)
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
-        """Refuse to add or remove cells that nbgrader tracks if the gradebook has submissions."""
+        """Raise NbGraderException if cells were added or removed that the gradebook's submissions need."""
         if self.no_database:
             return
         with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:
@@ -320,7 +326,7 @@ class CourseGenerateAssignment(_Replacing, GenerateAssignment):
 
 
 class CourseGenerateFeedback(_Replacing, GenerateFeedback):
-    """`nbgrader generate_feedback`, which keeps the old page if there is no new one."""
+    """`nbgrader generate_feedback`, extended to keep a submission's old pages if writing new ones fails."""
 
 
 def _cells_nbgrader_knows(path: str) -> Iterator[str]:

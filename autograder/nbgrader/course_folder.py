@@ -39,14 +39,14 @@ class CourseFolder:
         return PyFileConfigLoader(CONFIG, path=str(self.folder)).load_config()
 
     def directory(self, lesson: str = "*") -> CourseDirectory:
-        """Return nbgrader's view of the course, for one lesson or all."""
+        """Return nbgrader's CourseDirectory for one lesson of the course, or by default for all lessons."""
         directory = CourseDirectory(config=self.config)
         directory.assignment_id = lesson
         return directory
 
     @cached_property
     def execute(self) -> SandboxedExecute:
-        """The configured preprocessor that runs notebooks. Nothing runs before its context is entered."""
+        """The configured preprocessor that runs notebooks, which requires its context manager `running`."""
         execute = SandboxedExecute(config=self.config)
         execute.group_shared = self.directory().groupshared
         return execute
@@ -62,7 +62,7 @@ class CourseFolder:
         return Gradebook(directory.db_url, directory.course_id)
 
     def current(self, lesson: str) -> dict[str, set[str]]:
-        """Return, for each part of `Job.depends_on`, the current hashes of a lesson's notebooks."""
+        """Return the current hashes of a lesson's checks and limits, keyed as in `Job.depends_on`."""
         if lesson not in self._current:
             current: dict[str, set[str]] = {"checks": set(), "limits": set()}
             for name in released_notebooks(self.directory(lesson), lesson):
@@ -74,7 +74,7 @@ class CourseFolder:
 
     @cached_property
     def releases(self) -> Releases:
-        """The released notebooks."""
+        """The releases of the course's lessons."""
         return Releases(self.directory())
 
     @cached_property

@@ -36,8 +36,9 @@ _ATTEMPTS = 3
 class GradingRun:
     """A run that grades all submissions requested from a converter.
 
-    `write_grades` has nbgrader process one submission, with this gradebook. `execute` is None if something
-    else runs notebooks. `students`, if given, are the only ones whose submissions are graded.
+    `write_grades` lets nbgrader process one prepared submission, using the given gradebook. `execute` is None
+    if the configuration doesn't use SandboxedExecute. If `students` is given, only their submissions are
+    graded.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class GradingRun:
 
     # --- Reading --------------------------------------------------------------------------------------------
     def _prepare_ahead(self, due: list[Submission]) -> Iterator[Prepared]:
-        """Read and repair submissions and schedule their notebooks, some submissions ahead of the grading."""
+        """Yield prepared submissions. Some are prepared ahead, so that their notebooks run during grading."""
         ahead = 0 if self._execute is None else self._execute.ahead
         waiting: deque[Prepared] = deque()
         for submission in due:
@@ -173,7 +174,10 @@ class GradingRun:
 
     # --- Grading --------------------------------------------------------------------------------------------
     def _grade_unchanged(self, prepared: Prepared, gradebook: Gradebook) -> None:
-        """Grade a submission, and repeat this if its files change in the meantime."""
+        """Grade a submission, and repeat this if its files change in the meantime.
+
+        Raises UnreadableError if they change in every attempt.
+        """
         for _ in range(_ATTEMPTS):
             if self._grade(prepared, gradebook):
                 return
@@ -183,7 +187,7 @@ class GradingRun:
         )
 
     def _grade(self, prepared: Prepared, gradebook: Gradebook) -> bool:
-        """Grade a submission, and return whether its files are still those that were read."""
+        """Grade a submission. If its files have changed since they were read, undo this and return False."""
         submission, course = prepared.submission, self._course
         replacement = FolderReplacement(self._graded_folder(submission))
         graded_again = {f"{name}.ipynb" for name in submission.notebooks}
@@ -219,7 +223,7 @@ class GradingRun:
 
     @contextmanager
     def _reporting(self, submission: Submission) -> Iterator[None]:
-        """Report a submission that fails by name, and continue with the others."""
+        """Report by name a submission whose processing fails, so that the run can continue."""
         try:
             yield
         except Exception as error:
@@ -247,13 +251,13 @@ class GradingRun:
 
 
 def _gradebook_problem(error: DBAPIError) -> str:
-    """Return the message for a failure of the database: the driver's, without the SQL."""
+    """Return a message for a database error, with the driver's message but without the SQL statement."""
     cause = " ".join(str(error.orig).split())
     return f"the gradebook cannot be used: {cause}. Run this command again once the database answers"
 
 
 def _record(path: Path) -> dict[str, Any]:
-    """Return a notebook's grading record: empty if it wasn't graded, with `complete` if grading finished."""
+    """Return the grading record in a notebook file, or an empty dict if there is no valid record."""
     if path.is_symlink() or not path.is_file():
         return {}
     try:

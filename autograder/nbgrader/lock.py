@@ -16,6 +16,8 @@ def course_lock(folder: Path, log: logging.Logger) -> Iterator[None]:
 
     The folder itself is locked, so no lock file is left behind, and graders with different Unix accounts
     exclude each other. The operating system releases the lock when the process ends, even if it is killed.
+    If the folder can't be locked for another reason, a warning is logged and the run continues.
+
     Raises NbGraderException if another run holds the lock.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -47,9 +47,9 @@ class MarkScheme:
 
 
 def mark_schemes(solution: Path) -> dict[str, MarkScheme]:
-    """Return the mark scheme of each explanation in a solution notebook, by the name of its cell.
+    """Return the mark schemes of the explanations in a solution notebook, keyed by cell name.
 
-    The question is the Markdown cell above it, from its last heading on.
+    The question is the text below the last heading of the Markdown cell above the explanation.
     """
     found: dict[str, MarkScheme] = {}
     above = ""
@@ -77,7 +77,7 @@ class ShowMarkScheme(NbGraderPreprocessor):
         self._known: dict[Path, dict[str, str]] = {}
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Add the cells to one notebook."""
+        """Add the cells with the model answers and mark schemes to one notebook."""
         names = resources["nbgrader"]
         schemes = self._schemes(Path(self.solutions, names["assignment"], f"{names['notebook']}.ipynb"))
         cells: list[NotebookNode] = []
@@ -91,7 +91,7 @@ class ShowMarkScheme(NbGraderPreprocessor):
         return nb, resources
 
     def _schemes(self, path: Path) -> dict[str, str]:
-        """Return the cells of a solution notebook by id. They are read once in a run."""
+        """Return the sources of a solution notebook's cells, keyed by cell id. The result is cached."""
         if path not in self._known:
             cells = nbformat.read(path, as_version=4).cells
             self._known[path] = {cell.id: _MARKER.sub("", cell.source) for cell in cells}

@@ -18,7 +18,7 @@ _Reasons = TypeAdapter(dict[str, dict[str, str]])
 
 
 class NotGraded:
-    """The list in a course's grading folder. A damaged list counts as empty."""
+    """The list of submissions that were not graded, in a course's grading folder. A damaged list is empty."""
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
         self._path, self._log = folder / NAME, log
@@ -41,7 +41,7 @@ class NotGraded:
         self.prune(lambda *entry: entry != (lesson, student))
 
     def prune(self, keep: Callable[[str, str], bool]) -> None:
-        """Remove the submissions, each given by lesson and student, for which `keep` returns False."""
+        """Remove every submission for which `keep(lesson, student)` returns False."""
         if self._path.exists():
             self._save(
                 {

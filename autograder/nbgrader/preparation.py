@@ -35,14 +35,17 @@ class Prepared:
 
 
 class Preparation:
-    """The preparation of a course's submissions. `execute` is None if something else runs notebooks."""
+    """The preparation of a course's submissions.
+
+    `execute` is None if the configuration doesn't use SandboxedExecute; no notebooks are scheduled then.
+    """
 
     def __init__(self, course: CourseDirectory, execute: SandboxedExecute | None) -> None:
         self.releases = Releases(course)
         self._course, self._execute = course, execute
 
     def inspect(self, submission: Submission) -> None:
-        """Record problems with a submission's folder. Raises UnreadableError if it can't be read."""
+        """Record problems with a submission's folder. Raises UnreadableError if it can't be graded at all."""
         submission.inspect(self._lesson_files(submission.lesson), self._course.max_file_size * 1000)
 
     def prepare(self, submission: Submission) -> Prepared:
@@ -61,7 +64,7 @@ class Preparation:
         return Prepared(submission, notebooks, digest)
 
     def prepare_again(self, prepared: Prepared) -> Prepared:
-        """Inspect and prepare a submission whose files have changed."""
+        """Inspect and prepare a submission again, because its files have changed."""
         old = prepared.submission
         submission = Submission(old.student, old.lesson, old.folder, old.notebooks)
         self.inspect(submission)
@@ -82,7 +85,7 @@ class Preparation:
         return repaired.notebook
 
     def _repair(self, raw: bytes, lesson: str, name: str) -> Repaired:
-        """Repair a notebook with the release that it was made from: the current one, or an earlier one."""
+        """Repair a notebook, using the current or earlier release that it came from. Insert hidden tests."""
         current = self.releases.notebook(lesson, name)
         repaired = repair(raw, current)
         if repaired.tampering or repaired.from_another_release:
@@ -101,7 +104,10 @@ class Preparation:
         return repaired
 
     def _files(self, submission: Submission) -> dict[str, bytes]:
-        """Return the files that will be next to the notebooks: the student's, overwritten by the lesson's."""
+        """Return the contents of the files next to the notebooks, keyed by path.
+
+        These are the lesson's files and the student's other files.
+        """
         files = {
             path: content
             for path, content in neighbor_files(Path(submission.folder)).items()
@@ -114,7 +120,7 @@ class Preparation:
         return files
 
     def _lesson_files(self, lesson: str) -> list[str]:
-        """Return the instructor's files of a lesson, which nbgrader copies next to each submission."""
+        """Return the paths of the instructor's files of a lesson, which are copied to each submission."""
         folder = self._course.format_path(self._course.source_directory, ".", lesson)
         files = find_all_files(folder, [*self._course.ignore, "*.ipynb"])
         return sorted(os.path.relpath(path, folder) for path in files)

@@ -49,7 +49,7 @@ class Change:
     after: float | None
     """The automatic points by the current checks."""
     manual: float | None
-    """The points that a person gave instead, which stay."""
+    """The points that a person gave instead, which are kept; None if there are none."""
     most: float
     """The points that the cell is worth now."""
 
@@ -135,7 +135,10 @@ class Regrading:
                 self._record([change for change in changes if self._is_written(gradebook, change)])
 
     def write_notes(self, changes: Sequence[Change]) -> list[Path]:
-        """Write a note for each student whose points change, and return their paths."""
+        """Write a note for each student whose points change, and return the paths of the notes.
+
+        Changes to cells with manual points are left out, because the manual points are kept.
+        """
         folder = self._course.folder / NOTES / self._lesson
         folder.mkdir(parents=True, exist_ok=True)
         notes = []
@@ -164,7 +167,7 @@ class Regrading:
                     yield Change(student, name, cell_name, grade.auto_score, after, grade.manual_score, most)
 
     def _require_current_release(self, preparation: Preparation, notebooks: Sequence[str]) -> None:
-        """Raise CourseError if the checks in the lesson's source differ from those in the gradebook."""
+        """Raise CourseError if the lesson's locked cells or points differ from those in the gradebook."""
         for name in notebooks:
             path = Path(self._directory.root, SOURCES, self._lesson, f"{name}.ipynb")
             if not path.is_file():

@@ -25,7 +25,7 @@ class GradebookCells:
     """The gradebook's information about the cells of a notebook, by cell name."""
 
     locked: dict[str, str]
-    """The sources of the locked cells, hidden tests included."""
+    """The sources of the locked cells, including hidden tests."""
     points: dict[str, float]
 
 
@@ -43,14 +43,14 @@ class Releases:
         return self._course.format_path(self._course.release_directory, ".", lesson)
 
     def notebook(self, lesson: str, name: str) -> NotebookNode:
-        """Return a released notebook, which must not be changed."""
+        """Return a released notebook. It is cached, so the caller must not change it."""
         if (lesson, name) not in self._notebooks:
             path = os.path.join(self.folder(lesson), f"{name}.ipynb")
             self._notebooks[lesson, name] = nbformat.read(path, as_version=4)
         return self._notebooks[lesson, name]
 
     def earlier(self, lesson: str, name: str) -> Sequence[NotebookNode]:
-        """Return the earlier releases of a notebook that were kept. They must not be changed."""
+        """Return the earlier releases of a notebook that were kept. The caller must not change them."""
         if (lesson, name) not in self._earlier:
             current = Path(self.folder(lesson), f"{name}.ipynb").read_bytes()
             self._earlier[lesson, name] = [
@@ -61,7 +61,7 @@ class Releases:
         return self._earlier[lesson, name]
 
     def keep(self, lesson: str) -> None:
-        """Keep a copy of the current release of a lesson, if there is one. Raises OSError."""
+        """Keep a copy of the current release of a lesson, if there is one. Raises OSError if that fails."""
         for path in sorted(Path(self.folder(lesson)).glob("*.ipynb")):
             content = path.read_bytes()
             kept = self._kept(lesson) / _digest(content) / path.name

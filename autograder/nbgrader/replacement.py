@@ -15,8 +15,8 @@ class FolderReplacement:
     """The replacement of one folder: `begin`, write the new folder, then `commit` or `roll_back`.
 
     `begin` moves the old folder into a journal next to it. A journal that is found later belongs to a process
-    that was killed; `recover` then restores the old folder. Each step is one rename, so no state between
-    old and new can be mistaken for either.
+    that was killed; `recover` then restores the old folder. Each step is a single rename, so an incomplete
+    folder is never mistaken for the old or the new one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +43,7 @@ class FolderReplacement:
         """Move the old folder, if there is one, into the journal, together with a note for `roll_back`.
 
         With `copy_back`, the new folder starts as a copy of the old one, without the names that this function
-        returns (as in `shutil.copytree`). Raises OSError, with everything as before, if that is impossible.
+        returns (as in `shutil.copytree`). Raises OSError if that is impossible; nothing is changed then.
         """
         self._require_replaceable()
         self.folder.parent.mkdir(parents=True, exist_ok=True)

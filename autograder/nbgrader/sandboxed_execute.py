@@ -85,7 +85,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         """The jobs whose results are needed soon, by student, lesson and notebook."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Wait for the result, and write it into the notebook."""
+        """Wait for the result of a requested notebook, and write it into the notebook and `resources`."""
         names = resources["nbgrader"]
         student, notebook = names["student"], names["notebook"]
         job, result = self.collect(student, names["assignment"], notebook)
@@ -130,7 +130,10 @@ class SandboxedExecute(NbGraderPreprocessor):
             self.results.request(self.source(lesson), job)
 
     def collect(self, student: str, lesson: str, name: str) -> tuple[Job, Result]:
-        """Wait for the result of a requested notebook. Raises NotComputedError if it can't be run."""
+        """Wait for a requested notebook, and return its job and result.
+
+        Raises NotComputedError if the notebook can't be run.
+        """
         assert self.results is not None
         job = self.requested.pop((student, lesson, name))
         return job, self.results.get(self.source(lesson), job)
@@ -142,7 +145,7 @@ class SandboxedExecute(NbGraderPreprocessor):
 
     @property
     def store(self) -> ResultStore:
-        """The results of earlier runs."""
+        """The result store, which contains the results of earlier runs."""
         folder = self.result_store or os.environ.get(STORE) or Path(self.course, STORE_FOLDER)
         return ResultStore(Path(folder), self.group_shared)
 
@@ -195,10 +198,10 @@ class SandboxedExecute(NbGraderPreprocessor):
 
 
 class RecordGrading(NbGraderPreprocessor):
-    """The last preprocessor, which records in the notebook how it was graded, and that grading finished."""
+    """The last preprocessor. It records in the notebook how it was graded, and that grading has finished."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Add the record to the notebook's metadata."""
+        """Add the grading record to the notebook's metadata."""
         told = {**nb.metadata.get(GRADING, {}), **resources.get(GRADING, {})}
         nb.metadata[GRADING] = {**told, "version": 1, "complete": True}
         return nb, resources

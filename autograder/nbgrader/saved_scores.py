@@ -1,4 +1,4 @@
-"""The automatic scores of a submission in the gradebook: write them, and undo this if grading fails.
+"""Write a submission's automatic scores to the gradebook, and restore the old scores if grading fails.
 
 A snapshot excludes manual scores and comments, because automatic grading never changes those.
 """
@@ -27,7 +27,7 @@ class SaveScores(SaveAutoGrades):
     """nbgrader's SaveAutoGrades, with one transaction for each notebook instead of one for each cell."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write the scores of a notebook, and record which of its answers were changed."""
+        """Write the scores of a notebook's cells, and mark answers that the student left unchanged."""
         names = resources["nbgrader"]
         with Gradebook(names["db_url"]) as gradebook:
             submitted = gradebook.find_submission_notebook(
@@ -48,7 +48,10 @@ class SaveScores(SaveAutoGrades):
 
 
 def save_scores(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
-    """Return the automatic scores of a submission as plain JSON; they are empty if it is new."""
+    """Return a snapshot of a submission's automatic scores, which can be serialized as JSON.
+
+    The snapshot is empty if the submission is not in the gradebook.
+    """
     submission = _find(gradebook, lesson, student)
     if submission is None:
         return {"timestamp": None, "notebooks": {}}
@@ -71,7 +74,7 @@ def save_scores(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
 
 
 def restore_scores(gradebook: Gradebook, lesson: str, student: str, snapshot: Snapshot) -> None:
-    """Set the automatic scores of a submission back to a snapshot."""
+    """Restore a submission's automatic scores from a snapshot, if the submission is in the gradebook."""
     submission = _find(gradebook, lesson, student)
     if submission is None:
         return
@@ -89,13 +92,13 @@ def restore_scores(gradebook: Gradebook, lesson: str, student: str, snapshot: Sn
 
 
 def _grades(gradebook: Gradebook, notebook: SubmittedNotebook) -> dict[str, Grade]:
-    """Return a notebook's grades by the names of their cells, from one query."""
+    """Return a notebook's grades, keyed by cell name, using a single query."""
     query = select(BaseCell.name, Grade).join(Grade.cell).where(Grade.notebook_id == notebook.id)
     return {row.name: row.Grade for row in gradebook.db.execute(query)}
 
 
 def _comments(gradebook: Gradebook, notebook: SubmittedNotebook) -> dict[str, Comment]:
-    """Return a notebook's comments by the names of their cells, from one query."""
+    """Return a notebook's comments, keyed by cell name, using a single query."""
     query = select(BaseCell.name, Comment).join(Comment.cell).where(Comment.notebook_id == notebook.id)
     return {row.name: row.Comment for row in gradebook.db.execute(query)}
 

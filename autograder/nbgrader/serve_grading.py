@@ -57,9 +57,9 @@ _PAGE = Environment(autoescape=True).from_string("""<!doctype html>
 
 @dataclass
 class _RateLimit:
-    """A limit on the gradings per hour of each student.
+    """A limit on how often each student is graded in an hour.
 
-    Further submissions wait, and only a student's newest one is graded.
+    Further submissions wait, and of a student's waiting submissions for a lesson only the newest is graded.
     """
 
     maximum: int
@@ -73,12 +73,12 @@ class _RateLimit:
         return len(times) < self.maximum
 
     def count(self, student: str) -> None:
-        """Count a grading."""
+        """Record that a submission of a student is being graded now."""
         self._times[student].append(time.monotonic())
 
 
 class GradingService:
-    """A service that watches a course and grades each submission once."""
+    """A service that watches a course, and grades each submission when it is new or has changed."""
 
     def __init__(self, course: CourseFolder, most_per_hour: int, feedback: bool, log: logging.Logger) -> None:
         self._course, self._feedback, self._log = course, feedback, log
@@ -86,9 +86,9 @@ class GradingService:
         self._exchange = Exchange(config=course.config)
         self._limit = _RateLimit(most_per_hour)
         self._seen: dict[str, tuple[float, ...]] = {}
-        """The submissions that were graded, by folder, with the times of their last changes."""
+        """The times of the last changes of the submissions that were found, keyed by folder."""
         self._waiting: dict[tuple[str, str], Submission] = {}
-        """The newest submission of each student and lesson that hasn't been started."""
+        """The newest submission that hasn't been started, by student and lesson."""
         self._running: list[Prepared] = []
 
     @property
@@ -107,7 +107,7 @@ class GradingService:
         self._finish()
 
     def _inbound(self) -> Iterator[Submission]:
-        """Yield each student's newest complete submission in the exchange."""
+        """Yield each student's newest complete submission for each lesson in the exchange."""
         inbound = Path(self._exchange.root, self._directory.course_id, "inbound")
         newest: dict[tuple[str, str], tuple[str, Path]] = {}
         try:
@@ -190,7 +190,7 @@ class GradingService:
                     page.chmod(0o644)
 
     def _is_released(self, submission: Submission) -> bool:
-        """Return whether feedback released by a person exists, which must not be replaced."""
+        """Return whether a person has graded the submission, so that its feedback must not be replaced."""
         with Gradebook(self._directory.db_url, self._directory.course_id) as gradebook:
             try:
                 graded = gradebook.find_submission(submission.lesson, submission.student)
@@ -202,7 +202,7 @@ class GradingService:
 def automatic_feedback(
     name: str, notebook: NotebookNode, points: dict[str, tuple[float | None, float]]
 ) -> str:
-    """Return a page with the verdicts of the checks, as text."""
+    """Return an HTML page with the points and verdicts of the checks."""
     checks = []
     for cell in filter(is_check, notebook.cells):
         grade_id = cell.metadata.nbgrader.grade_id
@@ -218,7 +218,7 @@ def automatic_feedback(
 
 
 def _changed_at(folder: str) -> tuple[float, ...]:
-    """Return the times at which a folder and the files in it were last changed."""
+    """Return the times of the last changes of a folder and its direct contents."""
     times = []
     for path in (Path(folder), *sorted(Path(folder).glob("*"))):
         with suppress(OSError):

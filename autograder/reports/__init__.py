@@ -1,1 +1,1 @@
-"""The reports after grading: feedback, the class report, grades."""
+"""The reports after grading: feedback for students, the class report, exported grades and learning gains."""

@@ -49,7 +49,7 @@ class FeedbackExporter(HTMLExporter):
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **more: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Render the page."""
+        """Render the page, and insert the Content-Security-Policy."""
         page, resources = super().from_notebook_node(nb, resources, **more)
         policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"/>'
         policy += '\n<meta name="viewport" content="width=device-width"/>'
@@ -62,7 +62,7 @@ class ForStudents(ClearHiddenTests):
     """A variant of nbgrader's ClearHiddenTests for feedback, which also adds the points and their reasons.
 
     Plain nbgrader shows hidden tests twice in feedback: in the cell and in the traceback of its error. This
-    also removes the mark schemes for graders and the paths of the grading machine.
+    variant also removes the mark schemes for graders and the paths of the grading machine.
     """
 
     # nbconvert passes this to every preprocessor, and nbgrader warns if it is unknown.
@@ -92,7 +92,7 @@ class ForStudents(ClearHiddenTests):
         """Prepare one cell for feedback.
 
         In a check cell, clean up the outputs, insert the points and remove the hidden tests. In any other
-        cell, only shorten the outputs, and ignore hidden-test markers.
+        cell, only remove the machine's paths and shorten tracebacks; markers of hidden tests are ignored.
         """
         if not is_check(cell):
             for output in cell.get("outputs", []):
@@ -137,7 +137,7 @@ def _points(nb: NotebookNode, names: dict[str, str]) -> dict[str, Points]:
 
 
 def _shorten(output: NotebookNode) -> None:
-    """Shorten the output of a student's code and remove the machine's paths."""
+    """Remove the machine's paths from an output of a student's code, and shorten long tracebacks."""
     if output.output_type == "error":
         lines = without_paths("\n".join(output.traceback)).split("\n")
         left_out = len(lines) - FIRST_LINES - LAST_LINES
@@ -152,7 +152,10 @@ def _shorten(output: NotebookNode) -> None:
 
 
 def without_paths(text: str) -> str:
-    """Remove paths from a text: the folders of Python files, and those of the course, Python and the user."""
+    """Remove the folders of Python files from a text, and replace the machine's own folders by "…".
+
+    These are the working folder, the installation of Python and the user's home folder.
+    """
     text = _FOLDERS.sub(r"\1", text)
     for place in sorted({os.getcwd(), sys.prefix, sys.base_prefix, str(Path.home())}, key=len, reverse=True):
         if len(place) > 1:

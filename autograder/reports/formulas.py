@@ -26,11 +26,11 @@ class FormulaRenderer(IPythonRenderer):
         self._formulas: dict[str, str] = {}
 
     def inline_math(self, body: str) -> str:
-        """Render an inline formula."""
+        """Convert an inline formula, and return its placeholder."""
         return self._keep(body, "inline")
 
     def block_math(self, body: str) -> str:
-        """Render a display formula."""
+        """Convert a display formula, and return its placeholder."""
         return self._keep(body, "block")
 
     def put_in(self, page: str) -> str:

@@ -1,9 +1,10 @@
 """Export grades for Canvas and Moodle, as CSV files with the columns that their imports document.
 
-Canvas (instructor guide, "How do I import grades in the Gradebook?"): a row per student, who is identified by
-ID or SIS Login ID, a row "Points Possible", and a column per assignment, with its number in parentheses once
-Canvas has given it one. Moodle (https://docs.moodle.org/en/Grade_import): the columns of its own export,
-which the instructor matches at the import.
+For Canvas (instructor guide, "How do I import grades in the Gradebook?"), the file has a row for each
+student, identified by ID or SIS Login ID, a row "Points Possible", and a column for each assignment. If
+Canvas has numbered an assignment, its column name ends with the number in parentheses. For Moodle
+(https://docs.moodle.org/en/Grade_import), the file has the columns of Moodle's own export, which the
+instructor maps during the import.
 
 Until all points of a submission are given, its cell keeps the roster's value, or is empty without a roster.
 """
@@ -45,7 +46,7 @@ class StudentGrades:
 
 
 def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGrades]:
-    """Read all students' points, after late penalties, from the gradebook."""
+    """Read all students' points for these lessons, after late penalties, from the gradebook."""
     points: dict[str, dict[str, float]] = {}
     for lesson in lessons:
         for submission in gradebook.assignment_submissions(lesson):
@@ -66,7 +67,10 @@ def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGr
 
 
 def read_roster(path: str) -> list[list[str]]:
-    """Read the rows of a CSV file exported from Canvas or Moodle. Raises ValueError if it has none."""
+    """Read the rows of a CSV file exported from Canvas or Moodle.
+
+    Raises ValueError if the file can't be read or has no rows.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -90,7 +94,7 @@ class _Export(ExportPlugin):
     def export(self, gradebook: Gradebook) -> None:
         """Write the grades, and report the students who are only in the gradebook or only on the roster.
 
-        Raises ValueError if the roster is not a file of the learning management system.
+        Raises ValueError if the roster can't be read or doesn't match the learning management system.
         """
         wanted = set(map(str, self.assignment))
         most = {
@@ -112,13 +116,13 @@ class _Export(ExportPlugin):
         self.log.info("Wrote %s", target)
 
     def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
-        """Return the rows of a file without a roster."""
+        """Return the rows of the file, including the header, if there is no roster."""
         raise NotImplementedError
 
     def with_roster(
         self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
     ) -> list[list[str]]:
-        """Return the roster's rows with the grades in them."""
+        """Return the rows of the roster, including the header, with the grades filled in."""
         raise NotImplementedError
 
     def fill(
@@ -129,7 +133,11 @@ class _Export(ExportPlugin):
         columns: Mapping[str, int],
         identifiers: Sequence[str],
     ) -> list[list[str]]:
-        """Write the points into the students' rows, which are found by the students' identifiers."""
+        """Return the rows with the points filled in. `columns` maps each lesson to the index of its column.
+
+        Students are recognised by the columns in `identifiers`. Raises ValueError if the header has none of
+        these columns, or if a student has two rows.
+        """
         at = [header.index(name) for name in identifiers if name in header]
         if not at:
             raise ValueError(
@@ -167,7 +175,7 @@ class CanvasExport(_Export):
     file = "canvas.csv"
 
     def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
-        """Return a row for each student, identified by the login."""
+        """Return the header, the maximum points, and a row for each student, identified by SIS Login ID."""
         header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *most]
         possible = [f"    {_POINTS_POSSIBLE}", "", "", "", "", *map(_number, most.values())]
         rows = [
@@ -179,7 +187,7 @@ class CanvasExport(_Export):
     def with_roster(
         self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
     ) -> list[list[str]]:
-        """Return Canvas's own rows with the grades in the assignments' columns. New lessons get a column."""
+        """Return Canvas's rows with the grades filled in. Lessons without a column get a new one."""
         header, *others = rows
         # Canvas adds the number of an assignment to its name.
         columns = _columns(header, most, r"{}(\s*\(\d+\))?")
@@ -207,7 +215,7 @@ class MoodleExport(_Export):
     file = "moodle.csv"
 
     def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
-        """Return a row for each student, identified by ID number, username and email address."""
+        """Return the header and a row for each student, identified by ID number, username and email."""
         header = ["First name", "Last name", "ID number", "Username", "Email address", *most]
         rows = [
             [
@@ -221,9 +229,9 @@ class MoodleExport(_Export):
     def with_roster(
         self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
     ) -> list[list[str]]:
-        """Return Moodle's own rows with the grades in the items' columns.
+        """Return Moodle's rows with the grades filled in.
 
-        Moodle refuses columns that its export did not have, so a lesson without a grade item is an error.
+        Raises ValueError if a lesson has no column, because Moodle rejects columns that it didn't export.
         """
         header, *students = rows
         # Such as "01-attention (Real)" or "Assignment: 01-attention (Real)".
@@ -238,7 +246,10 @@ class MoodleExport(_Export):
 
 
 def _columns(header: Sequence[str], lessons: Iterable[str], pattern: str) -> dict[str, int]:
-    """Find the column of each lesson. `{}` in the pattern stands for the lesson's name."""
+    """Return the index of each lesson's column. Lessons without a column are omitted.
+
+    `pattern` is a regular expression for the column's name, with `{}` in place of the lesson's name.
+    """
     return {
         lesson: number
         for lesson in lessons

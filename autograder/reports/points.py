@@ -32,11 +32,11 @@ class Points:
     answered: bool = True
     """Whether a written answer was given at all."""
     waiting: bool = False
-    """Whether a person has to look at it, perhaps again."""
+    """Whether a person has to grade the cell, or to review an earlier grade."""
 
     @classmethod
     def of(cls, grade: Grade, verdict: CheckVerdict | None, answered: bool = True) -> "Points":
-        """Read the points from the gradebook."""
+        """Create the points from a grade in the gradebook and the verdict of the check."""
         return cls(
             cell=grade.name,
             by_hand=grade.cell.cell_type == "markdown",
@@ -52,7 +52,7 @@ class Points:
 
     @property
     def open(self) -> bool:
-        """Whether its points have not been given yet."""
+        """Whether the points for the cell have not been given yet."""
         return self.waiting and self.person is None
 
     @property
@@ -75,7 +75,7 @@ class Points:
 
     @property
     def sign(self) -> str:
-        """A symbol for the verdict that can be told apart without colour."""
+        """A symbol for the verdict that can be recognised without colour."""
         if self.status in ("to be graded by a person", "could not be checked"):
             return _SIGNS["waiting"]
         if self.by_hand:
@@ -148,7 +148,7 @@ def _number(value: float) -> str:
 
 
 def points_line(points: Points) -> str:
-    """Return the line above a check with its points and the reason, as HTML."""
+    """Return the HTML of the line above a check's output, with the points and the reason for them."""
     verdict = f"<b>{points.sign} {escape(points.status)}: {points.sum}.</b>"
     return f'<p class="course-points {_colour(points)}">{verdict} {escape(points.why)}</p>'
 
@@ -156,7 +156,7 @@ def points_line(points: Points) -> str:
 def summary(
     all_points: Iterable[Points], score: float, most: float, penalty: float, notes: Iterable[str]
 ) -> str:
-    """Return the table at the top of a page, as HTML without empty lines, which would end it in Markdown."""
+    """Return the HTML of the table at the top of a page, without empty lines, which end HTML in Markdown."""
     rows = "\n".join(
         f'<tr class="{_colour(one)}"><th scope="row"><a href="#{one.cell}">{escape(one.exercise)}</a></th>'
         f"<td>{one.sign} {escape(one.status)}</td>"

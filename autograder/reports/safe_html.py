@@ -55,7 +55,7 @@ _OPENS_OR_CLOSES = re.compile(
 
 
 def templates(folder: Path) -> Environment:
-    """Return the templates in a folder. They escape all values, and refuse unknown names."""
+    """Return a Jinja environment for a folder of templates that escapes values and rejects unknown names."""
     return Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
@@ -66,7 +66,7 @@ def templates(folder: Path) -> Environment:
 
 
 def clean(html: str | bytes) -> str:
-    """Keep tags for text, tables and pictures, escape all others, and remove script URLs.
+    """Sanitize HTML: keep tags for text, tables and pictures, escape all others, and remove script URLs.
 
     If elements are nested too deeply, everything is escaped.
     """
@@ -155,7 +155,7 @@ class Harmless(Preprocessor):
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Sanitize a notebook."""
+        """Sanitize a notebook, and escape the fields about the student in `resources`."""
         nb.metadata = _only(nb.metadata, "kernelspec", "course", GRADING)
         for name in _SHOWN_NAMES:
             if isinstance(resources.get(name), str):
@@ -165,7 +165,7 @@ class Harmless(Preprocessor):
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict[str, Any], index: int
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        """Remove the metadata of one cell, and the outputs that are not shown."""
+        """Remove the metadata and the output formats of one cell that the page does not need."""
         cell.metadata = _only(cell.metadata, "nbgrader", "tags")
         if not _NAME.fullmatch(str(cell.metadata.get("nbgrader", {}).get("grade_id", ""))):
             cell.metadata.pop("nbgrader", None)
@@ -179,7 +179,7 @@ class Harmless(Preprocessor):
 
 
 def _sizes(metadata: NotebookNode) -> NotebookNode:
-    """Keep the judge's notes, and the sizes of pictures if they are numbers."""
+    """Return only the judge's notes and the sizes of pictures, if they are numbers, from output metadata."""
     kept = _only(metadata, "course")
     for kind in ("image/png", "image/jpeg"):
         sizes = _only(metadata.get(kind, {}), "width", "height")
@@ -188,7 +188,7 @@ def _sizes(metadata: NotebookNode) -> NotebookNode:
 
 
 def _only(found: Any, *names: str) -> NotebookNode:
-    """Keep the entries with these names; return an empty mapping if `found` is not one."""
+    """Return the entries with these names, or an empty mapping if `found` is not a dict."""
     return NotebookNode(
         {name: found[name] for name in names if name in found} if isinstance(found, dict) else {}
     )

@@ -70,7 +70,7 @@ def is_check(cell: NotebookNode) -> bool:
 
 
 def verdicts_in(notebook: NotebookNode) -> dict[str, CheckVerdict]:
-    """Return the verdicts of a notebook's checks by cell name.
+    """Return the verdicts of a notebook's checks, keyed by cell name.
 
     Checks without a verdict are omitted, such as all checks of a notebook that plain nbgrader graded. Outputs
     of other cells come from students and are never read.
@@ -87,7 +87,7 @@ def verdicts_in(notebook: NotebookNode) -> dict[str, CheckVerdict]:
 
 
 def notes_on(notebook: NotebookNode) -> GradingNotes | None:
-    """Return the notes on a whole notebook, or None if there are none."""
+    """Return the notes on the grading of a notebook, or None if there are none or they are invalid."""
     return _read(GradingNotes, notebook.metadata.get(GRADING))
 
 

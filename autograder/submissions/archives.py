@@ -1,4 +1,4 @@
-"""Unpack downloads from Canvas or Moodle, and students' archives in them: the extractor of `zip_collect`.
+"""The extractor of `nbgrader zip_collect`: it unpacks downloads and the students' archives inside them.
 
 nbgrader's own extractor stops at the first archive or name that it can't handle, and has no limits.
 """
@@ -55,13 +55,13 @@ class _TooLargeError(Exception):
 
 @dataclass
 class _Budget:
-    """The bytes and files that a student's archive, with the archives in it, may still contain."""
+    """The number of further bytes and files allowed in a student's archive, including nested archives."""
 
     bytes: int
     files: int = _MAX_FILES
 
     def use(self, size: int = 0, files: int = 0) -> None:
-        """Subtract bytes and files. Raises _TooLargeError if there are not enough."""
+        """Subtract bytes and files from the budget. Raises _TooLargeError if it is exceeded."""
         self.bytes -= size
         self.files -= files
         if self.bytes < 0 or self.files < 0:
@@ -72,13 +72,13 @@ class _Budget:
 
 @dataclass
 class _Limited:
-    """A decompressed stream. It is limited because tarfile reads headers of any length into memory."""
+    """A decompressed stream with a limit on its length, because tarfile reads headers of any length."""
 
     stream: _Reader
     left: int
 
     def read(self, size: int = -1, /) -> bytes:
-        """Read from the stream. Raises _TooLargeError after the limit."""
+        """Read from the stream. Raises _TooLargeError if more than the limit has been read in total."""
         content = self.stream.read(size)
         self.left -= len(content)
         if self.left < 0:
@@ -87,10 +87,10 @@ class _Limited:
 
 
 class DownloadExtractor(ExtractorPlugin):
-    """The extractor of `nbgrader zip_collect`: it reports what it can't unpack by name, and unpacks the rest.
+    """An extractor that unpacks every file it can, and reports the other files and archives by name.
 
-    It writes regular files only, inside the given folder only. The archives of students are limited in size,
-    number of files and nesting.
+    It writes only regular files, and only inside the given folder. Students' archives are limited in size,
+    number of files and nesting depth.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -98,7 +98,7 @@ class DownloadExtractor(ExtractorPlugin):
         self.left_out = 0
         """The number of archives and files that were not unpacked."""
         self._names: dict[Path, str] = {}
-        """The original names of files and folders whose names were too long."""
+        """The original names of files and folders whose names were shortened, keyed by path."""
 
     def extract(self, archive_path: str, extracted_path: str) -> None:
         """Unpack all archives of a folder into another folder, and copy all other files there."""
@@ -122,13 +122,13 @@ class DownloadExtractor(ExtractorPlugin):
             self.parent.fail("No file could be unpacked, so nothing was collected")
 
     def original_parts(self, folder: Path, path: Path) -> tuple[str, ...]:
-        """Return the parts of a path inside the folder of extracted files, as they are in the archive."""
+        """Return the parts of a path relative to `folder`, with the original names of shortened parts."""
         parts = path.relative_to(folder).parts
         paths = (folder.joinpath(*parts[: depth + 1]) for depth in range(len(parts)))
         return tuple(self._names.get(each, each.name) for each in paths)
 
     def _unpack(self, archive: Path, path: Path, nesting: int = 1, budget: _Budget | None = None) -> int:
-        """Unpack an archive, and those inside, next to a path. Return the number of files.
+        """Unpack an archive, and the archives inside it, into a folder next to `path`. Return the file count.
 
         `budget` is None for the download, which may be of any size. Raises OSError if the disk is full.
         """
@@ -157,7 +157,10 @@ class DownloadExtractor(ExtractorPlugin):
         return count
 
     def _target(self, folder: Path, name: str) -> Path:
-        """Return the path for a member of an archive. Raises ValueError if it is not inside the folder."""
+        """Return the path for a member of an archive.
+
+        Raises ValueError if the path is not inside `folder` or is nested too deeply.
+        """
         parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
         if name.startswith(("/", "\\")) or ".." in parts or not parts:
             raise ValueError("its path leads out of the archive")
@@ -171,7 +174,7 @@ class DownloadExtractor(ExtractorPlugin):
 
     @contextmanager
     def _reporting(self, path: Path, *more: type[Exception], member: str = "") -> Iterator[None]:
-        """Report an archive or a file that can't be unpacked, and continue. A full disk ends the command."""
+        """Report an archive or file that can't be unpacked, and continue. Raises OSError for a full disk."""
         try:
             yield
         except (*_DAMAGED, *more) as error:
@@ -191,7 +194,10 @@ class DownloadExtractor(ExtractorPlugin):
 
 
 def _members(path: Path, most_bytes: int | None) -> Iterator[tuple[str, Callable[[], _Reader]]]:
-    """Yield the names of an archive's files, and functions that open them, to be called before the next."""
+    """Yield the name of each file in an archive, and a function that opens it.
+
+    The function must be called before the next file is requested.
+    """
     if path.suffix == ".zip" or zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
@@ -241,7 +247,7 @@ def _write(content: _Reader, target: Path, most_bytes: int, budget: _Budget | No
 
 
 def _shortened(name: str) -> str:
-    """Return a name that is short enough for Linux, with the same suffix."""
+    """Return a name, shortened if it is too long for Linux. A hash keeps shortened names distinct."""
     if len(name.encode(errors="surrogateescape")) <= _MAX_NAME:
         return name
     encoded = name.encode(errors="surrogateescape")

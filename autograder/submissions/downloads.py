@@ -1,6 +1,6 @@
 """Collect submissions that were downloaded from Canvas or Moodle: the collector of `nbgrader zip_collect`.
 
-Both systems put the student into the name of each file, or of a folder around it:
+Both systems include the student in the name of each file or of its folder:
 
 - Canvas: `NAME_USER_ATTACHMENT_FILE` or `NAME_LATE_USER_ATTACHMENT_FILE`, where NAME is the sortable name
   without spaces and punctuation, and USER is the ID in the gradebook (`content_zipper.rb`).
@@ -32,7 +32,7 @@ _CANVAS = re.compile(
     re.DOTALL,
 )
 _CANVAS_LOGINS = ("SIS Login ID", "SIS User ID", "Integration ID")
-#: What Canvas, browsers and file managers append to the name of a file that exists already.
+#: The suffixes that Canvas, browsers and file managers append to the name of a file that exists already.
 _COPY = r"(-\d+| ?\(\d+\)| copy| \d+)?"
 
 
@@ -42,7 +42,7 @@ class DownloadedFile:
 
     path: Path
     file: str
-    """The name that the student gave it."""
+    """The name that the student gave the file."""
     name: str
     """The student's name, as Canvas or Moodle writes it."""
     number: str
@@ -52,16 +52,16 @@ class DownloadedFile:
     """Canvas's number of the upload: a later upload has a higher one."""
 
     def is_copy_of(self, wanted: str) -> bool:
-        """Return whether the file has this name, apart from a suffix such as `-1` or ` (1)`."""
+        """Return whether the file has the name `wanted`, ignoring a suffix such as `-1` or ` (1)`."""
         stem, ending = wanted.rsplit(".", 1)
         return bool(re.fullmatch(rf"{re.escape(stem)}{_COPY}\.{re.escape(ending)}", self.file))
 
 
 def parse(path: Path, parts: Sequence[str]) -> Iterator[DownloadedFile]:
-    """Yield the possible readings of a file's path, the outermost name first.
+    """Yield the possible interpretations of a file's path, starting with the outermost folder.
 
-    `parts` is the path in the archive. Only the first two names count: the first may be that of the
-    downloaded archive, and the names below the second are the student's own.
+    `parts` is the path in the archive. Only its first two parts can identify a student: the first may be the
+    name of the downloaded archive, and the student chose the names below the second.
     """
     for depth, part in enumerate(parts[:2]):
         if match := _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):
@@ -114,7 +114,7 @@ class Students:
 
 
 class DownloadCollector(FileNameCollectorPlugin):
-    """The collector of `nbgrader zip_collect` for downloads from Canvas and Moodle."""
+    """A collector for `nbgrader zip_collect` that handles downloads from Canvas and Moodle."""
 
     roster = Unicode(
         help="A CSV file that connects the numbers in file names with students: Canvas's gradebook, or the "
@@ -128,7 +128,7 @@ class DownloadCollector(FileNameCollectorPlugin):
         """The number of files that may be submissions, but were not collected."""
 
     def collect(self, submitted_file: str) -> dict[str, str] | None:
-        """Return the student of a file and the name that the lesson expects, or None to leave it out."""
+        """Return the student of a file and its name in the lesson, or None if the file is not collected."""
         return self._collected.get(Path(submitted_file))
 
     @cached_property
@@ -198,13 +198,16 @@ class DownloadCollector(FileNameCollectorPlugin):
 
 
 def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
-    """Return the last upload's files: those with the wanted name, or else all. Equal files count as one."""
+    """Return the files of the latest upload, only those with the wanted name if there are any.
+
+    If all of them have the same content, return only one.
+    """
     last = [file for file in files if file.attachment == max(each.attachment for each in files)]
     exact = [file for file in last if file.file == wanted] or last
     return exact[:1] if len({file.path.read_bytes() for file in exact}) == 1 else exact
 
 
 def _letters(name: str) -> str:
-    """Return a name's letters and digits, because both systems change spaces and punctuation."""
+    """Return a name's case-folded letters and digits, because both systems change spaces and punctuation."""
     composed = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return "".join(character for character in composed if character.isalnum())

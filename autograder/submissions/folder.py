@@ -34,7 +34,7 @@ class Submission:
     student: str
     lesson: str
     folder: str
-    """The path, as nbgrader formats it."""
+    """The path of the folder, as nbgrader formats it."""
     notebooks: tuple[str, ...]
     """The names of the lesson's notebooks, without `.ipynb`."""
     refused: list[str] = field(default_factory=list)
@@ -74,7 +74,8 @@ class Submission:
     def digest(self) -> str:
         """Return a hash of the files that would be graded or copied, with their paths.
 
-        It changes if any of them does, `timestamp.txt` included. Raises UnreadableError if one can't be read.
+        Changing any of them, including `timestamp.txt`, changes the hash. If the whole folder is refused, it
+        is an empty string. Raises UnreadableError if a file can't be read.
         """
         digest = hashlib.sha256()
         if self.folder in self.refused:

@@ -1,4 +1,4 @@
-"""Read the file that a student submitted. Return clean cells, or the reason why it cannot be read."""
+"""Read a submitted notebook and validate or repair every value, or raise an error that names the problem."""
 
 import codecs
 import json
@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Raw
 
-#: Size limits, in bytes. A lesson has 100 kB; the rest of a file are outputs, which are skipped.
+#: The limit on the size of a file. All sizes are in bytes. A lesson has 100 kB, but its outputs, which are
+#: skipped, can be far larger.
 MAX_BYTES = 200_000_000
 #: The limit on the text of all cells together.
 MAX_SOURCE = 5_000_000
@@ -27,7 +28,7 @@ _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableError(ValueError):
-    """A submission that cannot be graded as it is. The message is the reason, for the instructor."""
+    """An error for a submission that cannot be graded. The message explains the reason to the instructor."""
 
 
 @dataclass
@@ -39,7 +40,7 @@ class SubmittedCell:
     source: str
     id: str | None = None
     nbgrader: dict[str, Any] | None = None
-    """nbgrader's metadata, unchecked, or None."""
+    """nbgrader's metadata, whose entries are not validated, or None if there are none."""
     tags: tuple[str, ...] = ()
     attachments: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -55,7 +56,7 @@ class SubmittedNotebook:
     """The course release named in the notebook's metadata."""
     kernel: str | None
     graded: bool
-    """Whether it carries the mark of a graded notebook, which only the grader writes."""
+    """Whether the notebook has a grading record, which only the grader writes."""
     notes: list[str]
     """The repairs, one sentence each."""
 
@@ -148,7 +149,10 @@ def _in_utf8(raw: bytes, notes: list[str]) -> bytes:
 
 
 def _odd_notebook(raw: bytes, notes: list[str]) -> _Notebook:
-    """Read a notebook that msgspec refuses: unexpected types, NaN, lone surrogates, invalid UTF-8."""
+    """Read a notebook that msgspec rejects for unexpected types, NaN, lone surrogates or invalid UTF-8.
+
+    Raises UnreadableError if the file is not a notebook.
+    """
     if len(raw) > MAX_ODD_BYTES:
         _refuse_other_files(raw)
         raise UnreadableError(
@@ -206,7 +210,7 @@ def _selected(metadata: Any, keys: tuple[str, ...]) -> Any:
 
 
 def _raw(value: Any) -> Raw:
-    """Encode a value as JSON; null if it is nested too deep."""
+    """Encode a value as JSON, or as null if it is nested too deeply."""
     try:
         return Raw(json.dumps(value).encode())
     except RecursionError:
@@ -272,13 +276,16 @@ def _text(source: Any) -> str | None:
 
 
 def _clean(text: str) -> str:
-    """Remove NUL characters and lone surrogates, which UTF-8 files and databases cannot store."""
+    """Remove NUL characters, replace lone surrogates, and convert CRLF line endings to LF.
+
+    Databases cannot store NUL characters, and UTF-8 cannot encode lone surrogates.
+    """
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.replace("\r\n", "\n").replace("\0", "")
 
 
 def _pictures(raw: Raw) -> dict[str, dict[str, str]]:
-    """Return the pictures in an answer: base64 data by name and MIME type."""
+    """Return the pictures in an answer as base64 data, keyed by name and MIME type."""
     pasted = _value(raw, MAX_ATTACHMENTS)
     if not isinstance(pasted, dict):
         return {}

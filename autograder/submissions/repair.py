@@ -55,7 +55,7 @@ class Repaired:
 
 
 def repair(raw: bytes, released: NotebookNode) -> Repaired:
-    """Repair the notebook in `raw`, the bytes of a file, using the released one.
+    """Repair the notebook in `raw`, the bytes of a file, using the released notebook.
 
     The result is deterministic and has no outputs. It has every cell that nbgrader tracks exactly once, with
     the released metadata and, if locked, the released source; and the student's own cells at their positions,
@@ -123,7 +123,10 @@ class _Repair:
 
     # --- Identifying cells --------------------------------------------------------------------------------
     def _claims(self) -> dict[str, list[int]]:
-        """Return the candidates for each released cell, found by grade_id, else id, else content."""
+        """Return the positions of the candidates for each released cell.
+
+        They are found by grade_id, or if there are none by id, or if there are none by content.
+        """
         claims: dict[str, list[int]] = {name: [] for name in self.named}
         for position, cell in enumerate(self.cells):
             name = (cell.nbgrader or {}).get("grade_id")
@@ -161,7 +164,7 @@ class _Repair:
         return self._below_its_question(name)
 
     def _below_its_question(self, name: str) -> list[int]:
-        """Find a written answer: the cell below the question that precedes it in the release."""
+        """Return the position of a written answer: the cell below the same question as in the release."""
         index = next(
             index
             for index, cell in enumerate(self.released.cells)
@@ -180,7 +183,7 @@ class _Repair:
         ][:1]
 
     def _refuse_another_lesson(self, claims: Mapping[str, Sequence[int]]) -> None:
-        """Raise UnreadableError if no answer of this lesson is found: this must not be graded as 0."""
+        """Raise UnreadableError if the notebook has no answer cell of this lesson, instead of grading it."""
         answers = [name for name, cell in self.named.items() if is_solution(cell)]
         if not answers or any(claims[name] for name in answers):
             return
@@ -210,9 +213,9 @@ class _Repair:
         return chosen
 
     def _displaced(self, name: str, position: int, claims: Mapping[str, Sequence[int]]) -> tuple[int, bool]:
-        """Return a sort key: the number of released cells that this position would put in the wrong order.
+        """Return a sort key for a copy of a cell: the number of cells with which it is in the wrong order.
 
-        Among equals, a cell that kept its id comes first, because a copy gets a new id.
+        Among equals, a cell that kept its id comes first, because Jupyter gives a copy a new id.
         """
         order = list(self.named)
         wrong = sum(
@@ -224,7 +227,7 @@ class _Repair:
 
     # --- Restoring cells -----------------------------------------------------------------------------
     def _known(self, name: str, cell: SubmittedCell, position: int) -> list[_Placed]:
-        """Restore the metadata, type and, if locked, source of a released cell."""
+        """Restore the metadata and type of a released cell and, if it is locked, its source."""
         released = self.named[name]
         self._compare_metadata(name, cell, released)
         if cell.kind != released.cell_type:
@@ -241,7 +244,10 @@ class _Repair:
         return [_Placed(new, name)]
 
     def _edited(self, name: str, cell: SubmittedCell, released: NotebookNode, position: int) -> list[_Placed]:
-        """Record that a locked cell was edited. The edited source of an ungraded cell is kept below it."""
+        """Record that a locked cell was edited or is from another release.
+
+        The edited source of an ungraded cell is returned as a cell of the student's own, to be kept below it.
+        """
         if _as_its_checksum_says(cell):
             self.notes.append(f"{name} is from another release; it was replaced by the current one")
             self.from_another_release = True
@@ -315,7 +321,7 @@ class _Repair:
             self.notes.append(f"{name} was missing; it was restored{state}")
 
     def _position_of_missing(self, released: NotebookNode, placed: Sequence[_Placed]) -> int:
-        """Return the position below the nearest preceding released cell that is still there."""
+        """Return the position below the nearest preceding released cell that is still in the notebook."""
         where = {entry.id: position for position, entry in enumerate(placed) if entry.id in self.others}
         where |= {entry.name: position for position, entry in enumerate(placed) if entry.name}
         above = 0
@@ -333,7 +339,7 @@ class _Repair:
                 self.notes.append(f"{name} is above {solution}, so it runs before the solution")
 
     def _name_cells(self, placed: Sequence[_Placed]) -> None:
-        """Make cell ids unique. Released cells get their released ids, and the others keep valid ones."""
+        """Make cell ids unique. Released cells get their released ids; other cells keep theirs if valid."""
         given = [cell.id for cell in self.cells if cell.id is not None]
         if spoilt := len(given) - len({name for name in given if _ID.fullmatch(name)}):
             self.notes.append(f"{spoilt} cells had invalid or duplicate ids; they got new ones")

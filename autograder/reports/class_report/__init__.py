@@ -1,4 +1,7 @@
-"""A report on the class: `nbgrader export --exporter=autograder.reports.class_report.ClassReport`."""
+"""An nbgrader exporter that writes a report on the class.
+
+Run it with `nbgrader export --exporter=autograder.reports.class_report.ClassReport`.
+"""
 
 from pathlib import Path
 
@@ -21,7 +24,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class ClassReport(ExportPlugin):
-    """An exporter of one HTML page, next to a folder with the same name and the same figures as CSV files.
+    """An exporter that writes an HTML page and, in a folder of the same name, its tables as CSV files.
 
     It reads the gradebook through nbgrader's interface, and the autograded notebooks in nbgrader's folder.
     The same gradebook and notebooks give the same bytes.

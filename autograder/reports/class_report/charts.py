@@ -12,7 +12,7 @@ from course_lib.charts import Picture
 from course_lib.charts.theme import AMOUNTS, CATEGORIES, INK, LINE, QUIET_INK, ink_on, on_ramp
 
 WIDTH = 560
-"""The width of a chart in pixels without its labels. With them it fits on a printed page."""
+"""The width of a chart in pixels, without its labels. With its labels, a chart fits on a printed page."""
 
 SHOWN = 20
 """The maximum number of misconceptions in the chart. The table below the chart has all of them."""
@@ -35,7 +35,7 @@ _OUTCOME_FILLS = ("#08306b", "#6baed6", "#fbd9c4", "#ffffff")
 
 
 def totals_chart(figures: Figures) -> Picture | None:
-    """Draw the distribution of the students' totals in steps of a tenth. Return None if there is no total."""
+    """Draw how many students have each tenth of the points so far. Return None if there are no totals."""
     shares = figures.totals["share"].dropna().astype(float)
     if shares.empty:
         return None
@@ -65,7 +65,7 @@ def totals_chart(figures: Figures) -> Picture | None:
 
 
 def scores_chart(figures: Figures) -> Picture | None:
-    """Draw the distribution of scores for each lesson. Return None if nothing has been graded."""
+    """Draw how many students have each tenth of a lesson's points. Return None if nothing has been graded."""
     scored = figures.scores.dropna(subset=["share"])
     if scored.empty:
         return None
@@ -233,11 +233,14 @@ CHARTS: dict[str, Callable[[Figures], Picture | None]] = {
     "misconceptions": misconceptions_chart,
     "times": times_chart,
 }
-"""The charts of the report by name."""
+"""The functions that draw the charts of the report, keyed by the name of the chart."""
 
 
 def rows_of(field: str, values: list[str], shown: Sequence[str] = (), **axis: Any) -> alt.Y:
-    """Return an axis with a row for each value, and room for the longest label: by default, the value."""
+    """Return a y axis with a row for each value, and enough room for the longest label.
+
+    `shown` contains the labels if they differ from the values.
+    """
     room = max(map(len, shown or values)) * _LETTER
     return alt.Y(
         f"{field}:N",

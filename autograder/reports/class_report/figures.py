@@ -1,4 +1,4 @@
-"""The tables of the report, which are written as CSV files and drawn as charts."""
+"""The tables of the class report, which are written as CSV files and drawn as charts."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -39,13 +39,13 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Figures:
-    """The tables of the report. Rows are in the order of lessons, exercises and students."""
+    """The tables of the class report. By default, rows are ordered by lesson, exercise and student."""
 
     totals: pd.DataFrame
     """A row for each student: points in the lessons that anyone has handed in. Missing submissions count
     as zero, and points that a person has not given yet are excluded."""
     students_to_help: pd.DataFrame
-    """A row for each student who is behind, the smallest share first."""
+    """A row for each student who needs help, the smallest share of the points first."""
     scores: pd.DataFrame
     """A row for each student and lesson. The share excludes points that have not been given yet."""
     points_by_exercise: pd.DataFrame
@@ -67,7 +67,7 @@ class Figures:
 
 
 def figures(records: ClassRecords) -> Figures:
-    """Compute all tables."""
+    """Compute all tables of the class report."""
     scores = _table(_scores(records), "lesson student name state points of still_open share")
     totals = _totals(scores)
     return Figures(
@@ -248,7 +248,10 @@ def _mean(numbers: list[float]) -> float | None:
 
 
 def _discrimination(cell: str, lesson: str, records: ClassRecords) -> float | None:
-    """Return the correlation between the points for one cell and for the rest of the lesson, or None."""
+    """Return the correlation between the points for one cell and for the rest of the lesson.
+
+    Return None if there are too few students, or if either number of points is the same for all of them.
+    """
     pairs = [
         (mark.points, sum(other.points for other in submission.marks if other is not mark and not other.open))
         for submission in records.submissions

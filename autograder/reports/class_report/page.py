@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page without scripts."""
+"""Render the class report as one self-contained HTML page without scripts."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -36,8 +36,8 @@ def report_page(
 ) -> str:
     """Render the page. All text from students, including names, is escaped.
 
-    `tables` contains the link to the CSV file of each table.
-    Submissions are linked if `formgrader` is an address.
+    `tables` maps the name of each table to the link to its CSV file. If `formgrader` is an address, the page
+    links to the submissions in Formgrader.
     """
     return _template().render(
         course=course,
@@ -75,7 +75,7 @@ def _template() -> Template:
 
 
 def _drawn(chart: Picture | None) -> Markup | None:
-    """Return a chart as SVG. Vega escapes all text in it."""
+    """Return a chart as SVG, in which Vega escapes all text, or None if there is no chart."""
     return None if chart is None else Markup(as_svg(chart))
 
 
@@ -149,7 +149,7 @@ class _LessonSummary:
 
 
 def _grid(records: ClassRecords, figures: Figures) -> list[tuple[str, str, list[str], float]]:
-    """Return each student's name, id, a cell for each lesson, and the sum of the points."""
+    """Return a row for each student: name, id, the texts of the lessons' cells, and the sum of the points."""
     cells: dict[str, list[str]] = {student.id: [] for student in records.students}
     sums = dict.fromkeys(cells, 0.0)
     table = figures.scores

@@ -30,7 +30,7 @@ class LessonRecord:
     name: str
     title: str
     most: float
-    """The maximum of the points."""
+    """The maximum number of points."""
     due: datetime | None
     """The due date in UTC for students without an extension."""
     minutes: int | None
@@ -66,22 +66,22 @@ class SubmissionRecord:
     """The source of the student's own cells, by name."""
     grading: GradingNotes | None
     flagged: bool
-    """Whether a grader flagged it in formgrader."""
+    """Whether a grader flagged the submission in Formgrader."""
 
     @property
     def waiting(self) -> bool:
-        """Whether a person has to review any of its points."""
+        """Whether a person has to give or review points for any cell of the submission."""
         return any(mark.waiting for mark in self.marks)
 
     @property
     def open(self) -> float:
-        """The maximum of the points that have not been given yet."""
+        """The maximum number of points for the cells whose points have not been given yet."""
         return sum(mark.most for mark in self.marks if mark.open)
 
 
 @dataclass
 class ClassRecords:
-    """The data of the report."""
+    """The data of the class report."""
 
     lessons: list[LessonRecord] = field(default_factory=list)
     students: list[StudentRecord] = field(default_factory=list)
@@ -234,7 +234,7 @@ class _Reader:
             )
 
     def _find_ungraded(self, lesson: str, known: set[str]) -> None:
-        """Find submissions that were handed in but are not in the gradebook."""
+        """Record submissions that were handed in but are not in the gradebook as not graded."""
         step = Path(self._course.root, self._course.submitted_directory)
         for folder in sorted(step.glob(f"*/{lesson}")):
             student = folder.parent.name

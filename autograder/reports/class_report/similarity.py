@@ -44,11 +44,11 @@ class SimilarAnswers:
     students: tuple[str, ...]
     """The ids of students whose answers are identical except for names and comments."""
     other: tuple[str, ...]
-    """The ids of the students with the other answer, `REFERENCE` among them; empty if there is none."""
+    """The ids of the students with the other answer, perhaps with `REFERENCE`; empty if there is no other."""
     similarity: float
     """The share of the shorter answer's text that is also in the other answer, from 0 to 1."""
     usual: float
-    """The median of this share over all pairs of different answers in the class."""
+    """The median similarity over all pairs of different answers in the class."""
     code: str
     other_code: str
 
@@ -58,7 +58,7 @@ class _Fingerprint(Protocol):
 
 
 def similar_answers(records: ClassRecords) -> list[SimilarAnswers]:
-    """Return the answers that are unusually alike, the most similar first."""
+    """Return pairs or groups of answers that are unusually alike, the most similar first, at most 100."""
     answers: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for submission in records.submissions:
         for exercise, code in submission.code.items():
@@ -116,6 +116,6 @@ def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterat
 
 
 def _bodies(code: str) -> str:
-    """Return the statements of all functions in a definition, without their signatures."""
+    """Return the bodies of all functions in a definition, without their signatures, as one text."""
     functions = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)]
     return "\n".join(ast.unparse(statement) for function in functions for statement in function.body)

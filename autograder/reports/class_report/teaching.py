@@ -34,7 +34,7 @@ class Explanation:
 
 
 def explanations(misconceptions: pd.DataFrame) -> list[Explanation]:
-    """Return the explanations of the most common mistakes that are in the catalogue."""
+    """Return explanations of the most common mistakes, at most EXPLAINED. Unknown mistakes are skipped."""
     found = (_explanation(row) for _, row in misconceptions.iterrows())
     return [explanation for explanation in found if explanation is not None][:EXPLAINED]
 
@@ -59,10 +59,10 @@ class Line:
 
 
 def differing_lines(code: str, exercise: str) -> list[Line]:
-    """Compare a student's code with the reference: the lines that differ, each with one line around it.
+    """Compare a student's code with the reference. Return the lines that differ, with one line of context.
 
-    Comments, docstrings and formatting are left out of the comparison. Returns an empty list if the code
-    cannot be parsed, or has too little in common with the reference.
+    Comments, docstrings and formatting are ignored. Returns an empty list if the exercise is unknown, or if
+    the code cannot be parsed or has too little in common with the reference.
     """
     entry = catalogue().get(exercise)
     if not isinstance(entry, Exercise):
@@ -89,7 +89,7 @@ def _lines(matcher: SequenceMatcher[str], student: list[str], reference: list[st
 def plain_definition(code: str, name: str) -> str:
     """Return the definition called `name` without comments and docstrings, formatted uniformly.
 
-    Return an empty string if the code has no such definition or cannot be parsed.
+    Return an empty string if the code has no such definition, is too long, or cannot be parsed.
     """
     if len(code) > _MAX_COMPARED:
         return ""

@@ -56,9 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def anonymous(records: LearningRecords) -> dict[str, pd.DataFrame]:
-    """Return answers and logged runs under random identifiers, which are stored nowhere.
+    """Return tables of the answers and logged runs, with random identifiers instead of the students' names.
 
-    There are no names, times or code, and rows are in the order of the identifiers. Each call draws new ones.
+    The tables contain no times or code, and their rows are sorted by identifier. Each call draws new
+    identifiers, and their mapping to students is not stored.
     """
     students = {run.student for run in records.logged}.union(*records.answers.values())
     identifier = {student: secrets.token_hex(8) for student in students}

@@ -60,12 +60,12 @@ class _Table(BaseModel):
 
 
 class Numbers(_Table):
-    """The numbers of a question in one of the tests."""
+    """The numbers and the options of a question in one of the tests."""
 
     values: dict[str, str]
     answer: str
     wrong: dict[str, str]
-    """The other options, by the misconceptions that lead to them."""
+    """The wrong options, keyed by the misconceptions that lead to them."""
 
 
 class Question(_Table):
@@ -78,18 +78,18 @@ class Question(_Table):
     call: str
     """A Python expression that computes the answer with the reference."""
     calls: dict[str, str] = {}
-    """Expressions for wrong options that `call` doesn't compute with their misconception."""
+    """Expressions, keyed by option, for wrong options that `call` with the misconception doesn't compute."""
     statements: dict[str, str] = {}
-    """Descriptions of wrong options that are no misconceptions of the exercise."""
+    """Descriptions of wrong options that are not misconceptions of the exercise, keyed by option."""
     pre: Numbers
     post: Numbers
 
     def numbers(self, test: str) -> Numbers:
-        """Return the numbers of a test."""
+        """Return the numbers and options of this question in a test, "pre" or "post"."""
         return self.pre if test == "pre" else self.post
 
     def options(self, test: str) -> dict[str, str]:
-        """Return the names of the options by their letters, in an order that differs between the tests."""
+        """Return the names of the options, keyed by letter. Each test has its own order of the options."""
         names = sorted([CORRECT, *self.numbers(test).wrong])
         random.Random(f"{self.name} {test} {_ORDER}").shuffle(names)
         return dict(zip(_LETTERS, names, strict=False))
@@ -103,7 +103,7 @@ class Question(_Table):
 
     @property
     def misconceptions(self) -> dict[str, Misconception]:
-        """The misconceptions of the exercise by name."""
+        """The misconceptions of the exercise, keyed by name."""
         entry = catalogue()[self.exercise]
         return {
             mistake.name: mistake for mistake in entry.misconceptions if isinstance(mistake, Misconception)
@@ -114,7 +114,7 @@ class Question(_Table):
         return self.statements.get(wrong) or self.misconceptions[wrong].statement
 
     def miscalculated(self, test: str) -> Iterator[str]:
-        """Compute every option, and describe those that differ from the file."""
+        """Yield a description of each option whose computed value fails or differs from the file."""
         numbers, exercise = self.numbers(test), catalogue()[self.exercise]
         assert isinstance(exercise, Exercise)
         names: dict[str, Any] = {**vars(course_lib.transformer), "math": math, "tensor": torch.tensor}
@@ -140,7 +140,7 @@ class Idea(_Table):
 
     @property
     def members(self) -> set[tuple[str, str]]:
-        """Pairs of an exercise and one of its misconceptions."""
+        """The misconceptions that the idea causes, as pairs of the exercise and the misconception's name."""
         return {
             (exercise, mistake.name)
             for exercise, entry in catalogue().items()
@@ -161,7 +161,7 @@ class ConceptTest(_Table):
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def answers(self, notebook: SubmittedNotebook, test: str) -> dict[str, str]:
-        """Return the chosen options by question. An answer that isn't a single letter counts as empty."""
+        """Return the chosen options, keyed by question. Without a valid letter, the option is empty."""
         code = "\n".join(cell.source for cell in notebook.cells if cell.kind == "code")
         found = {}
         for question in self.questions:
@@ -172,7 +172,10 @@ class ConceptTest(_Table):
 
 
 def load(course: Path) -> ConceptTest:
-    """Load the questions of a course. Raises CourseError with a line for each problem."""
+    """Load the concept test of a course.
+
+    Raises CourseError, with a line for each problem, if the test is missing or invalid.
+    """
     shown = f"{SOURCES}/{QUESTIONS}"
     try:
         entries = tomllib.loads((course / SOURCES / QUESTIONS).read_text(encoding="utf-8"))
@@ -220,14 +223,17 @@ def _problems(test: ConceptTest) -> Iterator[str]:
 
 
 def _equal(written: object, computed: object) -> bool:
-    """Compare numbers to the precision of the written one, and anything else exactly."""
+    """Return whether two values are equal. Numbers may differ by 0.5 percent, because options are rounded."""
     if isinstance(written, int | float) and isinstance(computed, int | float):
         return math.isclose(written, computed, rel_tol=0.005)
     return written == computed
 
 
 def write_tests(test: ConceptTest, folder: Path) -> list[Path]:
-    """Write both notebooks. Raises CourseError if an option isn't what its misconception leads to."""
+    """Write the notebooks of both tests, and return their paths.
+
+    Raises CourseError if an option differs from the value computed for it.
+    """
     if problems := [line for q in test.questions for name in TESTS for line in q.miscalculated(name)]:
         raise CourseError(f"{SOURCES}/{QUESTIONS}, {problem}" for problem in problems)
     return [_write(test, name, folder / assignment) for name, assignment in TESTS.items()]

@@ -1,4 +1,4 @@
-"""The tables of the report. They count students and name nobody."""
+"""The tables of the learning report, which don't contain the names of students."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -27,10 +27,10 @@ _RESAMPLES = 10_000
 
 @dataclass(frozen=True)
 class Figures:
-    """The tables of the report."""
+    """The tables of the learning report."""
 
     scores: pd.DataFrame
-    """Correct answers in the pre-test, in the post-test and the change: a row per student who took both."""
+    """A row for each student who took both tests: the numbers of correct answers, and their change."""
     questions: pd.DataFrame
     """A row for each question, about the students who took both tests."""
     options: pd.DataFrame
@@ -42,7 +42,7 @@ class Figures:
 
 
 def figures(test: ConceptTest, records: LearningRecords) -> Figures:
-    """Compute all tables."""
+    """Compute all tables of the learning report."""
     both = sorted(records.answers["pre"].keys() & records.answers["post"].keys())
     right = pd.DataFrame(
         {
@@ -69,7 +69,8 @@ def _table(rows: Iterator[tuple[object, ...]], columns: str) -> pd.DataFrame:
 def gain(scores: pd.DataFrame, questions: int) -> tuple[float, ...]:
     """Return the normalised gain (Hake, 1998), and a 95% interval by bootstrap if there are enough students.
 
-    It is the increase of the mean divided by the possible increase. Nothing is returned if none was possible.
+    The gain is the increase of the mean score divided by the largest possible increase. The result is empty
+    if there are no students, or if no increase was possible.
     """
     pre, post = (scores[name].to_numpy(float) for name in TESTS)
     if not len(pre) or pre.mean() == questions:
@@ -122,7 +123,7 @@ def _ideas(test: ConceptTest, records: LearningRecords) -> Iterator[tuple[object
 
 
 def _post_test(test: ConceptTest, records: LearningRecords, members: set[tuple[str, str]]) -> Iterator[Run]:
-    """Yield the answers to questions that offer one of these misconceptions, as if they were checks."""
+    """Yield the answers to the post-test's questions that offer one of these misconceptions, as runs."""
     for student, answers in records.answers["post"].items():
         for question in test.questions:
             if any((question.exercise, wrong) in members for wrong in question.post.wrong):
@@ -138,7 +139,10 @@ def _attempts(logged: Sequence[Run]) -> Iterator[tuple[object, ...]]:
             by_check[run.lesson, run.exercise][run.student].append(run)
     for (lesson, exercise), logs in by_check.items():
         until: dict[str, list[int]] = defaultdict(list)
-        """Numbers of runs until the check passed, or 0: from the first run, and after each misconception."""
+        """For each student, the number of runs until the check passed, or 0 if it never did.
+
+        They are counted from the first run, under the key "", and after each misconception.
+        """
         for runs in logs.values():
             until[""].append(_passed(runs))
             for name in dict.fromkeys(name for run in runs for name in run.misconceptions):
@@ -151,7 +155,7 @@ def _attempts(logged: Sequence[Run]) -> Iterator[tuple[object, ...]]:
 
 
 def _passed(runs: Sequence[Run]) -> int:
-    """Return the number of runs up to the first that passed, or 0 if there is none."""
+    """Return the number of runs up to and including the first that passed, or 0 if none did."""
     return next((number for number, run in enumerate(runs, 1) if run.verdict == "right"), 0)
 
 

@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page without scripts and without names."""
+"""Render the learning report as one self-contained HTML page without scripts or names of students."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ _TEST_NAMES = {"pre": "pre-test", "post": "post-test"}
 
 
 def learning_page(test: ConceptTest, records: LearningRecords, figures: Figures, course: str) -> str:
-    """Render the page. Its styles are those of the class report."""
+    """Render the page of the learning report, using the styles of the class report."""
     environment = Environment(
         loader=FileSystemLoader([_HERE, _HERE.with_name("class_report")]),
         autoescape=True,
@@ -59,7 +59,7 @@ def _shown(value: object) -> str:
 
 
 def questions_chart(questions: pd.DataFrame, students: int) -> Picture:
-    """Draw the correct answers before and after, of the students who took both tests."""
+    """Draw the number of correct answers to each question in both tests, for students who took both."""
     data = questions.melt(["question"], list(TESTS), "test", "correct").replace({"test": _TEST_NAMES})
     names = list(_TEST_NAMES.values())
     y = rows_of("question", list(questions["question"]))

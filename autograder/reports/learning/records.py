@@ -35,22 +35,25 @@ class Run:
 
 @dataclass
 class LearningRecords:
-    """The data of the report."""
+    """The data of the learning report."""
 
     answers: dict[str, dict[str, dict[str, str]]] = field(
         default_factory=lambda: {test: {} for test in TESTS}
     )
-    """The chosen options by test, student and question. Without an answer, the option is empty."""
+    """The chosen options, keyed by test, student and question. Without an answer, the option is empty."""
     logged: list[Run] = field(default_factory=list)
     """The runs in the logs that were handed in, in the order of each log."""
     graded: list[Run] = field(default_factory=list)
-    """The checks of graded submissions."""
+    """The runs of checks in the grading of submissions."""
     notes: list[str] = field(default_factory=list)
     """Descriptions of files that could not be read, as sentences."""
 
 
 def read_learning(course: CourseFolder, test: ConceptTest) -> LearningRecords:
-    """Read everything that was handed in and graded."""
+    """Read the concept tests and logs that were handed in, and the verdicts of graded lessons.
+
+    Files that cannot be read are reported in the notes.
+    """
     records = LearningRecords()
     for submission in submissions(course.directory()):
         try:
@@ -97,7 +100,7 @@ def _known(exercise: str, names: Iterable[str]) -> tuple[str, ...]:
 
 @cache
 def statements(exercise: str) -> dict[str, str]:
-    """Return the misconceptions that the check of an exercise can name, with their statements."""
+    """Return the statements of the misconceptions that a check can recognise, keyed by misconception."""
     entry = catalogue().get(exercise)
     own = entry.misconceptions if entry is not None else ()
     common = common_misconceptions() if isinstance(entry, Exercise) else ()
