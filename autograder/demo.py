@@ -185,7 +185,7 @@ def _print_verdicts(
 
 
 def first_verdict(notebook: Path) -> str:
-    """Return the first line of the first verdict that isn't "correct", or a line saying that all are."""
+    """Return the first line of the first failed check's message, or a line saying that all are correct."""
     for cell in nbformat.read(notebook, as_version=4).cells:
         if not cell.id.startswith("check_"):
             continue

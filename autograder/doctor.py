@@ -1,4 +1,7 @@
-"""Report how this machine confines students' code, and grade a small notebook. Exit with 1 if that fails."""
+"""Report how this machine confines students' code, and test this by grading a small notebook.
+
+The exit code is 1 if students' code can't be confined or grading fails.
+"""
 
 import argparse
 import contextlib
@@ -134,7 +137,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def _memory() -> int:
-    """Return the memory of this machine or, if lower, the limit of the control group. 0 means unknown."""
+    """Return this machine's memory in bytes, or the control group's limit if that is lower; 0 if unknown."""
     try:
         sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     except (AttributeError, ValueError, OSError):  # not on Windows

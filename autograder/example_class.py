@@ -95,7 +95,7 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
 
 
 def partial_mistake(lesson: Lesson) -> PartialMistake:
-    """Return a partial mistake in the last possible exercise, because few other exercises depend on that one.
+    """Return a partial mistake in the last exercise that has one, because few other exercises depend on it.
 
     Raises ValueError if `course.toml` has no deductions for this lesson.
     """
@@ -108,7 +108,7 @@ def partial_mistake(lesson: Lesson) -> PartialMistake:
 
 
 def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[Submission]:
-    """Write the submissions of the class, or of the students in `only`, to nbgrader's folder. Return them."""
+    """Write the submissions of the class, or of the students in `only`, to `submitted/`, and return them."""
     submissions = [each for each in example_class(course, lesson) if only is None or each.student in only]
     for submission in submissions:
         folder = course / "autograder" / "submitted" / submission.student / lesson.name
@@ -120,7 +120,10 @@ def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) ->
 
 
 def example_files(lesson: Lesson) -> dict[str, bytes]:
-    """Return examples of the files to hand in with a lesson, as from a successful training run, by name."""
+    """Return examples of the files that students hand in with a lesson, keyed by name.
+
+    They look like the files of a successful training run.
+    """
     made = {
         CONFIG.name: (CONFIG.file, _config),
         METRICS.name: (METRICS.file, _metrics),

@@ -17,7 +17,7 @@ class NotComputedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell."""
+    """A code cell of a submission, with the information that decides whether and where it runs."""
 
     id: str
     source: str
@@ -31,7 +31,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that determines the result of a run."""
+    """The input for one run of a notebook, with everything that determines its result."""
 
     lesson: str
     cells: tuple[Cell, ...]

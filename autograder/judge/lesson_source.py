@@ -1,4 +1,4 @@
-"""The data about a lesson that the judge needs in addition to a submission, in a form sent to any worker."""
+"""The data about a lesson that the judge needs besides a submission, in a form that any worker can use."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ class LessonSource:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the parts that can change a result, which excludes texts, hints and points."""
+        """A hash of the parts of the lesson that can change a result. It excludes texts, hints and points."""
         lesson = self.lesson
         content = {
             "name": self.name,

@@ -65,7 +65,6 @@ def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object
 
     The student's `names` can't replace builtins or the names in `trusted`.
 
-
     Raises NotComputedError if a check itself fails, because that must not cost the student any points.
     """
     InteractiveShell.instance(config=_NO_HISTORY)  # handles calls of `display` in the cell

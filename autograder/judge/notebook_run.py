@@ -71,7 +71,7 @@ def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
 
 
 class _Run:
-    """One run of a notebook, which starts a new kernel if the last one has ended, up to the limit."""
+    """One run of a notebook. If a kernel ends, a new one is started, up to the limit on restarts."""
 
     def __init__(self, job: Job, lesson: LessonContext, fork_server: ForkServer) -> None:
         self.job, self.lesson, self.fork_server = job, lesson, fork_server
@@ -282,7 +282,7 @@ class _Kernel:
 
 
 class _CellRunner(NotebookClient):
-    """An nbclient client that runs one cell of untrusted code and limits its output."""
+    """A NotebookClient that runs one cell of untrusted code and limits its output."""
 
     def __init__(self, notebook: NotebookNode, limits: Limits, left: float) -> None:
         super().__init__(

@@ -80,7 +80,7 @@ class CommentBank:
                         yield BankComment(name, f"{number.name} ({number.value:g})", number.hint)
 
     def save(self, question: Question, key: str, text: str) -> None:
-        """Add a comment for a question to the file.
+        """Add a comment for a question to the file of saved comments.
 
         Raises CommentError if the key or the text is empty or too long, the key is used for another text,
         or the file is damaged; the file is unchanged then.

@@ -1,4 +1,4 @@
-"""Group identical and nearly identical answers, so that they are marked alike."""
+"""Group identical and nearly identical answers, so that graders mark them consistently."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ class Group:
 
     @property
     def size(self) -> int:
-        """The number of answers."""
+        """The number of answers in the group."""
         return sum(len(card.answers) for card in self.cards)
 
 
@@ -94,7 +94,7 @@ def _words(answer: Answer) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a comparison of two answers."""
+    """One piece of a word-by-word comparison of two answers."""
 
     of: Literal["both", "this", "other", "gap"]
     text: str

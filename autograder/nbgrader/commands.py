@@ -1,6 +1,6 @@
-"""Parts of `nbgrader zip_collect` and `nbgrader db student import` that replace nbgrader's own.
+"""Replacements for parts of `nbgrader zip_collect` and `nbgrader db student import`.
 
-`converters.install` puts them in place.
+`converters.install` installs them.
 """
 
 import csv

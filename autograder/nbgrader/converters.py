@@ -300,7 +300,7 @@ class CourseGenerateAssignment(_Replacing, GenerateAssignment):
             self.log.warning("The release is not kept for comparison with later submissions: %s", error)
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
-        """Raise NbGraderException if cells were added or removed that the gradebook's submissions need."""
+        """Raise NbGraderException if tracked cells were added or removed while submissions exist."""
         if self.no_database:
             return
         with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:

@@ -18,7 +18,7 @@ CONFIG = "nbgrader_config.py"
 
 
 class CourseFolder:
-    """A course with its nbgrader_config.py, found from the current folder unless `folder` is given.
+    """A course folder with an nbgrader_config.py. By default, it is found from the current folder.
 
     Raises CourseError if there is no configuration.
     """
@@ -35,7 +35,7 @@ class CourseFolder:
 
     @cached_property
     def config(self) -> Config:
-        """nbgrader's configuration."""
+        """The course's nbgrader configuration."""
         return PyFileConfigLoader(CONFIG, path=str(self.folder)).load_config()
 
     def directory(self, lesson: str = "*") -> CourseDirectory:
@@ -46,18 +46,18 @@ class CourseFolder:
 
     @cached_property
     def execute(self) -> SandboxedExecute:
-        """The configured preprocessor that runs notebooks, which requires its context manager `running`."""
+        """The configured preprocessor that runs notebooks. It must be used inside its `running` context."""
         execute = SandboxedExecute(config=self.config)
         execute.group_shared = self.directory().groupshared
         return execute
 
     @property
     def store(self) -> ResultStore:
-        """The result store."""
+        """The course's result store."""
         return self.execute.store
 
     def gradebook(self) -> Gradebook:
-        """Open the gradebook."""
+        """Open the course's gradebook, and return it. The caller must close it."""
         directory = self.directory()
         return Gradebook(directory.db_url, directory.course_id)
 

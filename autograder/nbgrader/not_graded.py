@@ -18,13 +18,13 @@ _Reasons = TypeAdapter(dict[str, dict[str, str]])
 
 
 class NotGraded:
-    """The list of submissions that were not graded, in a course's grading folder. A damaged list is empty."""
+    """The list of a course's submissions that were not graded. A damaged file counts as an empty list."""
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
         self._path, self._log = folder / NAME, log
 
     def load(self) -> dict[str, dict[str, str]]:
-        """Return the reasons by lesson and student."""
+        """Return the reasons, keyed by lesson and student."""
         try:
             return _Reasons.validate_json(self._path.read_bytes())
         except (FileNotFoundError, ValidationError):

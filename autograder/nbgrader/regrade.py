@@ -103,7 +103,7 @@ class Regrading:
     def write(self, changes: Sequence[Change]) -> None:
         """Write changes into the gradebook and the graded notebooks, by grading the submissions again.
 
-        Manual points stay. A cell that a person has graded is marked for manual grading again only if its
+        Manual points are kept. A cell that a person has graded is marked for manual grading again only if its
         automatic points have changed. Raises NbGraderException if a submission could not be graded; such a
         submission keeps its grade.
         """

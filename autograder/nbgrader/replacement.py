@@ -1,4 +1,4 @@
-"""Replace a folder so that the old one is kept or restored if that fails or the process is killed."""
+"""Replace a folder, and keep or restore the old one if writing fails or the process is killed."""
 
 import json
 import os

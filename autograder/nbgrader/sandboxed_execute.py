@@ -1,4 +1,4 @@
-"""The replacement for nbgrader's Execute, which runs and judges several notebooks at a time in sandboxes."""
+"""A replacement for nbgrader's Execute that runs and judges several notebooks at a time in sandboxes."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -124,7 +124,7 @@ class SandboxedExecute(NbGraderPreprocessor):
     def request(
         self, student: str, lesson: str, name: str, nb: NotebookNode, files: Mapping[str, bytes]
     ) -> None:
-        """Schedule a student's notebook, whose result will be needed soon."""
+        """Schedule a student's notebook, whose result will be needed soon. Does nothing outside `running`."""
         if self.results is not None:
             job = self.requested[student, lesson, name] = self.job(lesson, nb, files)
             self.results.request(self.source(lesson), job)

@@ -27,7 +27,7 @@ class SaveScores(SaveAutoGrades):
     """nbgrader's SaveAutoGrades, with one transaction for each notebook instead of one for each cell."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write the scores of a notebook's cells, and mark answers that the student left unchanged."""
+        """Write the scores of a notebook's cells, and add the comment "No response." to unchanged answers."""
         names = resources["nbgrader"]
         with Gradebook(names["db_url"]) as gradebook:
             submitted = gradebook.find_submission_notebook(

@@ -97,7 +97,7 @@ class GradingService:
         return not self._running and not any(self._limit.allows(student) for student, _ in self._waiting)
 
     def step(self) -> None:
-        """Look for submissions, start those that are allowed, and report those that have finished."""
+        """Look for submissions, start those that the rate limit allows, and report finished ones."""
         for submission in (*self._inbound(), *submissions(self._directory)):
             changed = _changed_at(submission.folder)
             if submission.notebooks and self._seen.get(submission.folder) != changed:

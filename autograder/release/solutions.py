@@ -34,7 +34,7 @@ def refresh(course: Path) -> list[str]:
 def refresh_at_start(course: Path) -> None:
     """Refresh the solution notebooks when nbgrader starts, and print the problems.
 
-    Cached, because a command may load its configuration several times.
+    The function is cached, because a command may load its configuration several times.
     """
     if problems := refresh(course):
         print("These lessons have problems and cannot be released:", *problems, sep="\n", file=sys.stderr)

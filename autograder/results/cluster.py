@@ -182,7 +182,7 @@ def _run(name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 def _require_safe(address: str, allow_plain_tcp: bool) -> None:
-    """Raise CourseError if the address is invalid, or if others could send the scheduler code."""
+    """Raise CourseError if the address is invalid, or if others could send code to the scheduler."""
     scheme, host = urlsplit(address).scheme, urlsplit(address).hostname or ""
     if scheme not in ("tcp", "tls") or not host:
         raise CourseError(

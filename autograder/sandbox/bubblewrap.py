@@ -37,7 +37,7 @@ VARIABLES = {
 def environment_paths() -> tuple[Path, ...]:
     """Return the existing files and folders that Python and its packages need, without duplicates.
 
-    The course itself is not included, because it is an editable installation outside these folders.
+    The course itself is not included if it is an editable installation outside these folders.
     """
     prefixes = {
         Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)

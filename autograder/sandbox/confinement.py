@@ -67,7 +67,7 @@ class Confinement:
 
     @property
     def sufficient(self) -> bool:
-        """Whether it blocks access to other files and the network, and protects the sandbox's processes."""
+        """Whether files outside and the network are blocked, and the sandbox's processes are protected."""
         return self.seccomp and (self.bubblewrap or self.landlock_abi > 0) and not self.exposed
 
     @property

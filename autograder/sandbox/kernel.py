@@ -43,7 +43,7 @@ class SandboxedKernel(IPythonKernel):
 class CappedStream(OutStream):
     """A stdout or stderr that drops a cell's output beyond a limit.
 
-    Best effort, because student code can bypass it; the judge enforces the real limit.
+    Student code can bypass this limit; the judge enforces the real one.
     """
 
     remaining = 0

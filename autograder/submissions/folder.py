@@ -95,7 +95,7 @@ class Submission:
         """Record the files that must not be copied, and other problems.
 
         `lesson_files` are the instructor's files of the lesson, by their paths inside its folder. Raises
-        UnreadableError if the student's name is not valid text, if folders are nested too deep, or if the
+        UnreadableError if the student's name is not valid text, if folders are nested too deeply, or if the
         timestamp is invalid.
         """
         try:

@@ -57,9 +57,9 @@ class Repaired:
 def repair(raw: bytes, released: NotebookNode) -> Repaired:
     """Repair the notebook in `raw`, the bytes of a file, using the released notebook.
 
-    The result is deterministic and has no outputs. It has every cell that nbgrader tracks exactly once, with
-    the released metadata and, if locked, the released source; and the student's own cells at their positions,
-    without nbgrader metadata. Raises UnreadableError if there is nothing to grade.
+    The result is deterministic and has no outputs. It contains every cell that nbgrader tracks exactly once,
+    with its released metadata and, if the cell is locked, its released source. The student's own cells keep
+    their positions but not their nbgrader metadata. Raises UnreadableError if there is nothing to grade.
     """
     return _Repair(raw, released).repaired()
 
@@ -125,7 +125,7 @@ class _Repair:
     def _claims(self) -> dict[str, list[int]]:
         """Return the positions of the candidates for each released cell.
 
-        They are found by grade_id, or if there are none by id, or if there are none by content.
+        Candidates are found by grade_id, otherwise by cell id, otherwise by content.
         """
         claims: dict[str, list[int]] = {name: [] for name in self.named}
         for position, cell in enumerate(self.cells):
@@ -164,7 +164,7 @@ class _Repair:
         return self._below_its_question(name)
 
     def _below_its_question(self, name: str) -> list[int]:
-        """Return the position of a written answer: the cell below the same question as in the release."""
+        """Return the position of a written answer, in a list: the first Markdown cell below its question."""
         index = next(
             index
             for index, cell in enumerate(self.released.cells)
@@ -183,7 +183,7 @@ class _Repair:
         ][:1]
 
     def _refuse_another_lesson(self, claims: Mapping[str, Sequence[int]]) -> None:
-        """Raise UnreadableError if the notebook has no answer cell of this lesson, instead of grading it."""
+        """Raise UnreadableError if the notebook has no answer cell of this lesson, to avoid a grade of 0."""
         answers = [name for name, cell in self.named.items() if is_solution(cell)]
         if not answers or any(claims[name] for name in answers):
             return

@@ -35,7 +35,7 @@ _OUTCOME_FILLS = ("#08306b", "#6baed6", "#fbd9c4", "#ffffff")
 
 
 def totals_chart(figures: Figures) -> Picture | None:
-    """Draw how many students have each tenth of the points so far. Return None if there are no totals."""
+    """Draw a histogram of the students' shares of the points so far. Return None if there are no totals."""
     shares = figures.totals["share"].dropna().astype(float)
     if shares.empty:
         return None
@@ -65,7 +65,10 @@ def totals_chart(figures: Figures) -> Picture | None:
 
 
 def scores_chart(figures: Figures) -> Picture | None:
-    """Draw how many students have each tenth of a lesson's points. Return None if nothing has been graded."""
+    """Draw the distribution of the students' shares of each lesson's points.
+
+    Return None if nothing has been graded.
+    """
     scored = figures.scores.dropna(subset=["share"])
     if scored.empty:
         return None
@@ -196,7 +199,10 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
 
 
 def times_chart(figures: Figures) -> Picture | None:
-    """Draw the days between hand-ins for each lesson. Return None if there are no timestamps to compare."""
+    """Draw, for each lesson, the days since each student's previous hand-in.
+
+    Return None if there are no timestamps to compare.
+    """
     data = figures.time_per_lesson.dropna(subset=["days_since_lesson_before"]).copy()
     if data.empty:
         return None

@@ -234,7 +234,7 @@ class _Reader:
             )
 
     def _find_ungraded(self, lesson: str, known: set[str]) -> None:
-        """Record submissions that were handed in but are not in the gradebook as not graded."""
+        """Record as not graded the submissions that were handed in but are not in the gradebook."""
         step = Path(self._course.root, self._course.submitted_directory)
         for folder in sorted(step.glob(f"*/{lesson}")):
             student = folder.parent.name

@@ -54,7 +54,7 @@ notebook and hand it in; you don't need to run it."""
 
 
 class _Table(BaseModel):
-    """A table of the file. Unknown keys are rejected."""
+    """A table of `concept_test.toml`. Unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
