@@ -1,4 +1,4 @@
-"""The map of the course: the Transformer (paper, figure 1), its surroundings, and what is built so far."""
+"""The map of the course: the Transformer (paper, figure 1), its surroundings, and the finished parts."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -31,8 +31,8 @@ def architecture_map(
     """Draw the whole architecture, and fill the blocks that are built or belong to the current lesson.
 
     Blocks are named like the exercises. `built` and `current` are one name or several. The current blocks are
-    highlighted, and all other blocks are only outlined. A tooltip says what a block does and in which lesson
-    it is built. Raises ValueError for unknown names.
+    highlighted, and all other blocks are only outlined. A tooltip describes a block and names the lesson that
+    builds it. Raises ValueError for unknown names.
     """
     now = {current} if isinstance(current, str) else set(current)
     done = {built} if isinstance(built, str) else set(built)

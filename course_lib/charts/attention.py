@@ -194,9 +194,9 @@ def attention_over_sentence(
     """Draw the weights of one query over the keys. A click on a word, or the list below, selects the query.
 
     `weights` is (Q, K). Lines lead from the selected query to the keys, thicker for larger weights; each key
-    darkens with its weight, and a bar below shows it. `start` is the index of the query that is selected
-    initially. Everything is computed in the browser. Raises ValueError if the shapes or words do not match, a
-    weight isn't between 0 and 1, or `start` isn't the index of a query.
+    darkens with its weight, and a bar below shows the weight. `start` is the index of the query that is
+    selected initially. Everything is computed in the browser. Raises ValueError if the shapes or words do not
+    match, a weight isn't between 0 and 1, or `start` isn't the index of a query.
     """
     matrix = weights_from_tensor(weights, (2,))
     rows, columns = as_words(queries, matrix.shape[0], "queries"), as_words(keys, matrix.shape[1], "keys")
@@ -289,7 +289,7 @@ def _lines_to_keys(looks: alt.Chart, columns: list[str]) -> list[alt.Chart]:
 
 
 def _query_boxes(rows: list[str], choice: alt.Parameter) -> list[alt.Chart]:
-    """Draw the queries as clickable boxes. The selected one is filled and bold."""
+    """Draw the queries as clickable boxes. The selected query is filled and bold."""
     index = np.arange(len(rows))
     frame = pd.DataFrame({"query": index, "query word": rows, "from": (index + 0.5) / len(rows)})
     frame["left"], frame["right"] = (index + 0.04) / len(rows), (index + 0.96) / len(rows)

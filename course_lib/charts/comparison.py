@@ -1,4 +1,4 @@
-"""The chart of a failed check: a result next to the expected one."""
+"""The chart of a failed check: the student's result next to the expected result."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias

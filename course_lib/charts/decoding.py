@@ -96,8 +96,8 @@ def beam_tree(
     """Draw the prefixes that the beam kept: a row for each step, with the most probable prefix on the left.
 
     `prefixes` maps each prefix, written as its words, to its log-probability; lines lead from a prefix to its
-    extensions. A prefix in which `end` is repeated is a hypothesis that has ended and stayed in the beam for
-    as many steps. `winner` is the sentence that the search returned, `end` the word that ends a sentence, and
+    extensions. A prefix in which `end` is repeated is a hypothesis that ended in an earlier step and stayed
+    in the beam. `winner` is the sentence that the search returned, `end` the word that ends a sentence, and
     `greedy` the sentence of greedy decoding, whose prefixes have a dashed frame if the beam kept them. Raises
     ValueError if a prefix is given without the prefix that it extends, a log-probability isn't finite or is
     above 0, a step has more than 8 prefixes, or `winner` isn't one of the prefixes.

@@ -12,7 +12,7 @@ from course_lib.charts.marks import powers_of_ten, series, tips
 from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, readable
 
 HEIGHT, NAME_ROOM, NAME_HEIGHT = 300, 210, 16
-"""Pixels: the height of a chart, the width of the names on the right, the minimum distance of two names."""
+"""Pixels: the height of a chart, the width of the names on the right, and the distance between names."""
 
 
 def named_lines(

@@ -30,7 +30,7 @@ class Frame:
 
 
 def live_progress(steps: int, picture: Callable[[], Picture], *, every: int = 20) -> Iterator[int]:
-    """Yield the numbers from 1 to `steps` for a `for` loop, and show its progress with a bar and a chart.
+    """Yield the numbers from 1 to `steps` for a loop, and show the loop's progress with a bar and a chart.
 
     After every `every` steps, and after the last, `picture` is called and its chart replaces the previous
     one. Outside a notebook, a line of text is printed instead. Raises ValueError if `steps` or `every` is

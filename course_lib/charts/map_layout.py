@@ -1,8 +1,8 @@
 """The layout of the architecture map: the positions of its boxes, arrows and words.
 
 Positions are pixels from the upper left corner. The left half follows the words upwards through the model, as
-in the paper's figure 1. The right half shows the inside of two of its boxes. The parts that train the model
-are at the bottom.
+in the paper's figure 1. The right half shows the inside of two boxes of the left half. The parts that train
+the model are at the bottom.
 """
 
 from dataclasses import dataclass

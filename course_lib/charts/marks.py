@@ -229,7 +229,7 @@ def side_by_side(
     ramp: Shades | None = None,
     column_labels: bool = True,
 ) -> alt.HConcatChart:
-    """Draw several matrices of one layout in a row, each below its name, with row labels on the left."""
+    """Draw matrices with the same layout in a row, each below its name, with row labels on the left."""
     charts = [
         grid.draw(cells, title=name, ramp=ramp, row_labels=number == 0, column_labels=column_labels)
         for number, (name, cells) in enumerate(panels.items())

@@ -137,7 +137,7 @@ def softmax_saturation(
     - `d_k`: the width of queries and keys, 1 or more;
     - `divided`: True if the dot products were divided by the root of d_k;
     - `largest_weight`: the largest weight that softmax returned, 0 to 1;
-    - `gradient`: how strongly the weights react to the scores, 0 or more, for example the Frobenius norm of
+    - `gradient`: the sensitivity of the weights to the scores, 0 or more, for example the Frobenius norm of
       the softmax's Jacobian, diag(w) - w w^T.
 
     Lines are means over the draws; bands hold 80% of them (from the 10th to the 90th percentile). Raises

@@ -40,8 +40,8 @@ def shape_flow(
     The columns are read upwards. A bar is wider for longer vectors, on a logarithmic scale. A shape is
     (sentences, positions, features), or (sentences, positions) for tokens, which are not vectors yet.
     `memory_to` names the decoder's stages that take their keys and values from the encoder's last stage.
-    Raises ValueError for a column without stages, a shape with other axes or a length below 1, or an unknown
-    name in `memory_to`.
+    Raises ValueError for a column without stages, a shape with another number of axes or a length below 1, or
+    an unknown name in `memory_to`.
     """
     columns = {"encoder": encoder, "decoder": decoder}
     for column, stages in columns.items():
@@ -229,7 +229,7 @@ def decoding_steps(
     *,
     title: str = "Word by word: what the model expects, and what it writes",
 ) -> Picture:
-    """Draw the probability of each word (columns) at each decoding step (rows), darker if it is higher.
+    """Draw the words' probabilities (columns) at each decoding step (rows). Darker cells are more probable.
 
     `probabilities` is (steps, words); `chosen` holds the index of the word selected at each step, which is
     framed. Raises ValueError if the sizes don't match, a probability is negative, a row doesn't sum to one,

@@ -22,8 +22,8 @@ def learning_curve(
     """Draw the loss after each update so far. The x axis covers all `updates` from the beginning.
 
     `losses` holds one loss for each update so far. `levels` are named losses to compare with, drawn as dashed
-    lines. The y axis begins at zero. Raises ValueError without a loss, for more losses than updates, or for
-    numbers that aren't finite and 0 or more.
+    lines. The y axis begins at zero. Raises ValueError if there are no losses, for more losses than updates,
+    or for numbers that aren't finite and 0 or more.
     """
     named = dict(levels or {})
     check_count(len(losses), updates, "losses", "losses, one for each update")

@@ -2,8 +2,9 @@
 
 Axes, here and in the other modules of this package:
 
-B batch, H heads, L length, Q query length, K key length, d width of one head, D d_model, V vocabulary.
-A mask is boolean; True means that the position may be attended to.
+B is the batch, H the heads, L the length, Q the query length, K the key length, d the width of one head, D
+the width of the model (d_model), and V the vocabulary. A mask is boolean; True means that the position may be
+attended to.
 """
 
 import math
@@ -55,7 +56,7 @@ def scaled_dot_product_attention(
 
     This is equation 1 (section 3.2.1). `dropout`, if given, is applied to the weights before they are
     multiplied by the values. The returned weights are those before dropout, so that each row still sums to
-    one.
+    one, or to zero if everything is masked.
     """
     weights = attention_weights(attention_scores(query, key), mask)
     kept = weights if dropout is None else dropout(weights)

@@ -10,9 +10,9 @@ def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[str, str]]:
 
     This is the algorithm of Sennrich et al. 2016 (arXiv 1508.07909), section 3.2, as cited in section 5.1.
     `words` maps each word to its count. A word starts as a sequence of characters, without an end mark. In
-    each round the most frequent pair becomes one symbol everywhere; of several equally frequent pairs, it is
-    the lexicographically smallest. Occurrences are merged from left to right without overlap: merging (a, a)
-    turns a a a into aa a. The result is shorter than `count` if no word has two symbols left.
+    each round the most frequent pair becomes one symbol everywhere; if several pairs are equally frequent,
+    the lexicographically smallest is merged. Occurrences are merged from left to right without overlap:
+    merging (a, a) turns a a a into aa a. The result is shorter than `count` if no word has two symbols left.
     """
     symbols = {word: list(word) for word in words}
     pair_counts: Counter[tuple[str, str]] = Counter()

@@ -41,9 +41,9 @@ def greedy_decode(
 ) -> Int[Tensor, "B T"]:
     """Translate a batch by generating the most likely token of each sentence at every step.
 
-    This is the "auto-regressive" generation of section 3.1. Each row begins with `start_id`. After its first
-    `end_id`, a row is filled with `end_id`. Decoding stops when every row has ended, or at `max_length`
-    tokens including the start. The source is encoded once for the whole batch.
+    This is the "auto-regressive" generation of section 3.1. Each row of the result begins with `start_id`.
+    After its first `end_id`, a row is filled with `end_id`. Decoding stops when every row has ended, or at
+    `max_length` tokens including the start. The source is encoded once for the whole batch.
     """
     with evaluating(model):
         memory = model.encode(source, source_mask)

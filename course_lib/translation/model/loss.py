@@ -1,4 +1,4 @@
-"""The loss of a batch: the sum over its real tokens, with SimCut's regularisation if it is enabled."""
+"""The loss of a batch: the sum over its labels, without padding, and SimCut's regularisation if enabled."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def real_positions(
 
 
 class LossSum(nn.Module):
-    """A model and its loss as one module, which computes the sum of the loss over the real target tokens.
+    """A model and its loss as one module, which sums the loss over the labels that are not padding.
 
     DDP wraps the whole module, because it expects one forward pass for each backward pass. The loss is a sum
     because with a mean, a token in a small batch would have more weight than a token in a large one. During
@@ -98,7 +98,7 @@ class LossSum(nn.Module):
         target: Int[Tensor, "B T"],
         positions: Int[Tensor, "N"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Sum the loss over the real tokens of the target.
+        """Sum the loss over the labels that are not padding.
 
         `positions` is the result of `real_positions`, computed here if it is None. Computing it on the CPU
         beforehand avoids a synchronisation with the GPU.
@@ -155,7 +155,7 @@ class LossSum(nn.Module):
 
 
 def _at_least_float32(logits: Tensor) -> Tensor:
-    """Convert bfloat16 logits to float32: bfloat16 can't represent a smoothed target such as 0.9."""
+    """Convert 16-bit logits to float32: bfloat16 can't represent a smoothed target such as 0.9."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 

@@ -1,4 +1,4 @@
-"""The memory that training needs on a device, estimated before it starts."""
+"""The memory that training needs on a device, estimated before training starts."""
 
 from dataclasses import dataclass, fields
 
@@ -14,7 +14,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """An estimate of the memory for training in bytes, by purpose."""
+    """An estimate, in bytes, of the memory that training needs for each purpose."""
 
     weights: int
     gradients: int

@@ -27,7 +27,7 @@ class Seq2SeqModel(Protocol):
         """Encode source tokens, (B, S) to (B, S, D)."""
 
     def decode(self, memory: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
-        """Decode target tokens, (B, T) to (B, T, D), attending to the encoder's output `memory`."""
+        """Decode target tokens with attention to the encoder's output `memory`, (B, T) to (B, T, D)."""
 
     def modules(self) -> Iterator[nn.Module]:
         """Return all modules, as `nn.Module.modules` does."""
@@ -35,7 +35,7 @@ class Seq2SeqModel(Protocol):
 
 @runtime_checkable
 class TransformerModel(Seq2SeqModel, Protocol):
-    """A Transformer with the submodules that lesson 06 requires; the reference's or a student's."""
+    """A Transformer with the submodules that lesson 06 requires, such as the reference's or a student's."""
 
     @property
     def generator(self) -> nn.Linear:

@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
     0: success. 2: bad input, explained in one line. 75: stopped by SIGTERM or SIGUSR1; should be restarted.
-    130: interrupted from the keyboard. 1: another process has exited, and this one received no signal.
+    130: interrupted from the keyboard. 1: another process has exited or is frozen, and this process received
+    no signal.
     """
     options = _parser().parse_intermixed_args(arguments)
     distributed: DistributedInfo | None = None

@@ -36,8 +36,8 @@ class Interruption:
     """A context manager that handles the signals that request a stop. It must be used on the main thread.
 
     By default, a signal raises `Interrupted` at once. Inside a `deferred()` block, it is only recorded in
-    `requested`. A second signal ends the process immediately; under torchrun, signals within five seconds
-    count as one.
+    `requested`. A second signal ends the process immediately; under torchrun, signals within five seconds of
+    the first one are ignored.
     """
 
     def __init__(self) -> None:

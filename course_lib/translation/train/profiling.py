@@ -13,8 +13,8 @@ class UpdateProfiler:
     """A profiler of `count` updates of this process, which writes the results to `folder`.
 
     Open `trace.json` in Perfetto (ui.perfetto.dev) or chrome://tracing, and `memory.pickle`, which is only
-    written on a GPU, at pytorch.org/memory_viz. `operations.txt` is a table. With a count of 0, nothing is
-    profiled.
+    written on a GPU, at pytorch.org/memory_viz. `operations.txt` is a table of the operations that take the
+    most time. With a count of 0, nothing is profiled.
     """
 
     def __init__(self, folder: Path, count: int) -> None:

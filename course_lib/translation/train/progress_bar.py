@@ -68,8 +68,8 @@ class RunDisplay:
 def reading_bar(descriptor: int, quiet: bool) -> Iterator[Callable[[], None]]:
     """Show how much of a file has been read. Yield a function that updates the display.
 
-    Nothing is shown if `quiet`, if standard error is not a terminal, or if the descriptor is not a regular
-    file.
+    Nothing is shown if `quiet` is true, if standard error is not a terminal, or if the descriptor is not a
+    regular file.
     """
     status = os.fstat(descriptor)
     shown = not quiet and stat.S_ISREG(status.st_mode) and sys.stderr.isatty()

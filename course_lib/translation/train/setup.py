@@ -74,7 +74,7 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
 
 
 def divide_updates(config: RunConfig, world_size: int) -> RunConfig:
-    """Divide each update into at least as many batches as there are processes.
+    """Return the config with each update divided into at least as many batches as there are processes.
 
     The batches become smaller, so that an update has as many tokens as before. But every batch must be large
     enough for the longest sentence, so with very many processes an update has more tokens.

@@ -71,13 +71,13 @@ def _config(**training: object) -> RunConfig:
 
 
 def equals_cpu_in_float64(device: torch.device) -> str:
-    """Check that the weights after six updates in float64 are the same as on the CPU."""
+    """Check that six updates in float64 give the same weights as on the CPU, up to rounding."""
     config = _config(precision="float64")
     return require_near(trained(config, device), trained(config, torch.device("cpu")), 1e-9)
 
 
 def equals_cpu_in_float32(device: torch.device) -> str:
-    """Check that the weights after six updates in float32 are the same as on the CPU."""
+    """Check that six updates in float32 give the same weights as on the CPU, up to rounding."""
     config = _config(precision="float32")
     return require_near(trained(config, device), trained(config, torch.device("cpu")), 2e-4)
 

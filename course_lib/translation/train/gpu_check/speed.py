@@ -201,7 +201,7 @@ def memory_use(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
-    """Return the operations that take most of an update's time, and write the trace to `folder`."""
+    """Profile a few updates. Return the operations that take the most time, and write a trace to `folder`."""
     name, model = next(iter(scale.models.items()))
     trainer = new_trainer(run_config(model, scale, compile=device.type == "cuda"), scale, device)
     plan = trainer.plan()

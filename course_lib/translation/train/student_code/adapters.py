@@ -78,8 +78,8 @@ def student_search(
 ) -> DecodeFunction | None:
     """Return a student's search for translating the test split, or None if the student hasn't written one.
 
-    It computes the whole prefix for every token, so it is too slow for validation during training, which uses
-    the lab's search.
+    The student's search computes the whole prefix again for every token, so it is too slow for validation
+    during training, which uses the lab's search.
     """
     if not set(search_exercises(config.evaluation.beam_size)) & set(parts.yours):
         return None
