@@ -40,8 +40,8 @@ def cells_to_run(
     """Return for each cell whether it has to run.
 
     Cells whose id is not in `optional` always run. Cells whose id is in `judged` never do: the judge runs
-    them elsewhere, with the names in `graded`. If the names used by the code can't be determined, for
-    example because it calls `eval` or is too long to be analysed, all the student's cells run.
+    them in its own process, where they use the names in `graded`. If the names used by the code can't be
+    determined, for example because it calls `eval` or is too long to analyse, all the student's cells run.
     """
     students = [cell.cell_type == "code" and cell.get("id") not in judged for cell in cells]
     if any(student and _is_too_long(cell.source) for cell, student in zip(cells, students, strict=True)):
@@ -67,7 +67,7 @@ def cells_to_run(
 
 
 def _is_too_long(source: str) -> bool:
-    """Return whether analysis could take long: IPython processes the whole source again for each magic."""
+    """Return whether analysis could take too long, because IPython processes the source for each magic."""
     return len(source) > _MAX_LENGTH or sum(source.count(mark) for mark in "%!?") > _MAX_MAGICS
 
 

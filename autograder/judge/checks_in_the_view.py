@@ -1,4 +1,4 @@
-"""The replacement of `course_lib.checks` inside the sandbox: the judge runs the real checks outside."""
+"""The replacement for `course_lib.checks` inside the sandbox. The judge runs the real checks outside."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ __all__ = ["CheckError", "check"]
 
 
 class CheckError(AssertionError):
-    """A failed check."""
+    """An error for a failed check."""
 
 
 def check(name: str, names: Mapping[str, object], **options: object) -> None:

@@ -47,7 +47,7 @@ def prepare_lesson_context(source: LessonSource) -> LessonContext:
 
 
 def _compiled(view: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a view together with their bytecode, so that kernels don't have to compile them."""
+    """Return the files of a lesson's view with their bytecode, so that kernels needn't compile them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for path, content in view.items():

@@ -192,7 +192,7 @@ def _used(tree: ast.Module) -> set[str]:
 
 
 def _private_names(node: ast.stmt) -> set[str]:
-    """Return the names that a statement defines if all of them are private, otherwise none."""
+    """Return the names that a statement defines, or an empty set if any of them is public."""
     if isinstance(node, _Definition):
         names = {node.name}
     elif isinstance(node, ast.Assign | ast.AnnAssign):

@@ -155,7 +155,7 @@ class LessonAnswers:
             }
 
     def answers(self, question: Question) -> list[Answer]:
-        """Return all answers to a question, in an order that says nothing about the students."""
+        """Return all answers to a question, in an order that reveals nothing about the students."""
         with self._course.gradebook() as gradebook:
             return [self._answer(question, *row) for row in self._rows(gradebook, question).all()]
 
@@ -169,7 +169,7 @@ class LessonAnswers:
 
         Raises:
             ChangedError: if an answer or its mark has changed since then. Nothing has been saved.
-            ValueError: if an id is not that of an answer to this question, or the points are impossible.
+            ValueError: if an id is not that of an answer to this question, or the points are out of range.
         """
         if points is not None and not 0 <= points <= question.most:
             raise ValueError(f"points: expected a number from 0 to {question.most:g}, got {points:g}")
@@ -240,7 +240,10 @@ class LessonAnswers:
 
 
 def _written_cells(path: Path, names: set[str]) -> dict[str, Written]:
-    """Read the cells with these names. Validating the notebook would be too slow for a whole class."""
+    """Read the cells with these names from a notebook, keyed by name.
+
+    The notebook is not validated, because that would be slow for a whole class.
+    """
     notebook = nbformat.v4.reads(path.read_text(encoding="utf-8"))
     return {
         cell.metadata.nbgrader.grade_id: Written(

@@ -48,7 +48,7 @@ class CommentBank:
         self._course, self._lesson, self._shared = course, lesson, shared
 
     def comments(self, question: Question) -> list[BankComment]:
-        """Return the comments for a question: saved ones, then the mark scheme's, then misconceptions.
+        """Return the comments for a question: saved ones, criteria of the mark scheme, and misconceptions.
 
         Raises CommentError if the file of saved comments is damaged.
         """
@@ -63,7 +63,7 @@ class CommentBank:
         ]
 
     def misconceptions(self) -> Iterator[BankComment]:
-        """Yield the misconceptions that the checks of this lesson can recognise."""
+        """Yield a comment for each misconception that the checks of this lesson can recognise."""
         try:
             lessons = load_curriculum(self._course).lessons
         except CourseError:

@@ -303,7 +303,10 @@ def _in_order(groups: Iterable[Group]) -> Iterable[Answer]:
 
 
 def _start(groups: Iterable[Group], shown: list[tuple[Group, Card]], after: str) -> int:
-    """Return the index of the first card after the answer `after`, even if that answer is no longer shown."""
+    """Return the index of the first shown card after the answer with the id `after`.
+
+    That answer itself need not be shown any more. The index is 0 if there is no such answer.
+    """
     if not after:
         return 0
     before = set()

@@ -34,7 +34,7 @@ _ATTEMPTS = 3
 
 
 class GradingRun:
-    """A run that grades all submissions requested from a converter.
+    """A run that grades all submissions selected by the options of a converter.
 
     `write_grades` lets nbgrader process one prepared submission, using the given gradebook. `execute` is None
     if the configuration doesn't use SandboxedExecute. If `students` is given, only their submissions are

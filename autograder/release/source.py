@@ -38,7 +38,7 @@ class SourceCell:
 
 
 def read_source(course: Path, lesson: Lesson) -> list[SourceCell]:
-    """Parse the cells of a lesson.
+    """Parse the cells of a lesson's source.
 
     Raises CourseError if a header is invalid or the cells don't match `course.toml`.
     """

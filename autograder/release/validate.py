@@ -1,4 +1,4 @@
-"""Validate a course for `make check`. Each problem is one line: the file, the cell and what to do."""
+"""Validate a course for `make check`. Each problem is one line with the file, the cell and what to do."""
 
 import copy
 import os
@@ -196,7 +196,7 @@ def _leaked(location: str, text: str, secrets: set[str]) -> Iterator[str]:
 
 
 def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
-    """Yield the lines between nbgrader's markers, and all lines of a written answer."""
+    """Yield the lines between the markers of solutions and hidden tests, or all lines of a written answer."""
     hidden = is_solution(cell) and cell.cell_type == "markdown"
     for line in cell.source.splitlines():
         if any(
@@ -208,7 +208,7 @@ def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
 
 
 def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
-    """Run all notebooks, several at a time, and return the problems in the order of the notebooks."""
+    """Run all solution notebooks and released notebooks, several at a time, and return their problems."""
     with ThreadPoolExecutor(min(MAX_NOTEBOOKS, os.cpu_count() or 1)) as pool:
         solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in curriculum.lessons]
         stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in curriculum.lessons]

@@ -1,4 +1,4 @@
-"""Export grades for Canvas and Moodle, as CSV files with the columns that their imports document.
+"""Export grades for Canvas and Moodle, as CSV files with the columns that their documentation describes.
 
 For Canvas (instructor guide, "How do I import grades in the Gradebook?"), the file has a row for each
 student, identified by ID or SIS Login ID, a row "Points Possible", and a column for each assignment. If

@@ -57,7 +57,7 @@ class Points:
 
     @property
     def exercise(self) -> str:
-        """The name of the exercise or question: that of the cell without "check_"."""
+        """The name of the exercise or question, which is the cell's name without "check_"."""
         return self.cell.removeprefix("check_")
 
     @property
@@ -89,7 +89,7 @@ class Points:
 
     @property
     def sum(self) -> str:
-        """The points earned and the maximum."""
+        """The points earned and the maximum, such as "3 of 4 points"."""
         return f"{_number(self.points)} of {_number(self.most)} points"
 
     @property

@@ -34,7 +34,7 @@ def checks_version(source: LessonSource) -> str:
 
 
 def installed_version() -> str:
-    """Return a hash of all code on this machine that can determine the result of any lesson."""
+    """Return a hash of all code on this machine that can affect the results of any lesson."""
     return _code_version(None)
 
 

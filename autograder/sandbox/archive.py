@@ -11,7 +11,10 @@ MAX_NEIGHBOR_BYTES = 64 * 2**20
 
 
 def pack_files(files: Mapping[str, bytes]) -> int:
-    """Write files, given by path, to a tar file in memory. Return its descriptor, which the caller closes."""
+    """Write files to a tar file in memory. Return its file descriptor, which the caller must close.
+
+    `files` maps paths to contents.
+    """
     descriptor = os.memfd_create("kernel")
     with (
         os.fdopen(os.dup(descriptor), "wb") as file,

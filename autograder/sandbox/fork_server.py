@@ -33,7 +33,7 @@ class ForkServerError(CourseError):
 
 @dataclass(frozen=True)
 class KernelState:
-    """The state of a fork server's kernel."""
+    """The state of the kernel that a fork server has forked."""
 
     running: bool
     ended: int | None

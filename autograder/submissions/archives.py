@@ -128,9 +128,10 @@ class DownloadExtractor(ExtractorPlugin):
         return tuple(self._names.get(each, each.name) for each in paths)
 
     def _unpack(self, archive: Path, path: Path, nesting: int = 1, budget: _Budget | None = None) -> int:
-        """Unpack an archive, and the archives inside it, into a folder next to `path`. Return the file count.
+        """Unpack an archive into a folder next to `path`, and return the number of files that were written.
 
-        `budget` is None for the download, which may be of any size. Raises OSError if the disk is full.
+        Archives inside it are unpacked as well. `budget` is None for the download itself, which may be of any
+        size. Raises OSError if the disk is full.
         """
         folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
         if path in self._names:

@@ -208,6 +208,6 @@ def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
 
 
 def _letters(name: str) -> str:
-    """Return a name's case-folded letters and digits, because both systems change spaces and punctuation."""
+    """Return a name's letters and digits, case-folded, because Canvas and Moodle change other characters."""
     composed = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return "".join(character for character in composed if character.isalnum())

@@ -1,4 +1,4 @@
-"""The charts of the report. Every value shown by colour is also printed as a number."""
+"""The charts of the class report. Every value shown by colour is also printed as a number."""
 
 import math
 from collections.abc import Callable, Sequence
