@@ -24,7 +24,7 @@ _PRACTICE_SEED = "practice"
 
 
 class CheckError(AssertionError):
-    """A failed check. A notebook shows its message without a traceback."""
+    """An error for a failed check. A notebook shows its message without a traceback."""
 
     exercise = ""
     """The name of the check."""
@@ -35,7 +35,7 @@ class CheckError(AssertionError):
 
 
 class GradingOptions(TypedDict, total=False):
-    """The options with which an instructor's copy of a check cell grades a check."""
+    """The grading options of a check, which only an instructor's copy of a check cell contains."""
 
     points: float
     """The points for a correct answer."""
@@ -60,7 +60,7 @@ def check(
     levels: Levels | None = None,
     grading: GradingOptions | None = None,
 ) -> float | None:
-    """Check a student's code for an exercise, or the answer to a prediction.
+    """Check a student's code for an exercise, the answer to a prediction, or a file to submit.
 
     `names` holds the student's objects: in a notebook, `globals()`. Prints one line if the answer is correct.
     Otherwise raises a CheckError whose message says what is wrong. If tensors with two or more axes differ, a

@@ -49,7 +49,7 @@ class CallRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record all calls inside the `with` block."""
+        """Record the calls to the given functions inside the `with` block, and count all torch functions."""
         profiled = sys.getprofile()
         with FunctionCalls(self._function):
             if not self._by_last_part:
@@ -134,6 +134,6 @@ class _Operators(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Report the name of the operator, and call it."""
+        """Report the name of the operator, then call it and return the result."""
         self._tell(getattr(func, "__name__", "").partition(".")[0])
         return func(*args, **(kwargs or {}))

@@ -23,8 +23,8 @@ Action = Literal["call", "gradients", "build", "make", "copy", "load", "weights"
 class Fixture:
     """A description of an object for the student's code, such as a callable, a model or an optimiser.
 
-    The backend looks up the function with this name in the registry of fixtures, and calls it with `settings`
-    to build the object. A value in `settings` can be another object that the probe has built.
+    The backend looks up `name` in the registry of fixtures, and calls the function that it finds with
+    `settings` to build the object. A value in `settings` can be another object that the probe has built.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Candidate:
     def load(self, weights: Mapping[str, Tensor]) -> Reply:
         """Copy weights into the instance's state dict.
 
-        The reply is `Raised` if the state dict has no entry of this name, or one with another shape.
+        The reply is `Raised` if a name is not in the state dict, or if the shapes of its weights differ.
         """
         return self._ask("load", (dict(weights),))
 

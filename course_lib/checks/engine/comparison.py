@@ -46,7 +46,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of expected results with a student's, and its settings."""
+    """A comparison of expected results with a student's results, and the settings for it."""
 
     tolerance: float | None = None
     """The tolerance relative to the largest number; None for the default of the dtype."""

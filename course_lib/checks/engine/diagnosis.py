@@ -1,4 +1,4 @@
-"""Check an exercise: run its probes, compare the results with the reference, and explain failures."""
+"""Check an exercise: run its probes, compare the results with the reference's, and explain failures."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -114,7 +114,7 @@ def _undisturbed() -> Iterator[None]:
 
 @_undisturbed()
 def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
-    """Run every probe on the backend's object, compare its results with the reference's, diagnose failures.
+    """Run every probe on the backend's object and on the reference, compare the results, diagnose failures.
 
     Raises BrokenCheckError if the reference itself fails.
     """
@@ -123,7 +123,7 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
 
 @_undisturbed()
 def examine_version(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Verdict:
-    """Examine the reference with these misconceptions applied, reusing its cached outcomes."""
+    """Examine the reference with these misconceptions applied. Cached outcomes are reused."""
     versions = Versions(exercise, seed)
     found = [versions.outcome(mistakes, number) for number in range(len(exercise.probes))]
     return _verdict(exercise, found, seed)
@@ -213,7 +213,7 @@ _MOST_CAUSES = 3
 
 
 def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | None:
-    """Return the mistake that is certain from this wrong outcome in any exercise, or None if none is."""
+    """Return the mistake that explains a wrong outcome beyond doubt, whatever the exercise, or None."""
     pairs = list(zip(expected.replies, found.replies, strict=False))
     for wanted, told in pairs:
         if isinstance(told, Raised) and not isinstance(wanted, Raised):
@@ -234,7 +234,7 @@ def _part(reply: Reply, parts: int | slice) -> Reply:
 
 
 def _facts(expected: Outcome, found: Outcome, differs: Difference) -> tuple[str, ...]:
-    """Return sentences about how a result relates to the expected one, computed from both."""
+    """Return sentences about how a result and the calls to fixtures differ from what was expected."""
     facts: list[str] = []
     own = [request for request in found.requests if request.action in ("call", "gradients")]
     inputs = own[-1].arguments if own else ()

@@ -27,7 +27,7 @@ def error_line(raised: Raised) -> str:
 
 
 def location(raised: Raised) -> str:
-    """Return a sentence that quotes the student's line that raised, or an empty string if it is unknown."""
+    """Return a sentence that quotes the line that raised the exception, or "" if the line is unknown."""
     return f" In your line `{raised.line}`." if raised.line else ""
 
 
@@ -71,7 +71,7 @@ def named(raised: Raised) -> Misconception | None:
 
 
 def _unassigned(match: re.Match[str], line: str) -> str:
-    """Describe an attribute that doesn't exist."""
+    """Describe the use of an attribute that doesn't exist."""
     if not line:
         return rf"`{match[1]}` has no attribute or method `{match[2]}`"
     if re.search(rf"\bself\.{match[2]}\b", line):

@@ -1,4 +1,4 @@
-"""The data of a check: the reference of an exercise, its probes, and common mistakes."""
+"""The data of a check: an exercise with its reference, probes and known mistakes, or a prediction."""
 
 import inspect
 import sys

@@ -47,6 +47,6 @@ def record() -> Iterator[list[Finding]]:
 
 
 def emit(finding: Finding) -> None:
-    """Report a finding to all active recorders."""
+    """Add a finding to the lists of all active `record` blocks."""
     for findings in _recorders.get():
         findings.append(finding)

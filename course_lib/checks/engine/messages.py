@@ -103,7 +103,7 @@ def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
 
 
 def accepted(name: str, says: str, whole: bool) -> str:
-    """Return the message for a submitted file that earns all its points, or some of them."""
+    """Return the message for a submitted file that earns some or all of its points."""
     return _lines(f"{'✓' if whole else '◐'} {name}: {says}")
 
 

@@ -71,7 +71,7 @@ class Misconception:
     """Whether `result` stands for each returned tensor in turn, instead of the whole returned value."""
 
     def apply(self, source: str) -> str:
-        """Return the patched source. Raises PatchError if a piece does not occur exactly once."""
+        """Return the patched source. Raises PatchError if a text to replace doesn't occur exactly once."""
         for piece in self.patch:
             if (count := source.count(piece.find)) != 1:
                 raise PatchError(f"the patch looks for {piece.find!r}, which occurs {count} times, not once")

@@ -68,7 +68,10 @@ def _is_whole(value: Value) -> bool:
 
 
 def _of_parts(expected: Value, found: Value) -> str:
-    """Describe a result that is an item of the other one, or whose two items are swapped."""
+    """Describe a result that is an item of the other one, or whose two items are swapped.
+
+    Returns an empty string in all other cases.
+    """
     if isinstance(expected, Tensor) and isinstance(found, tuple):
         for number, part in enumerate(found):
             if isinstance(part, Tensor) and _equal(expected, part):
@@ -134,10 +137,10 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> It
 
 
 def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[str, bool]]:
-    """Yield a sentence about unexpected NaN and infinite numbers, with False.
+    """Describe unexpected NaN and infinite numbers.
 
-    False means that no other relation can be tested, because that requires finite numbers. If a number is
-    infinite or NaN as expected, the sentence is empty.
+    Yields pairs of a sentence and False if any number is not finite: other relations can't be tested then.
+    The sentence is empty if all such numbers are expected.
     """
     for name, bad in (("NaN", found.isnan()), ("infinite", found.isinf())):
         bad &= expected.isfinite()
@@ -215,7 +218,7 @@ def _whole(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterato
 
 
 def _of_one(expected: float, found: float) -> Iterator[str]:
-    """Describe the relation of two numbers, if it is too simple to be a coincidence."""
+    """Describe the relation between two numbers if it is too simple to be a coincidence."""
     if not expected or not found:
         return
     ratio = found / expected

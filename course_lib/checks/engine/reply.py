@@ -13,12 +13,12 @@ Value = Any
 
 
 class Text(str):
-    """Words that are data, such as the words of a vocabulary. Other strings state facts in words."""
+    """A string that is data, such as the words of a vocabulary. All other strings state facts."""
 
 
 @dataclass(frozen=True)
 class Handle:
-    """A reference to an object in a backend: number 0 is the student's object, probes create the others."""
+    """A reference to an object in a backend. Number 0 is the student's object; probes create the others."""
 
     number: int
 

@@ -42,7 +42,7 @@ class Resemblance:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The known explanation of a student's results."""
+    """An explanation of a student's results by known misconceptions."""
 
     named: Mistakes = ()
     """Misconceptions that together explain every probe."""
@@ -228,7 +228,7 @@ class Search:
     ) -> Mapping[Misconception, int]:
         """Score each of the `visible` misconceptions by what it explains when added to a combination.
 
-        Every aspect of the result of probe `at` counts once, and every other failing probe twice.
+        Each explained aspect of the outcome of probe `at` scores 1, each other explained probe scores 2.
         """
         promises: dict[Misconception, int] = {}
         larger: dict[Misconception, Mistakes] = {}
@@ -264,10 +264,10 @@ class Search:
         return next((number for number in probes if not self._alike(mistakes, number)), None)
 
     def _alike(self, mistakes: Mistakes, number: int) -> bool:
-        """Return whether the student's result in a probe is what these misconceptions give.
+        """Return whether these misconceptions explain the student's result in a probe.
 
-        If they give a correct result, the student's result only needs to be correct too. Otherwise all
-        replies must be equal, including the messages of exceptions.
+        If their result is correct, the student's result only needs to be correct too. Otherwise all replies
+        must be equal, including the messages of exceptions.
         """
         probe, found = self._exercise.probes[number], self._found[number]
         version = self._versions.outcome(mistakes, number)

@@ -176,7 +176,10 @@ class _Recorder:
 
 
 def parts_of(value: Value, name: str = "the result") -> dict[str, Value]:
-    """Return the parts of a result by name. Tuples and dicts are split recursively, other values are not."""
+    """Return the parts of a result by name.
+
+    Dicts and tuples are split recursively, except for tuples that hold only numbers and strings.
+    """
     if isinstance(value, Returned):
         return parts_of(value.value, name)
     if isinstance(value, dict):

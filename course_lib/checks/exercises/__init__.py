@@ -1,1 +1,1 @@
-"""The data of the checks: one folder for each lesson."""
+"""The data of the checks: a package for each lesson, and the fixtures and requests that lessons share."""

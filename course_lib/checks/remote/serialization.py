@@ -74,7 +74,7 @@ def pack(message: object, limits: Limits = USUAL) -> bytes:
     """Serialize a request, a reply or any plain value.
 
     Tensors are detached and made contiguous. A tensor on another device than the CPU, or of an unusual dtype,
-    is sent as `Opaque`. Raises SerializationError for a value that is not plain, or too large.
+    is sent as `Opaque`. Raises SerializationError for a value that is too large or isn't plain.
     """
     writer = _Writer(limits)
     content = writer.write(message, 0)

@@ -18,7 +18,7 @@ class ChannelTimeout(TimeoutError):  # noqa: N818
 
 
 class ChannelOverrun(ValueError):  # noqa: N818
-    """An error for an announced message that is too long."""
+    """An error for a message whose announced length exceeds the limit."""
 
 
 class Channel:

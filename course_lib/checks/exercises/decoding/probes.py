@@ -78,7 +78,7 @@ _Transitions = Mapping[tuple[int, int], Mapping[int, float]]
 
 
 def _probabilities(known: Mapping[int, float], rest: Tensor) -> Tensor:
-    """Return the probabilities of all words. Words not in `known` share the remainder as in `rest`."""
+    """Return all words' probabilities. Words not in `known` share the remainder in proportion to `rest`."""
     words = list(known)
     rest = rest.index_fill(-1, torch.tensor(words), 0.0)
     probabilities = rest / rest.sum(dim=-1, keepdim=True) * (1.0 - sum(known.values()))

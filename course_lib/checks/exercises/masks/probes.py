@@ -85,7 +85,7 @@ probe = CAUSAL_MASK.probe
 
 
 def _of_length(length: int, candidate: Candidate) -> Reply:
-    """Return the causal mask of a length in the shape (1, L, L), because (L, L) is correct as well."""
+    """Call the student's function. Convert a mask of shape (L, L) to (1, L, L), because both are correct."""
     return candidate.make(with_batch_axis(candidate)).call(length)
 
 

@@ -148,7 +148,10 @@ def _weights(draw: Draw, d_model: int, dtype: torch.dtype = torch.float64) -> di
 def _loaded(
     candidate: Candidate, weights: Mapping[str, Tensor], *sizes: object, **options: object
 ) -> tuple[Candidate, Raised | None]:
-    """Build an instance with these weights and their dtype, in evaluation mode. Return it and any error."""
+    """Build an instance in evaluation mode, with these weights and their dtype.
+
+    Return the instance, and the first error or None.
+    """
     module = candidate.build(*sizes, **options)
     replies = [module.train(False)]
     if weights[_MATRICES[0]].dtype == torch.float64:

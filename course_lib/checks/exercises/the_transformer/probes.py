@@ -58,7 +58,7 @@ def _layer_shapes(
 
 
 def _source_mask() -> Tensor:
-    """Return the mask of two sentences of five tokens, of which the second ends with two padding tokens."""
+    """Return the mask of two sentences of five tokens. The second ends with two padding tokens."""
     return torch.tensor([[[1, 1, 1, 1, 1]], [[1, 1, 1, 0, 0]]], dtype=torch.bool)
 
 
