@@ -73,7 +73,7 @@ class Verdict:
     example: Example | None = None
     """A small call to try, if nothing else explains the difference."""
     printed: str = ""
-    """What the student's code printed in the first failing probe."""
+    """The printed output of the student's code in the first failing probe."""
     forbidden: tuple[str, ...] = ()
     """Functions that were called although the exercise does not allow them."""
     unwritten: str = ""

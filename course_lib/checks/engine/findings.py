@@ -26,7 +26,7 @@ class Finding:
     most: float | None = None
     """The points that a correct answer earns, if the check was graded."""
     look_at: str = ""
-    """What a person should look at, in words; empty if there is nothing."""
+    """A description of what a person should review; empty if there is nothing."""
 
 
 _recorders: ContextVar[tuple[list[Finding], ...]] = ContextVar("recorders", default=())

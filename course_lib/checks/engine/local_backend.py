@@ -68,7 +68,7 @@ class LocalBackend:
         self._may_not_call = may_not_call
         self._count_calls = count_calls
         self.calls = 0
-        """The number of torch functions that all requests have called, if they are counted."""
+        """The number of calls to torch functions in all requests, if calls are counted."""
         self._caught = (catches, SystemExit, OutOfTime)
         self.stopped: Raised | None = None
         """The timeout of an earlier request, after which the student's code is not run again."""

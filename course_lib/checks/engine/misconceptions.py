@@ -61,7 +61,7 @@ class Misconception:
     hint: str
     """An explanation for students: why the result is wrong, and where to look."""
     source: str
-    """The section of the paper, or another text, to read."""
+    """The text to read, such as a section of the paper."""
     patch: tuple[Replacement, ...]
     exclusive: bool = False
     """Whether it is never combined with other misconceptions."""

@@ -44,7 +44,7 @@ class Returned:
     called: tuple[str, ...] = ()
     """The names of the fixtures that the student's code called, once for each of those calls."""
     printed: str = ""
-    """The beginning of what the call printed."""
+    """The start of the call's printed output."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Raised:
     note: str = ""
     """LEFTOVER_STUB, RAISED_BY_NAME or empty; for MISSING_PARAMETER, the parameters that the module has."""
     printed: str = ""
-    """The beginning of what the call printed."""
+    """The start of the call's printed output."""
 
 
 #: The note of a stub's NotImplementedError in a function that has other code as well.

@@ -43,7 +43,7 @@ class Handed:
     kind: Kind = "wrong"
     """If `share` is below 1: "wrong", "missing", or "error" if the file could not be scored."""
     look_at: str = ""
-    """What a person should review, if anything."""
+    """A description of what a person should review; empty if there is nothing."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class HandIn:
     """The name of the file."""
     judge: Callable[[bytes, Levels], Handed]
     misconceptions: Sequence[Misconception] = ()
-    """Always empty, because exercises and predictions also have this attribute."""
+    """Always empty. The attribute exists because exercises and predictions have it, too."""
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def look(entry: HandIn, levels: Levels) -> Handed:
-    """Judge a file and return the result, even if the file is missing."""
+    """Judge a file and return the result. A missing file has a result, too."""
     content = _content(entry.file)
     return content if isinstance(content, Handed) else entry.judge(content, levels)
 

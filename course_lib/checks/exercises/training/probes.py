@@ -1,4 +1,4 @@
-"""Probes of lesson 09: the training step."""
+"""Probes of lesson 09: a training step with gradient accumulation."""
 
 import math
 from collections.abc import Sequence
