@@ -152,9 +152,9 @@ def _shorten(output: NotebookNode) -> None:
 
 
 def without_paths(text: str) -> str:
-    """Remove the folders of Python files from a text, and replace the machine's own folders by "…".
+    """Shorten the paths of Python files in a text to file names, and replace other local folders with "…".
 
-    These are the working folder, the installation of Python and the user's home folder.
+    Those are the working folder, the Python installation and the user's home folder.
     """
     text = _FOLDERS.sub(r"\1", text)
     for place in sorted({os.getcwd(), sys.prefix, sys.base_prefix, str(Path.home())}, key=len, reverse=True):

@@ -1,6 +1,6 @@
-"""Run programs in bubblewrap: without the network or other processes, and with few of the machine's files.
+"""Run programs in bubblewrap, with no access to the network, to other processes or to most files.
 
-It needs version 0.7 or later of https://github.com/containers/bubblewrap.
+Requires bubblewrap 0.7 or later: https://github.com/containers/bubblewrap
 """
 
 import os

@@ -28,7 +28,7 @@ _FOLDER_PREFIX = "course-sandbox-"
 
 
 class ForkServerError(CourseError):
-    """An error for a sandbox that failed to start, or has ended."""
+    """An error for a sandbox that failed to start, stopped answering, or exited unexpectedly."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ForkServer:
             answer = self._receive(START_TIMEOUT)
             self._starting = False
             if not answer.get("ready"):
-                raise ForkServerError(f"the sandbox for grading didn't start:\n{self.log_tail()}")
+                raise ForkServerError(f"the grading sandbox didn't start:\n{self.log_tail()}")
 
     def begin(self) -> None:
         """Start the fork server if it isn't running, without waiting. Call `start` to wait."""
@@ -187,7 +187,7 @@ class ForkServer:
         try:
             socket.send_fds(self._control, [data], files or [])
         except OSError:
-            raise ForkServerError(f"the sandbox for grading has ended:\n{self.log_tail()}") from None
+            raise ForkServerError(f"the grading sandbox exited unexpectedly:\n{self.log_tail()}") from None
         answer = self._receive(ANSWER_TIMEOUT)
         return KernelState(answer["running"], answer["ended"], tuple(answer["violations"]))
 
@@ -197,13 +197,11 @@ class ForkServer:
         try:
             data = self._control.recv(MAX_MESSAGE_BYTES)
         except TimeoutError:
-            raise ForkServerError(
-                f"the sandbox for grading didn't answer within {timeout:g} seconds"
-            ) from None
+            raise ForkServerError(f"the grading sandbox didn't answer within {timeout:g} seconds") from None
         except OSError:
             data = b""
         if not data:
-            raise ForkServerError(f"the sandbox for grading has ended:\n{self.log_tail()}")
+            raise ForkServerError(f"the grading sandbox exited unexpectedly:\n{self.log_tail()}")
         answer: dict[str, Any] = json.loads(data)
         return answer
 

@@ -309,7 +309,7 @@ def _weight_bars(weights: alt.Chart, words: list[str]) -> alt.LayerChart:
 
 
 def _gradient_bar(weights: alt.Chart) -> alt.LayerChart:
-    """Draw the norm of diag(w) - w w^T, which is the root of sum w^2 - 2 sum w^3 + (sum w^2)^2."""
+    """Draw the Frobenius norm of diag(w) - w w^T: sqrt(sum w^2 - 2 sum w^3 + (sum w^2)^2)."""
     axis = alt.Axis(title="size of the softmax's gradient", values=[0, 0.1, 0.2, 0.3, 0.4, 0.5])
     norm = (
         weights.transform_calculate(square="pow(datum.weight, 2)", cube="pow(datum.weight, 3)")

@@ -1,4 +1,4 @@
-"""A tutor for failed checks. It is off unless you or your instructor set up a server with OpenAI's interface.
+"""A tutor for failed checks. It is off unless you or your instructor set up an OpenAI-compatible server.
 
     from course_lib.student.tutor import tutor
     tutor()                       # right after a check has failed
@@ -148,7 +148,10 @@ def _hints(exercise: str) -> Iterator[str]:
 
 
 def _agreed(url: str, agree: bool) -> bool:
-    """Return whether the student has agreed to send texts to this server. Record a new agreement."""
+    """Return whether the student has agreed to send text to this server.
+
+    If `agree` is true, the consent is recorded first.
+    """
     path = _config_file().with_name("tutor-agreed")
     agreed = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     if agree and url not in agreed:

@@ -68,8 +68,8 @@ def test_a_full_disk_stops_no_training_and_spoils_no_checkpoint(
     assert "The checkpoint could not be saved (No space left on device). Training continues" in text
     assert "step 28  epoch 4  validation_loss" in text
     assert text.splitlines()[-1] == (
-        f"train: {run}: the results cannot be saved (No space left on device). Make room, and run the same "
-        "command again to resume from the latest checkpoint."
+        f"train: {run}: the results cannot be saved (No space left on device). Fix this (for "
+        "example, free some disk space), and run the same command again to resume from the latest checkpoint."
     )
     assert process.exitcode == EXIT_BAD_INPUT
     assert "Traceback" not in text

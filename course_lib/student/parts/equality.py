@@ -228,7 +228,11 @@ def _gradients(model: nn.Module, loss: Tensor, norm_first: bool) -> dict[str, Te
 
 
 def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield the results of `make_scheduler` and `smooth_targets`, if they are among the parts."""
+    """Yield the learning rates and the smoothed targets.
+
+    The learning rates are those of `learning_rate` and of the scheduler, if `make_scheduler` is among the
+    parts. The targets are the result of `smooth_targets`, if that is among them.
+    """
     if "make_scheduler" in parts:
         rates = [float(parts["learning_rate"](step, 512, 4)) for step in range(1, 9)]
         yield "the learning rates", torch.tensor(rates, dtype=torch.float64)

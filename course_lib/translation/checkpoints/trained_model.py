@@ -66,7 +66,10 @@ def load_model(path: Path, mapped: bool = False) -> TrainedModel:
             f"{path} was written by another version of the lab, whose config has other keys. Train it again."
         ) from None
     except (DamagedFileError, KeyError, TypeError):
-        raise BadInputError(f"{path}: this is not an intact trained model.") from None
+        raise BadInputError(
+            f"{path}: this file is damaged or is not a trained model. Train the model again, or choose "
+            "another file."
+        ) from None
 
 
 @dataclass(frozen=True)

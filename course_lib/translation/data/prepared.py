@@ -250,7 +250,7 @@ def _digest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class _Direction:
-    """The sentences of both sides for a direction of translation, and their vocabularies."""
+    """The source and target sentences of one translation direction, and their vocabularies."""
 
     source: Vocabulary
     source_text: list[str]

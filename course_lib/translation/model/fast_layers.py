@@ -34,10 +34,11 @@ _KNOWN = {
 
 
 def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
-    """Replace the layers of the reference's Transformer with faster ones. Return their weights for `refresh`.
+    """Replace the layers of the reference's Transformer with faster ones.
 
-    Any other model, and any layer that contains other classes than the reference's, is left unchanged,
-    because a student's classes may compute something different. The list is empty if nothing is replaced.
+    Returns a list of their weights for `refresh`, which is empty if nothing is replaced. Any other model, and
+    any layer that contains classes other than the reference's, is left unchanged, because a student's classes
+    may compute something different.
     """
     if type(model) is not Transformer:
         return []

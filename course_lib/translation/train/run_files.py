@@ -144,8 +144,9 @@ class RunFiles:
             save_settings(self.folder.search, settings)
         except OSError as error:
             raise BadInputError(
-                f"{self.folder.path}: the results cannot be saved ({error.strerror}). Make room, and run "
-                "the same command again to resume from the latest checkpoint."
+                f"{self.folder.path}: the results cannot be saved ({error.strerror}). Fix this (for "
+                "example, free some disk space), and run the same command again to resume from the "
+                "latest checkpoint."
             ) from None
 
     def _try(self, what: str, write: Callable[[MetricsLog], None]) -> None:

@@ -57,17 +57,17 @@ def _are_numbers(vocabulary: Value) -> bool:
 
 def _order_and_numbers(vocabulary: dict[str, int]) -> dict[str, Value]:
     order = sorted(vocabulary, key=lambda word: (vocabulary[word], word))
-    numbers = {f"the number of {word!r}": number for word, number in vocabulary.items()}
-    return {"the words, in the order of their numbers,": Text(" ".join(order)), "the numbers": numbers}
+    numbers = {f"the id of {word!r}": number for word, number in vocabulary.items()}
+    return {"the words, in the order of their ids,": Text(" ".join(order)), "the ids": numbers}
 
 
-@probe("the specials come first, then the words, with frequent ones before rare ones")
+@probe("the special tokens come first, then the words, with frequent ones before rare ones")
 def _vocabulary_by_hand(candidate: Candidate, draw: Draw) -> Observed:
     sentences = ("kind sieht hund", "hund sieht hund", "ein kind sieht ein kind", "hund")
     return _vocabulary(candidate, sentences, 1)
 
 
-@probe("with a min_count of 2, only words that occur at least twice get numbers")
+@probe("with a min_count of 2, only words that occur at least twice get ids")
 def _vocabulary_of_frequent_words(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("ein hund", "ein hund sieht ein kind", "kind und katze"), 2)
 
@@ -87,17 +87,17 @@ def _vocabulary_keeps_capitals(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("Der hund der bellt der", "Der kleine hund hund hund"), 2)
 
 
-@probe("a special that occurs in the text keeps its number")
+@probe("a special token that occurs in the text keeps its id")
 def _vocabulary_with_special_in_text(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("ein <pad> ein <pad> ein <pad> <pad>", "hund und hund"), 1)
 
 
-@probe("other specials keep their order, which is not alphabetical")
+@probe("other special tokens keep their order, which is not alphabetical")
 def _vocabulary_with_other_specials(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("ein hund", "ein kind"), 1, ("[unk]", "[eos]", "[bos]"))
 
 
-@probe("without any sentences, only the specials have numbers")
+@probe("without any sentences, only the special tokens have ids")
 def _vocabulary_of_nothing(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, (), 1)
 
@@ -108,7 +108,7 @@ def _vocabulary_as_spelled(candidate: Candidate, draw: Draw) -> Observed:
     return _vocabulary(candidate, ("Zug apfel , über", "", "äpfel Apfel zug . 42 ½"), 1, specials)
 
 
-@probe("the numbers are correct for random sentences and a min_count of 3")
+@probe("the ids are correct for random sentences and a min_count of 3")
 def _vocabulary_of_drawn_sentences(candidate: Candidate, draw: Draw) -> Observed:
     words = [
         "am",

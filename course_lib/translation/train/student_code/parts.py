@@ -202,7 +202,10 @@ def _read(folder: str, distributed: DistributedInfo, suppressed_print: Suppresse
 def _unequal(
     parts: Parts, unused: dict[str, str], distributed: DistributedInfo, device: torch.device
 ) -> dict[str, str]:
-    """Return the student's parts that differ from the reference, with each difference, on all ranks."""
+    """Compare the student's parts with the reference, and describe the difference of each that differs.
+
+    The result is the same on all ranks. Must be called on every rank.
+    """
     skipped = {*unused, *LESSONS["12-data-parallel"]}
     model_parts = [name for name in parts.yours if name not in skipped]
     found = broadcast_from_rank_zero(distributed, lambda: unequal_parts(parts.only(model_parts), device))
