@@ -106,10 +106,13 @@ class _Deadline:
         During an import, an expired limit is restarted, within a grace period of `_IMPORT_GRACE` seconds.
         """
         now = time.monotonic() - (_ready_seconds(self._native_id) - self._started_ready)
-        if now >= self._end and now < self._last_end and _importing(frame):
-            self._end = min(now + self._seconds, self._last_end)
         # A timer may fire a moment early.
-        return now >= self._end - _REPEAT / 10
+        if now < self._end - _REPEAT / 10:
+            return False
+        if now < self._last_end and _importing(frame):
+            self._end = min(now + self._seconds, self._last_end)
+            return False
+        return True
 
 
 def _ready_seconds(native_id: int) -> float:
