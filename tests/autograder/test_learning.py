@@ -32,7 +32,7 @@ def test() -> ConceptTest:
 
 
 def chosen(test: ConceptTest, right: int) -> dict[str, str]:
-    """Answers of a student who has the first questions right and leaves the others out."""
+    """The answers of a student who answers the first questions correctly and skips the others."""
     return {
         question.name: CORRECT if number < right else "" for number, question in enumerate(test.questions)
     }
