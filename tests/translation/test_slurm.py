@@ -44,11 +44,12 @@ def submit(slurm: Slurm, folder: Path, script: str, gpus: int, *arguments: str, 
     )
 
 
-def wait_for_text(log: Path, text: str) -> None:
+def wait_for_text(slurm: Slurm, job: str, log: Path, text: str) -> None:
     deadline = time.monotonic() + SECONDS
     while not log.exists() or text not in log.read_text("utf-8"):
-        assert time.monotonic() < deadline, f"{text!r} is not in the log: {log.read_text('utf-8')}"
-        time.sleep(0.05)
+        gave_up = slurm.state(job) == "FAILED" or time.monotonic() > deadline
+        assert not gave_up, f"{text!r} is not in the log: {log.read_text('utf-8')}"
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize(("script", "per_node"), [("one_node.sbatch", 2), ("several_nodes.sbatch", 1)])
@@ -58,16 +59,25 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
     log = tmp_path / "log"
     arguments = [str(config_file), "training.epochs=25", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
     arguments += ["training.checkpoint_every=100000", "checkpoints.stop_check_every=2"]
-    prepared = tmp_path / "prepared"
+    prepared, disk = tmp_path / "prepared", tmp_path / "disk"
     assert prepare_command([str(config_file), str(prepared)]) == 0
-    job = submit(slurm, tmp_path, script, per_node, *arguments, PREPARED=str(prepared))
-    wait_for_text(log, "step 4 ")
+    # So many files that both nodes, which share a disk here, are certain to copy at the same time.
+    (prepared / "more").mkdir()
+    for number in range(2000):
+        (prepared / "more" / str(number)).touch()
+    job = submit(slurm, tmp_path, script, per_node, *arguments, PREPARED=str(prepared), TMPDIR=str(disk))
+    wait_for_text(slurm, job, log, "step 4 ")
     # What SLURM does by itself two minutes before the end: a signal to every process of the job's steps.
     slurm.command("scancel", "--signal=USR1", job)
-    wait_for_text(log, "the job returns to the queue")
+    wait_for_text(slurm, job, log, "the job returns to the queue")
     assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
+    assert list(disk.glob("course-data-*")) == []
+    # What a node that loses power while it copies leaves behind.
+    for left in ("train.ids", "data/train.ids", "data/more"):
+        (disk / f"course-data-{job}" / left).mkdir(parents=True)
     slurm.start_now(job)
     slurm.wait_for(job, "COMPLETED")
+    assert list(disk.glob("course-data-*")) == []
 
     said = log.read_text("utf-8")
     assert said.count("2 processes; starting.") == 1
