@@ -231,7 +231,7 @@ def length_histograms(
 def _histogram(
     name: str, lengths: pd.Series, summary: str, longest: int, colour: str, last: bool
 ) -> alt.LayerChart:
-    width = WIDTH - 60
+    width = WIDTH - 220  # the name and the summary are beside the bars, where they can't cover them
     axis = alt.Axis(title="tokens in a sentence" if last else None, labels=last, ticks=last, grid=False)
     x = fixed_x("length", 0, longest + 1, axis)
     counts = lengths.value_counts().rename_axis("length").reset_index(name="sentences")
@@ -248,8 +248,8 @@ def _histogram(
         strokeDash=[5, 3], strokeWidth=2, color=ALARM_INK
     )
     names = (
-        note(name, width - 2, 10, align="right", bold=True),
-        note(summary, width - 2, 27, align="right"),
+        note(name, width + 10, 30, bold=True),
+        note(summary, width + 10, 47),
     )
     return alt.LayerChart(layer=[bars, mean.encode(x=x), *names], width=width, height=74)
 
