@@ -7,7 +7,7 @@ No other module patches nbgrader.
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -26,17 +26,18 @@ from nbgrader.apps import (
     generatefeedbackapp,
     zipcollectapp,
 )
-from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
+from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import find_all_files, is_grade, is_locked, is_solution, is_task, setenv
 from sqlalchemy import create_engine
 from traitlets import Type
 
 from autograder.nbgrader import commands
+from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
 from autograder.nbgrader.grading_run import GradingRun
 from autograder.nbgrader.preparation import Prepared
 from autograder.nbgrader.releases import Releases
-from autograder.nbgrader.replacement import FolderReplacement
+from autograder.nbgrader.replacing_converter import ReplacingConverter
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.release.lessons import copy_course_files
 from autograder.release.solutions import refresh
@@ -211,61 +212,7 @@ class CourseAutograde(Autograde):
             raise
 
 
-class _Replacing(BaseConverter):
-    """A converter that replaces an old result only once the new one is complete."""
-
-    def convert_notebooks(self) -> None:
-        """Convert each assignment. If that fails, restore its old result and continue with the others.
-
-        Raises NbGraderException at the end if any assignment failed.
-        """
-        assignments: dict[str, list[str]] = self.assignments  # type: ignore[has-type]
-        problems: list[str] = []
-        for source in sorted(assignments):
-            self.assignments = {source: assignments[source]}
-            try:
-                self._replace(sorted(assignments[source]), super().convert_notebooks)
-            except (NbGraderException, OSError) as error:
-                problems.append(str(error))
-        if problems:
-            self.log.error("%s", "\n".join(problems))
-            raise NbGraderException("\n".join(problems))
-
-    def check(self, assignment: str, notebooks: list[str]) -> None:
-        """Raise NbGraderException if an assignment must not be converted. It is called before any change."""
-
-    def _replace(self, notebooks: list[str], convert: Callable[[], None]) -> None:
-        names = self.init_single_notebook_resources(notebooks[0])["nbgrader"]
-        folder = Path(os.path.normpath(self._format_dest(names["assignment"], names["student"])))
-        old = FolderReplacement(folder)
-        old.recover()
-        written = {Path(notebook).stem + self.exporter.file_extension for notebook in notebooks}
-        if not self._is_due(Path(notebooks[0]).parent, folder, written):
-            convert()  # nbgrader reports that it skips the assignment
-            return
-        self.check(names["assignment"], notebooks)
-        only_some = self.coursedir.notebook_id != "*"
-        old.begin(copy_back=(lambda _, files: written.intersection(files)) if only_some else None)
-        try:
-            convert()
-        except BaseException:
-            old.roll_back()
-            raise
-        if folder.is_dir():
-            old.commit()
-        else:  # an excluded student
-            old.roll_back()
-
-    def _is_due(self, source: Path, folder: Path, written: set[str]) -> bool:
-        """Return whether nbgrader will convert an assignment, by the rules of its `init_destination`."""
-        missing = self.coursedir.notebook_id != "*" and any(not (folder / name).exists() for name in written)
-        if self.force or missing or not folder.exists():
-            return True
-        new, old = map(self.coursedir.get_existing_timestamp, (str(source), str(folder)))
-        return new is not None and old is not None and new > old
-
-
-class CourseGenerateAssignment(_Replacing, GenerateAssignment):
+class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
     """`nbgrader generate_assignment`, extended to rebuild stale solution notebooks and keep every release."""
 
     def init_notebooks(self) -> None:
@@ -323,10 +270,6 @@ class CourseGenerateAssignment(_Replacing, GenerateAssignment):
                 f"The gradebook holds {submitted} submissions, and nbgrader cannot add or remove cells then. "
                 "Undo this change in the source, or release it as a lesson with another name."
             )
-
-
-class CourseGenerateFeedback(_Replacing, GenerateFeedback):
-    """`nbgrader generate_feedback`, extended to keep a submission's old pages if writing new ones fails."""
 
 
 def _cells_nbgrader_knows(path: str) -> Iterator[str]:

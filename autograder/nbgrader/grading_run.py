@@ -19,7 +19,7 @@ from nbgrader.converters.base import NbGraderException
 from sqlalchemy.exc import DBAPIError
 
 from autograder.judge.job import NotComputedError
-from autograder.nbgrader.lock import course_lock
+from autograder.nbgrader.lock import course_lock, grading_folder
 from autograder.nbgrader.not_graded import NotGraded
 from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.replacement import FolderReplacement
@@ -50,7 +50,7 @@ class GradingRun:
     ) -> None:
         self._converter, self._course, self._log = converter, converter.coursedir, converter.log
         self._execute, self._write_grades, self._students = execute, write_grades, students
-        self._not_graded = NotGraded(self._folder, self._log)
+        self._not_graded = NotGraded(grading_folder(self._course), self._log)
         self._failed: list[str] = []
         self._preparation = Preparation(self._course, execute)
         self._releases = self._preparation.releases
@@ -59,17 +59,12 @@ class GradingRun:
         self._stale: dict[str, int] = {}
         """The number of submissions, by lesson, that were graded with different checks or limits."""
 
-    @property
-    def _folder(self) -> Path:
-        """The grading folder, which holds the list of submissions that were not graded."""
-        return Path(self._course.format_path(self._course.autograded_directory, "", "")).parent
-
     def run(self) -> None:
         """Grade all submissions that need grading.
 
         Raises NbGraderException if the run cannot start, or if any submission was not graded.
         """
-        with course_lock(self._folder, self._log):
+        with course_lock(grading_folder(self._course), self._log):
             found = [
                 submission
                 for submission in submissions(self._course)

@@ -1,4 +1,4 @@
-"""A lock that allows one `nbgrader autograde` at a time in a course."""
+"""A lock that allows one command at a time to grade, release or write feedback in a course."""
 
 import fcntl
 import logging
@@ -8,6 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
+
+
+def grading_folder(course: CourseDirectory) -> Path:
+    """Return the folder that contains the folder of graded work, and the list of what was not graded."""
+    return Path(course.format_path(course.autograded_directory, "", "")).parent
 
 
 @contextmanager
@@ -18,7 +24,7 @@ def course_lock(folder: Path, log: logging.Logger) -> Iterator[None]:
     exclude each other. The operating system releases the lock when the process ends, even if it is killed.
     If the folder can't be locked for another reason, a warning is logged and the run continues.
 
-    Raises NbGraderException if another run holds the lock.
+    Raises NbGraderException if another process holds the lock.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -26,7 +32,7 @@ def course_lock(folder: Path, log: logging.Logger) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise NbGraderException(
-                f"another process is autograding in {folder}. Wait until it has finished, or end it."
+                f"another nbgrader command is working in {folder}. Wait until it has finished, or end it."
             ) from None
         except OSError as error:
             log.warning("%s cannot be locked (%s). Make sure that nobody else grades now.", folder, error)

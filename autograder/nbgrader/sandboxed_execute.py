@@ -110,9 +110,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         Raises CourseError if nothing can confine students' code, or the cluster can't be used.
         """
         address = self.cluster or os.environ.get(CLUSTER, "")
-        with shared.borrow(
-            (address, self._worker_count()), partial(self._create_executor, address)
-        ) as executor:
+        with shared.borrow((address, self.worker_count), partial(self._create_executor, address)) as executor:
             self._ahead = 4 * executor.workers
             self.results = Results(self.store, executor, self.log)
             try:
@@ -161,9 +159,11 @@ class SandboxedExecute(NbGraderPreprocessor):
             return connect(address, self.allow_unconfined, self.allow_plain_tcp, self.log)
         confinement = probe()
         require(confinement, self.allow_unconfined)
-        return LocalExecutor(self._worker_count(), initialize, (os.getpid(), confinement))
+        return LocalExecutor(self.worker_count, initialize, (os.getpid(), confinement))
 
-    def _worker_count(self) -> int:
+    @property
+    def worker_count(self) -> int:
+        """The number of worker processes on this machine."""
         return self.workers or joblib.cpu_count()
 
     def source(self, lesson: str) -> LessonSource:

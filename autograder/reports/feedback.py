@@ -1,22 +1,34 @@
 """Feedback: the parts of a graded notebook that students may see."""
 
+import hashlib
+import json
 import os
+import pickle
 import re
+import signal
 import sys
 from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import nbconvert
+import nbformat
 from nbconvert.exporters import HTMLExporter
+from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_output
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests
 from traitlets import List
+from traitlets.config import Config
 
 from autograder.nbgrader.mark_scheme import TAG
 from autograder.reports.points import STYLE, Points, points_line, summary
 from autograder.reports.verdicts import is_check, notes_on, verdicts_in
+from course_lib import __version__
 
 #: The name of the exception of `course_lib.checks`. Importing the class would import torch.
 CHECK_ERROR = "CheckError"
@@ -43,19 +55,112 @@ POLICY = (
 )
 
 
+#: The name of the element with the digest of a page, which is near the start of the page.
+_DIGEST = "course-digest"
+_DIGEST_ELEMENT = re.compile(rf'<meta content="([0-9a-f]{{64}})" name="{_DIGEST}"/>'.encode())
+_START_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class PreparedPage:
+    """All that a feedback page is made from, after the gradebook has been read."""
+
+    notebook: str
+    """The notebook with points and comments, as JSON."""
+    resources: dict[str, Any]
+    """The points of the whole notebook and the styles, as nbconvert's templates expect them."""
+    digest: str
+    """A hash of the notebook, of `resources`, and of the versions of the course and of nbconvert."""
+
+
 class FeedbackExporter(HTMLExporter):
-    """nbgrader's feedback page with a Content-Security-Policy that blocks scripts from submissions."""
+    """nbgrader's feedback page with a Content-Security-Policy that blocks scripts from submissions.
+
+    A page can be made in two steps: `prepare` runs the preprocessors, which read the gradebook, and `render`,
+    which takes ten times as long, may run in another process.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.rendered: dict[str, Callable[[], str]] = {}
+        """Functions that wait for pages that are being rendered, by the path of the graded notebook."""
+
+    @property
+    def own_config(self) -> bytes:
+        """The pickled part of the configuration that `render` needs."""
+        names = {cls.__name__ for cls in type(self).__mro__} | {"Highlight2HTML"}
+        return pickle.dumps({name: section for name, section in self.config.items() if name in names})
+
+    def from_filename(
+        self, filename: str, resources: dict[str, Any] | None = None, **more: Any
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the page of a notebook from `rendered` if it is there. Otherwise, prepare and render it."""
+        if filename in self.rendered:
+            return self.rendered.pop(filename)(), self._init_resources(resources)
+        page = self.prepare(filename, resources or {})
+        return self.render(page), self._init_resources(resources)
+
+    def prepare(self, filename: str, resources: dict[str, Any]) -> PreparedPage:
+        """Read a graded notebook, and run all preprocessors."""
+        notebook, resources = Exporter.from_notebook_node(self, nbformat.read(filename, 4), resources)
+        names = {name: value for name, value in resources["nbgrader"].items() if name != "db_url"}
+        shown = {"nbgrader": names, "inlining": resources.get("inlining", {})}
+        content = json.dumps(notebook, sort_keys=True)
+        versions = (__version__, nbconvert.__version__)
+        digest = hashlib.sha256(json.dumps([content, shown, versions], sort_keys=True).encode()).hexdigest()
+        return PreparedPage(content, shown, digest)
+
+    def render(self, page: PreparedPage) -> str:
+        """Render a prepared page, with its digest."""
+        notebook = nbformat.from_dict(json.loads(page.notebook))
+        return self.from_notebook_node(notebook, {**page.resources, _DIGEST: page.digest})[0]
 
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **more: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Render the page, and insert the Content-Security-Policy."""
+        """Render the page, and insert the Content-Security-Policy and the digest."""
         page, resources = super().from_notebook_node(nb, resources, **more)
-        policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"/>'
-        policy += '\n<meta name="viewport" content="width=device-width"/>'
+        head = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"/>'
+        head += '\n<meta name="viewport" content="width=device-width"/>'
+        if _DIGEST in resources:
+            head += f'\n<meta content="{resources[_DIGEST]}" name="{_DIGEST}"/>'
         return page.replace("<html>", '<html lang="en">', 1).replace(
-            "<head>", f"<head>\n{policy}", 1
+            "<head>", f"<head>\n{head}", 1
         ), resources
+
+    def _preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """Run the preprocessors, unless `prepare` has run them."""
+        if _DIGEST in resources:
+            return nb, resources
+        prepared: tuple[NotebookNode, dict[str, Any]] = super()._preprocess(nb, resources)
+        return prepared
+
+
+def digest_in(page: Path) -> str | None:
+    """Return the digest in a feedback page, or None if there is no page with a digest."""
+    try:
+        with page.open("rb") as file:
+            found = _DIGEST_ELEMENT.search(file.read(_START_BYTES))
+    except OSError:
+        return None
+    return found[1].decode() if found else None
+
+
+def start_rendering(config: bytes) -> None:
+    """Prepare a worker process that renders pages. The main process handles interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _exporter(config)
+
+
+def render(config: bytes, page: PreparedPage) -> str:
+    """Render a page in a worker process, with a configuration from `FeedbackExporter.own_config`."""
+    return _exporter(config).render(page)
+
+
+@lru_cache(maxsize=1)
+def _exporter(config: bytes) -> FeedbackExporter:
+    """Return an exporter. It is kept, because it compiles its templates."""
+    return FeedbackExporter(config=Config(pickle.loads(config)))
 
 
 class ForStudents(ClearHiddenTests):

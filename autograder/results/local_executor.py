@@ -83,7 +83,7 @@ class LocalExecutor(Executor):
             except BrokenProcessPool:
                 self._local.worker = None
         raise WorkerDiedError(
-            f"the worker process died {_ATTEMPTS} times while running this notebook. Is there enough memory?"
+            f"the worker process died {_ATTEMPTS} times with this notebook. Is there enough memory?"
         )
 
     def _new_worker(self) -> ProcessPoolExecutor:

@@ -44,11 +44,11 @@ def test_while_another_run_grades_nothing_is_touched(classroom: Classroom) -> No
     half_done.write_text("{")
     with another_run(classroom.course / "autograder"):
         said, ended = classroom.autograde()
-    assert said.startswith(f"another process is autograding in {classroom.course / 'autograder'}.")
+    assert said.startswith(f"another nbgrader command is working in {classroom.course / 'autograder'}.")
     assert ended == f"nbgrader ends with an error: {said}"
     assert half_done.read_text() == "{"
     # The system has let go for the process that was killed.
-    assert not [line for line in classroom.autograde() if "another process" in line]
+    assert not [line for line in classroom.autograde() if "another nbgrader" in line]
     assert classroom.scores("anna")
 
 
@@ -64,7 +64,7 @@ def test_a_run_releases_the_lock_however_it_ends(classroom: Classroom, content: 
 def test_a_lock_is_exclusive(tmp_path: Path) -> None:
     with (
         course_lock(tmp_path, logging.getLogger()),
-        pytest.raises(NbGraderException, match="another process is autograding in"),
+        pytest.raises(NbGraderException, match="another nbgrader command is working in"),
         course_lock(tmp_path, logging.getLogger()),
     ):
         pass

@@ -1,0 +1,90 @@
+"""`nbgrader generate_feedback`: pages are rendered by worker processes, and replaced if they are out of date.
+
+The main process reads the gradebook, and is the only one that does. A page contains a digest of all that it
+shows, so a page that would look the same is not written again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import partial
+
+from nbgrader.converters import GenerateFeedback
+
+from autograder.nbgrader.replacing_converter import ReplacingConverter
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute
+from autograder.reports.feedback import FeedbackExporter, PreparedPage, digest_in, render, start_rendering
+from autograder.results.local_executor import LocalExecutor
+
+#: The number of submissions from which another worker is worth its start, which takes two seconds.
+_PER_WORKER = 5
+
+
+class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
+    """`nbgrader generate_feedback`, extended to keep a submission's old pages if writing new ones fails."""
+
+    def convert_notebooks(self) -> None:
+        """Write all pages that are missing or out of date. If a submission fails, its old pages stay."""
+        self._due: set[str] = set()
+        with ExitStack() as stack:
+            self._executor: LocalExecutor | None = None
+            workers = min(SandboxedExecute(parent=self).worker_count, len(self.assignments) // _PER_WORKER)
+            if workers > 1 and isinstance(self.exporter, FeedbackExporter):
+                self._executor = LocalExecutor(workers, start_rendering, (self.exporter.own_config,))
+                stack.callback(self._executor.shutdown, cancel_futures=True)
+            super().convert_notebooks()
+
+    def sources(self, assignments: Mapping[str, list[str]]) -> Iterator[str]:
+        """Yield the folders of the submissions. The pages of some are prepared and rendered ahead."""
+        ahead = 4 * self._executor.workers if self._executor is not None else 0
+        waiting: deque[str] = deque()
+        for source in sorted(assignments):
+            self._prepare(sorted(assignments[source]))
+            waiting.append(source)
+            if len(waiting) > ahead:
+                yield waiting.popleft()
+        yield from waiting
+
+    def is_due(self, notebooks: list[str]) -> bool:
+        """Return whether a page of a submission is missing or would look different now."""
+        return notebooks[0] in self._due or super().is_due(notebooks)
+
+    def problem(self, notebook: str, error: Exception) -> str:
+        """Return the message for a submission whose feedback was not written."""
+        names = self.names(notebook)
+        return f"{names['student']}, {names['assignment']}: the feedback was not written: {error}"
+
+    def _prepare(self, notebooks: list[str]) -> None:
+        """Prepare the pages of one submission, and schedule their rendering if they are due.
+
+        An error is kept until `convert_single_notebook`, which is called when it is the submission's turn.
+        """
+        exporter, excluded = self.exporter, self.coursedir.student_id_exclude.split(",")
+        if not isinstance(exporter, FeedbackExporter) or self.names(notebooks[0])["student"] in excluded:
+            return
+        old = self.replacement(notebooks[0])
+        failed: Future[str] = Future()
+        try:
+            old.recover()
+            pages = {
+                path: exporter.prepare(path, self.init_single_notebook_resources(path)) for path in notebooks
+            }
+        except Exception as error:
+            failed.set_exception(error)
+            self._due.add(notebooks[0])
+            exporter.rendered |= dict.fromkeys(notebooks, failed.result)
+            return
+        stale = any(
+            digest_in(old.folder / self.written([path]).pop()) != pages[path].digest for path in pages
+        )
+        if stale or super().is_due(notebooks):
+            self._due.add(notebooks[0])
+            for path, page in pages.items():
+                exporter.rendered[path] = self._rendering(exporter, page)
+
+    def _rendering(self, exporter: FeedbackExporter, page: PreparedPage) -> Callable[[], str]:
+        """Return a function that returns the rendered page. If there are workers, one renders it."""
+        if self._executor is None:
+            return partial(exporter.render, page)
+        return self._executor.submit(render, exporter.own_config, page).result

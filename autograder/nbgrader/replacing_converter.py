@@ -1,0 +1,114 @@
+"""A base class for nbgrader's converters that keeps an old result until the new one is complete."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from nbgrader.converters.base import BaseConverter, NbGraderException
+
+from autograder.nbgrader.lock import course_lock, grading_folder
+from autograder.nbgrader.replacement import FolderReplacement
+
+
+class ReplacingConverter(BaseConverter):
+    """A converter that replaces an old result only once the new one is complete."""
+
+    _error: Exception | None = None
+    """The error that stopped the conversion of the current assignment, if any."""
+
+    def convert_notebooks(self) -> None:
+        """Convert each assignment. If that fails, restore its old result and continue with the others.
+
+        Raises NbGraderException at the end if any assignment failed.
+        """
+        problems: list[str] = []
+        folder = grading_folder(self.coursedir)
+        try:
+            with course_lock(folder, self.log) if folder.is_dir() else nullcontext():
+                problems += self._convert_each()
+        except NbGraderException as error:
+            problems.append(str(error))
+        if problems:
+            self.log.error("%s", "\n".join(problems))
+            raise NbGraderException("\n".join(problems))
+
+    def convert_single_notebook(self, notebook_filename: str) -> None:
+        """Convert one notebook, and record an error, because nbgrader raises another one without a reason."""
+        try:
+            super().convert_single_notebook(notebook_filename)
+        except Exception as error:
+            self._error = error
+            raise
+
+    def sources(self, assignments: Mapping[str, list[str]]) -> Iterator[str]:
+        """Yield the folders with the notebooks to convert, each when it is its turn."""
+        yield from sorted(assignments)
+
+    def check(self, assignment: str, notebooks: list[str]) -> None:
+        """Raise NbGraderException if an assignment must not be converted. It is called before any change."""
+
+    def problem(self, notebook: str, error: Exception) -> str:
+        """Return the message for an assignment, given by one of its notebooks, that was not converted."""
+        return str(error)
+
+    def names(self, notebook: str) -> dict[str, Any]:
+        """Return the student and the assignment that a notebook belongs to, as nbgrader does."""
+        names: dict[str, Any] = self.init_single_notebook_resources(notebook)["nbgrader"]
+        return names
+
+    def replacement(self, notebook: str) -> FolderReplacement:
+        """Return the replacement of the folder to which a notebook is converted."""
+        names = self.names(notebook)
+        return FolderReplacement(
+            Path(os.path.normpath(self._format_dest(names["assignment"], names["student"])))
+        )
+
+    def is_due(self, notebooks: list[str]) -> bool:
+        """Return whether to convert an assignment: by default, as nbgrader's `init_destination` does."""
+        folder = self.replacement(notebooks[0]).folder
+        missing = self.coursedir.notebook_id != "*" and any(
+            not (folder / name).exists() for name in self.written(notebooks)
+        )
+        if self.force or missing or not folder.exists():
+            return True
+        source = os.path.dirname(notebooks[0])
+        new, old = map(self.coursedir.get_existing_timestamp, (source, str(folder)))
+        return new is not None and old is not None and new > old
+
+    def written(self, notebooks: list[str]) -> set[str]:
+        """Return the names of the files to which notebooks are converted."""
+        return {Path(notebook).stem + self.exporter.file_extension for notebook in notebooks}
+
+    def _convert_each(self) -> Iterator[str]:
+        """Convert each assignment, and yield the problems."""
+        assignments: dict[str, list[str]] = self.assignments  # type: ignore[has-type]
+        for source in self.sources(assignments):
+            notebooks = sorted(assignments[source])
+            self.assignments = {source: notebooks}
+            self._error = None
+            try:
+                self._replace(notebooks, super().convert_notebooks)
+            except (NbGraderException, OSError) as error:
+                yield self.problem(notebooks[0], self._error or error)
+
+    def _replace(self, notebooks: list[str], convert: Callable[[], None]) -> None:
+        old = self.replacement(notebooks[0])
+        old.recover()
+        if not self.is_due(notebooks):
+            convert()  # nbgrader reports that it skips the assignment
+            return
+        self.check(self.names(notebooks[0])["assignment"], notebooks)
+        written = self.written(notebooks)
+        only_some = self.coursedir.notebook_id != "*"
+        old.begin(copy_back=(lambda _, files: written.intersection(files)) if only_some else None)
+        try:
+            convert()
+        except BaseException:
+            old.roll_back()
+            raise
+        if old.folder.is_dir():
+            old.commit()
+        else:  # an excluded student
+            old.roll_back()
