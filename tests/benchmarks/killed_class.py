@@ -21,8 +21,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import date
-from itertools import islice
+from itertools import takewhile, zip_longest
 from pathlib import Path
+from pprint import pformat
 
 from nbgrader.api import Gradebook
 from rich.console import Console
@@ -35,6 +36,9 @@ _BIN = Path(sys.executable).parent
 
 #: The number of students and files whose differences are printed.
 _MOST_DIFFERENCES = 10
+
+#: The number of differing lines that are printed of each.
+_MOST_LINES = 20
 
 
 class Cluster:
@@ -105,6 +109,9 @@ def main() -> int:
                 _report(console, f"{other}, killed twice", seconds)
                 found = _outcome(classroom, lesson.name)
                 different = sorted(key for key in found | expected if found.get(key) != expected.get(key))
+                if different:
+                    differing = f"{len(different)} of {len(found | expected)} students and files differ"
+                    console.print(f"[red]{other}: {differing}[/]", highlight=False)
                 for key in different[:_MOST_DIFFERENCES]:
                     _show_difference(console, key, calm, classroom, expected.get(key), found.get(key))
                 same &= not different
@@ -178,14 +185,29 @@ def _outcome(classroom: Path, lesson: str) -> dict[str, object]:
 def _show_difference(
     console: Console, key: str, calm: Path, classroom: Path, expected: object, found: object
 ) -> None:
-    """Print what differs in a file, or in a student's grades."""
-    console.print(f"[red]{key} differs[/]")
+    """Print the lines that differ in a file or in a student's grades, from a little before the difference."""
+    console.print(f"[red]{key} differs[/]" if expected and found else f"[red]{key} is in one class only[/]")
     old, new = (
-        ((folder / key).read_text(errors="replace") if (folder / key).is_file() else str(value)).splitlines()
+        (folder / key).read_text(errors="replace").splitlines()
+        if (folder / key).is_file()
+        else pformat(value, width=60).splitlines()
         for folder, value in ((calm, expected), (classroom, found))
     )
-    changes = difflib.unified_diff(old, new, "calm", "killed", lineterm="", n=0)
-    console.print("\n".join(line[:300] for line in islice(changes, 20)), markup=False, highlight=False)
+    changes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    lines = [
+        (first + number, *pair)
+        for kind, first, last, start, end in changes
+        if kind != "equal"
+        for number, pair in enumerate(zip_longest(old[first:last], new[start:end], fillvalue=""), start=1)
+    ]
+    for number, *pair in lines[:_MOST_LINES]:
+        same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(*pair, strict=False)))
+        begin = max(0, same - 60)
+        for run, line in zip(("calm", "killed"), pair, strict=True):
+            excerpt = f"  line {number}, from column {begin + 1}, {run}: {line[begin : begin + 300]}"
+            console.print(excerpt, markup=False, highlight=False)
+    if len(lines) > _MOST_LINES:
+        console.print(f"  and {len(lines) - _MOST_LINES} more lines", highlight=False)
 
 
 def _report(console: Console, run: str, seconds: list[float]) -> None:
