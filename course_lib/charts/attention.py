@@ -124,11 +124,11 @@ def mask_effect(
     *,
     title: str = "A mask removes keys from the softmax",
 ) -> Picture:
-    """Draw three panels of one (Q, K) attention: the scores, the mask, and the weights with their row sums.
+    """Draw an attention's scores, mask and weights side by side, with the row sums of the weights.
 
-    `mask` is boolean, True for "may attend", and broadcasts to (Q, K). In the panel of weights, a masked cell
-    is crossed out if its weight is zero, and otherwise marked as a leak. Raises ValueError if the shapes do
-    not match.
+    `scores` and `weights` are (Q, K). `mask` is boolean, True for "may attend", and broadcasts to (Q, K). In
+    the panel of weights, a masked cell is crossed out if its weight is zero, and otherwise marked as a leak.
+    Raises ValueError if the shapes do not match.
     """
     score_matrix = from_tensor(scores, "scores", (2,))
     weight_matrix = from_tensor(weights, "weights", (2,))

@@ -37,7 +37,7 @@ def named_lines(
     names = list(dict.fromkeys(table["line"]))
     check_count(len(names), len(CATEGORIES), "table", "lines")
     if unknown := sorted(set(dashed) - set(names)):
-        raise ValueError(f"dashed: expected names of lines, {sorted(names)}, got {unknown}.")
+        raise ValueError(f"dashed: expected names from {sorted(names)}, got {unknown}.")
     if not np.isfinite(table[["x", "y"]].to_numpy(float)).all():
         raise ValueError("table: expected finite numbers in x and y, got NaN or infinity.")
     if log and not (table["y"] > 0).all():

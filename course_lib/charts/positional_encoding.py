@@ -153,7 +153,7 @@ def clock_hands(
     if offset < 1 or last < 0:
         raise ValueError(f"offset: expected 1 to {len(points) - 1}, within the table, got {offset}.")
     if not 0 <= start <= last:
-        raise ValueError(f"start: expected 0 to {last}, so that the offset stays inside, got {start}.")
+        raise ValueError(f"start: expected 0 to {last}, so that start + offset is in the table, got {start}.")
     handle = alt.binding_range(min=0, max=last, step=1, name="The first position: ")
     gap = 14
     clocks = [_clock(points, pair, offset, (WIDTH - gap * (most - 1)) // most) for pair in pairs]

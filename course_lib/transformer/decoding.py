@@ -39,7 +39,7 @@ def greedy_decode(
     start_id: int,
     end_id: int,
 ) -> Int[Tensor, "B T"]:
-    """Translate a batch by generating the most likely token of each sentence at every step.
+    """Translate a batch by appending the most likely next token to each translation at every step.
 
     This is the "auto-regressive" generation of section 3.1. Each row of the result begins with `start_id`.
     After its first `end_id`, a row is filled with `end_id`. Decoding stops when every row has ended, or at

@@ -28,9 +28,9 @@ class LayerNorm(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """A two-layer network for each position, with dropout between the layers: section 3.3, equation 2.
+    """A two-layer network, applied to each position separately: section 3.3, equation 2.
 
-    The module has `inner` and `outer`, each an `nn.Linear` with a bias.
+    Dropout is applied between the layers, `inner` and `outer`, each an `nn.Linear` with a bias.
     """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.1) -> None:

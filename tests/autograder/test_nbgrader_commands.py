@@ -195,7 +195,7 @@ def test_feedback_shows_verdicts_and_pictures(graded: GradedClass) -> None:
     assert f"✗ {mistake.exercise.name}: {mistake.misconception.statement}" in bruno
     assert "data:image/svg+xml;base64," in bruno
     assert "Score: 0.0 / 4.0" in graded.feedback("daria")
-    missing = f"✗ {graded.lesson.exercises[-1].name}: nothing of this name is defined."
+    missing = f"✗ {graded.lesson.exercises[-1].name}: nothing with this name is defined."
     assert missing in html.unescape(graded.feedback("daria"))
     assert "Hint 1 of 3</summary>" in graded.feedback("chiyo")
     assert CheckError.__name__ == CHECK_ERROR
@@ -241,5 +241,5 @@ def test_the_demo_reads_the_scores(graded: GradedClass) -> None:
     assert verdicts == [
         "✓ all correct",
         f"✗ {mistake.exercise.name}: {mistake.misconception.statement}.",
-        f"✗ {graded.lesson.exercises[-1].name}: nothing of this name is defined.",
+        f"✗ {graded.lesson.exercises[-1].name}: nothing with this name is defined.",
     ]

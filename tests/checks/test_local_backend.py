@@ -303,7 +303,7 @@ def test_a_list_that_holds_itself_is_an_error() -> None:
 
     reply = candidate(loop).call()
     assert isinstance(reply, Raised)
-    assert "more than 50000 values, or values nested more than 30 deep" in reply.message
+    assert "more than 50000 values, or values nested more than 30 levels deep" in reply.message
 
 
 def test_a_number_too_long_to_be_printed_is_no_plain_value() -> None:

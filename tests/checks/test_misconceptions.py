@@ -79,7 +79,7 @@ def test_an_exercise_has_a_source_for_misconceptions_without_one(tmp_path: Path)
         ("replace =", "with =", "patch: unknown key 'with'; known keys: find, replace"),
         ('find = "2"', 'find = "x"', "the patch looks for 'x', which occurs 2 times, not once"),
         ('find = "2"', 'find = "y"', "the patch looks for 'y', which occurs 0 times, not once"),
-        ("[[double]]", "[double]", "double: expected [[double]] tables"),
+        ("[[double]]", "[double]", "double: expected a list of tables, each headed [[double]]"),
         ("[[double]]", "[[double]", "not valid TOML"),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_common_misconception_replaces_the_result_of_functions_and_modules() -
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     found = problems(tmp_path, VALID + VALID + VALID.replace("hint", "why") + VALID.replace('"2"', '"5"'))
     assert len(found) == 4
-    assert "the name 'tripled' is used 3 times" in found[-1]
+    assert "'tripled' is used 3 times" in found[-1]
 
 
 def test_a_wrong_number_needs_a_value(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_what_is_not_there_is_no_name_error() -> None:
     with pytest.raises(CheckError) as caught:
         check("attention_scores", {"attention_weight": attention_scores, "EncoderLayer": object})
     told = str(caught.value)
-    assert told.startswith("✗ attention_scores: nothing of this name is defined.\n  Next: run the cell")
+    assert told.startswith("✗ attention_scores: nothing with this name is defined.\n  Next: run the cell")
     assert len(told.splitlines()) == 3
 
 

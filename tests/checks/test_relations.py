@@ -49,7 +49,7 @@ def test_a_relation_is_found(found: Tensor, says: str) -> None:
 def test_rows_that_the_mask_hides_entirely() -> None:
     expected = ROWS * EMPTY
     found = torch.where(EMPTY.any(-1, keepdim=True), expected, 0.2)
-    assert "all of them in rows that the mask hides entirely" in relation(
+    assert "all of them in rows that are masked entirely" in relation(
         expected, found, (EMPTY.expand(3, 4, 5),)
     )
 

@@ -144,7 +144,7 @@ class Comparison:
             more = f" and {len(cut) - 4} more" if names != "any input or weight" and len(cut) > 4 else ""
             return _structural(
                 f"No gradient reaches {names}{more}. Gradients are cut by `.detach()`, `.data`, `.item()`, "
-                "NumPy, `torch.tensor` and `torch.no_grad()`, and a value that isn't used has none."
+                "NumPy, `torch.tensor` and `torch.no_grad()`, and a value that isn't used gets none."
             )
         differences = (
             self.difference(gradient, arrived[name], f"the gradient of {name}")
@@ -257,7 +257,7 @@ def _axes(expected: Tensor, found: Tensor) -> str:
             moved = [axis for axis, source in enumerate(order) if axis != source]
             if len(moved) == 2:
                 return f": axes {moved[0]} and {moved[1]} are swapped"
-            return ": the axes are in another order"
+            return ": the axes are in the wrong order"
         wrong = [axis for axis in range(len(left)) if left[axis] != right[axis]]
         return f": axis {wrong[0]} is wrong" if len(wrong) == 1 else ""
     if len(right) == len(left) + 1:

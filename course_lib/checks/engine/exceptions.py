@@ -87,7 +87,7 @@ def _names(match: re.Match[str]) -> str:
     """Explain why a module lacks a parameter that the exercise requires."""
     wanted, there = match[1], match[2].split(", ")
     if match[2] == "none":
-        return "The module holds no parameters: create its layers in `__init__` and keep them as attributes."
+        return "The module has no parameters: create its layers in `__init__`, and assign them to attributes."
     attribute, own = wanted.split(".")[0], list(dict.fromkeys(name.split(".")[0] for name in there))
     if attribute in own:
         part = ".".join(wanted.split(".")[:-1])
@@ -108,8 +108,8 @@ def _attribute(match: re.Match[str]) -> str:
     owner, name = match[1], match[2]
     if owner == "NoneType":
         return (
-            f"The object in front of `.{name}` is None. Does a function that you call lack a `return`, or is "
-            "an optional argument not given in this test?"
+            f"The object in front of `.{name}` is None. Does a function that you call lack a `return`, or "
+            "does this test not pass an optional argument?"
         )
     own = {
         "Tensor": ("shape", "size", "transpose", "permute", "reshape", "unsqueeze", "squeeze", "masked_fill"),

@@ -83,7 +83,7 @@ def missing(name: str, names: Iterable[str]) -> str:
     near = get_close_matches(name, names, n=1, cutoff=0.8)
     renamed = [f"There is `{near[0]}`. If that is your answer, rename it to `{name}`."] if near else []
     return _lines(
-        f"✗ {name}: nothing of this name is defined.",
+        f"✗ {name}: nothing with this name is defined.",
         *renamed,
         f"Next: run the cell above that defines `{name}`. If that cell shows an error, fix it first. If the "
         "cell is missing, get a new copy of the notebook and copy your code into it.",

@@ -134,10 +134,11 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconception, ...]:
-    """Return the misconceptions of an exercise. Their patches must fit `source` or its equivalent.
+    """Return the misconceptions of an exercise.
 
-    Raises MisconceptionError with all problems at once: unknown or missing keys, values of a wrong type,
-    duplicate names, patches that don't fit.
+    The patches apply to the exercise's source in the file's table `equivalents`, or to `source` if the table
+    has none. Raises MisconceptionError with all problems at once: unknown or missing keys, values of the
+    wrong type, duplicate names, patches that can't be applied.
     """
     problems: list[str] = []
     known: list[Misconception] = []
@@ -220,7 +221,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _tables(file: Path, name: str) -> list[dict[str, Any]]:
     tables = _read(file).get(name, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise MisconceptionError(f"{_label(file)}: {name}: expected [[{name}]] tables")
+        raise MisconceptionError(f"{_label(file)}: {name}: expected a list of tables, each headed [[{name}]]")
     return tables
 
 
@@ -244,7 +245,7 @@ def _problems(
 
 def _valid(file: Path, name: str, known: Sequence[_Known], problems: list[str]) -> tuple[_Known, ...]:
     problems += [
-        f"{_label(file)}: {name}: the name {mistake!r} is used {count} times"
+        f"{_label(file)}: {name}: expected unique names, but {mistake!r} is used {count} times"
         for mistake, count in Counter(one.name for one in known).items()
         if count > 1
     ]

@@ -79,7 +79,7 @@ def _of_parts(expected: Value, found: Value) -> str:
     if isinstance(expected, tuple) and isinstance(found, Tensor):
         for number, part in enumerate(expected):
             if isinstance(part, Tensor) and _equal(part, found):
-                return f"What you return is item {number} of the expected {len(expected)}."
+                return f"What you return is item {number} of the {len(expected)} expected items."
     if isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found) == 2:
         tensors = all(isinstance(item, Tensor) for item in (*expected, *found))
         if tensors and _equal(expected[0], found[1]) and _equal(expected[1], found[0]):
@@ -117,9 +117,9 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> It
     if expected.dtype == torch.bool and found.dtype == torch.bool:
         yield from _of_truth_values(expected, found)
     elif expected.dtype == torch.bool:
-        for name, other in {"every number": expected, "the opposite of every number": ~expected}.items():
+        for fact, other in {"right": expected, "the opposite of the expected one": ~expected}.items():
             if _equal(other.to(found.dtype), found):
-                yield f"Apart from the dtype, {name} is what was expected."
+                yield f"Apart from the dtype, every value is {fact}."
         return
     left, right = expected.double(), found.double()
     for name, usable in _invalid(left, right, inputs):
@@ -161,7 +161,7 @@ def _hidden(wrong: Tensor, inputs: Sequence[Tensor]) -> str:
             empty = ~mask.any(-1, keepdim=True).expand(*mask.shape)
             rows = empty[..., :1].expand_as(wrong) if mask.dim() == wrong.dim() else None
             if rows is not None and rows.any() and not rows.all() and not (wrong & ~rows).any():
-                return ", all of them in rows that the mask hides entirely"
+                return ", all of them in rows that are masked entirely"
             hidden = (~mask).expand_as(wrong)
             if hidden.any() and not hidden.all():
                 if not (wrong & ~hidden).any():
@@ -455,7 +455,7 @@ def _of_shapes(expected: Tensor, found: Tensor) -> Iterator[str]:
                 yield f"It is the expected result, averaged over axis {axis}."
             for index in range(left.shape[axis]):
                 if _equal(left.select(axis, index), right):
-                    yield f"It is index {index} of axis {axis} of the expected result."
+                    yield f"It is the slice of the expected result at index {index} of axis {axis}."
 
 
 def _of_lengths(expected: Tensor, found: Tensor, axis: int) -> Iterator[str]:

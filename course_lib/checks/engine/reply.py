@@ -105,7 +105,8 @@ def plain(value: object, known: Sequence[object] = ()) -> Value:
 def _plain(value: object, known: Sequence[object], number: Iterator[int], depth: int) -> Value:
     if depth > DEEPEST or next(number) > MOST_VALUES:
         raise ValueError(
-            f"the result holds more than {MOST_VALUES} values, or values nested more than {DEEPEST} deep"
+            f"the result holds more than {MOST_VALUES} values, or values nested more than {DEEPEST} levels "
+            "deep"
         )
     if isinstance(value, Tensor):
         if value.is_nested or value.layout is not torch.strided:

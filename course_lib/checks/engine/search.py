@@ -286,7 +286,10 @@ class Search:
 
 
 def _is_free(observed: Value) -> bool:
-    """Return whether a result can have many causes: None, or an exception from a `raise` statement."""
+    """Return whether a result is too unspecific to indicate one cause.
+
+    This is the case for None, and for an exception raised by a `raise` statement.
+    """
     return observed is None or (isinstance(observed, Raised) and observed.note == RAISED_BY_NAME)
 
 

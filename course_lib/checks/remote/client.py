@@ -115,7 +115,7 @@ def student_objects(
     try:
         names = unpack_value(data, handles=0)
         if not isinstance(names, tuple) or len(names) > MOST_NAMES or not all(map(_is_name, names)):
-            raise SerializationError("expected a tuple of names")
+            raise SerializationError(f"expected a tuple of at most {MOST_NAMES} names")
     except SerializationError as error:
         _ended(channel, error)
         return {}

@@ -119,7 +119,7 @@ class _Writer:
         if self._entries > self._limits.entries:
             raise SerializationError(f"the message holds more than {self._limits.entries} values")
         if depth > self._limits.depth:
-            raise SerializationError(f"values are nested more than {self._limits.depth} deep")
+            raise SerializationError(f"values are nested more than {self._limits.depth} levels deep")
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -175,7 +175,7 @@ class _Writer:
             raise SerializationError(f"a tensor has {tensor.dim()} axes, more than {self._limits.axes}")
         self._room -= tensor.numel() * tensor.dtype.itemsize
         if self._room < 0:
-            raise SerializationError(f"tensors have more than {self._limits.total} bytes")
+            raise SerializationError(f"the tensors have more than {self._limits.total} bytes in total")
         plain = tensor.detach().as_subclass(Tensor).resolve_conj().resolve_neg()
         # Copied because a single element may have an unusual stride, which prevents a view as bytes.
         row = plain.reshape(-1).clone(memory_format=torch.contiguous_format)
@@ -211,12 +211,14 @@ class _Reader:
             }
 
     def message(self) -> Any:
-        if len(self._data) > self._limits.total + self._limits.header + _LENGTH_BYTES:
-            raise SerializationError(f"the message has {len(self._data)} bytes, more than are allowed")
+        if len(self._data) > (most := self._limits.total + self._limits.header + _LENGTH_BYTES):
+            raise SerializationError(f"the message has {len(self._data)} bytes, more than {most}")
         length = int.from_bytes(self._data[:_LENGTH_BYTES], "big")
         self._at = _LENGTH_BYTES + length
         if self._at > len(self._data) or length > self._limits.header:
-            raise SerializationError(f"the header is too long: {length} bytes")
+            raise SerializationError(
+                f"expected a header of at most {self._limits.header} bytes in the message, got {length} bytes"
+            )
         try:
             content = json.loads(
                 bytes(self._data[_LENGTH_BYTES : self._at]).decode(),
@@ -240,13 +242,18 @@ class _Reader:
     def _read(self, content: Any, depth: int) -> Any:
         self._entries += 1
         if self._entries > self._limits.entries or depth > self._limits.depth:
-            raise SerializationError("the message holds too many values, or values that are nested too deep")
+            raise SerializationError(
+                f"the message holds more than {self._limits.entries} values, or values nested more than "
+                f"{self._limits.depth} levels deep"
+            )
         if content is None or isinstance(content, bool | int | float):
             return content
         if isinstance(content, str):
             return self._text(content)
         if not isinstance(content, list) or not content or not isinstance(content[0], str):
-            raise SerializationError("a value has an unknown form")
+            raise SerializationError(
+                f"expected a list that begins with the kind of a value, got {str(content)[:40]}"
+            )
         read = self._kinds.get(content[0])
         if read is None:
             raise SerializationError(f"unexpected kind of value: {content[0][:40]!r}")
@@ -279,7 +286,7 @@ class _Reader:
 
     def _unusual_float(self, items: list[Any], depth: int) -> float:
         if items not in (["nan"], ["inf"], ["-inf"]):
-            raise SerializationError("expected nan, inf or -inf")
+            raise SerializationError(f"expected nan, inf or -inf, got {str(items)[:40]}")
         return float(items[0])
 
     def _dict(self, items: list[Any], depth: int) -> dict[Any, Any]:
@@ -290,7 +297,7 @@ class _Reader:
         try:
             read = dict(zip(keys, values, strict=True))
         except (TypeError, ValueError):
-            raise SerializationError("a dict needs hashable keys, each with a value") from None
+            raise SerializationError("the keys of a dict must be hashable, and each needs a value") from None
         if len(read) != len(keys):
             raise SerializationError("a dict has a duplicate key")
         return read
@@ -303,19 +310,21 @@ class _Reader:
 
     def _handle(self, items: list[Any], depth: int) -> Handle:
         if len(items) != 1 or type(items[0]) is not int or items[0] < 0:
-            raise SerializationError("a handle must be a non-negative integer")
+            raise SerializationError(f"handle: expected a non-negative integer, got {str(items)[:40]}")
         if self._handles is not None and items[0] >= self._handles:
-            raise SerializationError(f"handle {items[0]} is not among {self._handles} objects")
+            raise SerializationError(f"handle: expected an integer below {self._handles}, got {items[0]}")
         return Handle(items[0])
 
     def _tensor(self, items: list[Any], depth: int) -> Tensor:
         dtype = self._dtype(items[:1], depth)
         shape = items[1:]
         if len(shape) > self._limits.axes or not all(type(size) is int and size >= 0 for size in shape):
-            raise SerializationError(f"expected a shape of at most {self._limits.axes} non-negative integers")
+            raise SerializationError(
+                f"shape: expected at most {self._limits.axes} non-negative integers, got {str(shape)[:40]}"
+            )
         # With an axis of length 0 the total size is 0, however long the other axes are.
         if any(size > self._limits.total for size in shape):
-            raise SerializationError("an axis of a tensor is longer than a whole message may be")
+            raise SerializationError(f"a tensor has an axis longer than {self._limits.total}")
         end = self._at + math.prod(shape) * dtype.itemsize
         if end > len(self._data):
             raise SerializationError(
@@ -329,17 +338,21 @@ class _Reader:
             except RuntimeError:
                 raise SerializationError("the axes of an empty tensor are too long") from None
         if dtype == torch.bool and max(inside) > 1:
-            raise SerializationError("a boolean must be 0 or 1")
+            raise SerializationError(f"the bytes of a boolean tensor must be 0 or 1, got {max(inside)}")
         return torch.frombuffer(inside, dtype=dtype).reshape(shape)
 
     def _request(self, items: list[Any], depth: int) -> Request:
         if len(items) != len(Request.__dataclass_fields__) or items[0] not in get_args(Action):
-            raise SerializationError("a request must have all its parts and a known action")
+            raise SerializationError(
+                f"expected a known action and all other parts of a request, got {str(items)[:40]}"
+            )
         return Request(*self._each(items, depth))
 
     def _returned(self, items: list[Any]) -> Returned:
         if len(items) != len(Returned.__dataclass_fields__):
-            raise SerializationError("a reply must have all its parts")
+            raise SerializationError(
+                f"a reply has {len(items)} parts instead of {len(Returned.__dataclass_fields__)}"
+            )
         changed = self._read(items[1], 1)
         if not isinstance(changed, tuple) or not all(type(index) is int and index >= 0 for index in changed):
             raise SerializationError("the indices of changed arguments must be non-negative integers")
@@ -348,7 +361,9 @@ class _Reader:
 
     def _raised(self, items: list[Any]) -> Raised:
         if len(items) != len(Raised.__dataclass_fields__):
-            raise SerializationError("an exception must have all its parts")
+            raise SerializationError(
+                f"an exception has {len(items)} parts instead of {len(Raised.__dataclass_fields__)}"
+            )
         return Raised(*map(self._text, items))
 
 

@@ -33,7 +33,7 @@ def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
         except ChannelClosed:
             return
         except BaseException as error:  # for example, a late interrupt
-            answer = pack(Raised(type(error).__name__, "it was raised in the middle of a check"))
+            answer = pack(Raised(type(error).__name__, "this exception interrupted the check"))
         try:
             channel.send(answer)
         except ChannelClosed:

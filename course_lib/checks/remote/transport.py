@@ -59,7 +59,7 @@ class Channel:
             )
         return self._exactly(length, until)
 
-    def close(self, why: str = "it was closed") -> None:
+    def close(self, why: str = "the channel was closed") -> None:
         """Close the channel and record the reason in `dead`, unless there already is one."""
         self.dead = self.dead or why
         self._connection.close()

@@ -51,7 +51,7 @@ def test_a_slip_leaves_points_as_the_last_result() -> None:
 def test_a_failure_is_an_error_of_one_short_message() -> None:
     done = judged('check("attention_scores", globals(), grading={"points": 4, "seed": 1})', other=RIGHT)
     assert done.outputs[-1].output_type == "error"
-    assert done.outputs[-1].evalue.startswith("✗ attention_scores: nothing of this name is defined.")
+    assert done.outputs[-1].evalue.startswith("✗ attention_scores: nothing with this name is defined.")
     assert [finding.verdict for finding in done.findings] == ["missing"]
 
 

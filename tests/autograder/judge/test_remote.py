@@ -190,11 +190,15 @@ ORDINARY_TROUBLE: dict[str, tuple[object, Raised | Returned]] = {
     ),
     "a list that holds itself": (
         itself,
-        Raised("ValueError", "the result holds more than 50000 values, or values nested more than 30 deep"),
+        Raised(
+            "ValueError", "the result holds more than 50000 values, or values nested more than 30 levels deep"
+        ),
     ),
     "too much, in few objects": (
         shared,
-        Raised("ValueError", "the result holds more than 50000 values, or values nested more than 30 deep"),
+        Raised(
+            "ValueError", "the result holds more than 50000 values, or values nested more than 30 levels deep"
+        ),
     ),
     "a string of megabytes": (
         lambda: "x" * 10**7,

@@ -320,12 +320,14 @@ def _updates(
     return candidate.make(sharded_updates(world_size, shapes, seed, **settings)).call(candidate)
 
 
-@probe("two ranks have the parameters that one Adam would give, and keep state for half of them each")
+@probe(
+    "two ranks have the parameters that one Adam optimiser would give, and each keeps state for half of them"
+)
 def _two_shares(candidate: Candidate, draw: Draw) -> Reply:
     return _updates(candidate, draw, 2, _SHAPES)
 
 
-@probe("three ranks have the parameters that one SGD with momentum would give")
+@probe("three ranks have the parameters that one SGD optimiser with momentum would give")
 def _with_momentum(candidate: Candidate, draw: Draw) -> Reply:
     return _updates(candidate, draw, 3, _SHAPES, kind="sgd", updates=3)
 

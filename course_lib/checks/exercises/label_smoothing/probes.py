@@ -53,7 +53,7 @@ def _targets_of_two_classes(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [[1, 1, 0]], 2, 0, 0.2)
 
 
-@probe("the axes are not confused if sentences, positions and classes are equally many")
+@probe("equal numbers of sentences, positions and classes: no axis is mistaken for another")
 def _targets_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
     return _targets(candidate, [[1, 3, 2], [2, 0, 0], [3, 3, 0]], 3 + 1, 0, 0.2)
 
@@ -108,7 +108,7 @@ def _loss_with_other_padding(candidate: Candidate, draw: Draw) -> Reply:
     return _loss(candidate, draw, torch.tensor([[0, 2, 4, 0], [1, 0, 5, 5]]), pad_id=5)
 
 
-@probe("the axes are not confused if sentences, positions and classes are equally many")
+@probe("equal numbers of sentences, positions and classes: no axis is mistaken for another")
 def _loss_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
     return _loss(
         candidate, draw, torch.tensor([[1, 3, 2, 1], [2, 1, 0, 0], [3, 3, 1, 0], [2, 0, 0, 0]]), vocab=4
@@ -187,7 +187,7 @@ def _loss_copied(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
-@probe("calls do not affect each other: other labels, evaluation mode, and a later copy")
+@probe("a call does not affect later ones, be it with other labels, in evaluation mode or of a copy")
 def _loss_called_again(candidate: Candidate, draw: Draw) -> Observed:
     loss = candidate.build(6, 0, 0.2)
     logits = 2 * draw.normal(3, 4, 6)
@@ -201,13 +201,13 @@ def _loss_called_again(candidate: Candidate, draw: Draw) -> Observed:
     return observed | {"the loss in evaluation mode": loss.call(logits, PADDED)}
 
 
-@probe("logits and labels may be views with another memory order")
+@probe("logits and labels may be views with a different memory layout")
 def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
     logits = 2 * draw.normal(4, 3, 6)
     return candidate.build(6, 0, 0.2).call(logits.transpose(0, 1), PADDED.T.contiguous().T)
 
 
-@probe("your own code smooths the labels, not PyTorch")
+@probe("your own code smooths the labels, not PyTorch's")
 def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Observed:
     loss = candidate.build(6, 0, 0.2)
     reply = loss.make(smoothing_by(loss)).call(draw.normal(3, 4, 6), PADDED)

@@ -60,12 +60,12 @@ def _padding_among_the_numbers(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(tokens, 50)
 
 
-@probe("padding is hidden at every position, including the beginning")
+@probe("padding is masked at every position, including the beginning")
 def _padding_in_front(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 2, 4, width=4, pad_id=0).flip(-1), 0)
 
 
-@probe("in a sentence that is all padding, every key is hidden")
+@probe("in a sentence that is all padding, every key is masked")
 def _padding_alone(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 0, 2, width=2, pad_id=0), 0)
 
@@ -147,7 +147,7 @@ def _decoder_of_one_word(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 1, width=1, pad_id=0), 0)
 
 
-@probe("padding at the beginning is hidden too")
+@probe("padding at the beginning is masked too")
 def _decoder_with_padding_in_front(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 2, 4, width=4, pad_id=0).flip(-1), 0)
 

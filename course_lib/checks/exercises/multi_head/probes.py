@@ -40,7 +40,7 @@ def _split_into_one(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5), 1)
 
 
-@probe("with as many heads as features, each head has one")
+@probe("with as many heads as features, each head has one feature")
 def _split_into_single_features(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5), 5)
 

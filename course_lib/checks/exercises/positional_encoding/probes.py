@@ -166,7 +166,7 @@ def _sum_with_zeros(candidate: Candidate, draw: Draw) -> Observed:
     return {"what it adds (if it differs, fix sinusoids first)": reply}
 
 
-@probe("each token's position is added, the same in every sentence")
+@probe("each token gets the encoding of its position, which is the same in every sentence")
 def _sum_values(candidate: Candidate, draw: Draw) -> Reply:
     return in_double(candidate, 6, 0.0, 12).call(draw.normal(3, 5, 6))
 
@@ -176,7 +176,7 @@ def _sum_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
     return in_double(candidate, 4, 0.0, 12).call(draw.normal(4, 4, 4))
 
 
-@probe("an odd number of features works, and so do sentences of different lengths in turn")
+@probe("an odd number of features works, and so do calls with sentences of different lengths")
 def _sum_of_lengths(candidate: Candidate, draw: Draw) -> Observed:
     layer = in_double(candidate, 5, 0.0, 8)
     return {f"the sum for {words} words": layer.call(draw.normal(2, words, 5)) for words in (3, 1, 8)}

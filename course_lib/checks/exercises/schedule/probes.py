@@ -52,7 +52,7 @@ def _adam_second(candidate: Candidate, draw: Draw) -> Reply:
     return _update(candidate, parameter, gradient, mean, variance, 2, 0.1)
 
 
-@probe("the update is correct after many others, for random numbers with two axes")
+@probe("the update is correct after many others, for random matrices")
 def _adam_later(candidate: Candidate, draw: Draw) -> Reply:
     parameter, gradient, mean = (draw.normal(3, 4) for _ in range(3))
     return _update(candidate, parameter, gradient, mean, draw.normal(3, 4) ** 2, 30, 0.02)

@@ -59,12 +59,12 @@ def _norm_with_weights(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, 3 * draw.normal(2, 3, 5) + 1)
 
 
-@probe("the variance is divided by D, and eps is added inside the root (few features, large eps)")
+@probe("the variance is a mean over D features, and eps is added inside the root (few features, large eps)")
 def _norm_with_large_eps(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, draw.normal(4, 3), 0.5)
 
 
-@probe("the default eps is 1e-6 (numbers as small as its root)")
+@probe("the default eps is 1e-6 (features as small as its square root)")
 def _norm_of_small_numbers(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, 1e-3 * draw.normal(2, 3, 5))
 

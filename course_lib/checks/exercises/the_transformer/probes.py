@@ -243,7 +243,7 @@ def _decoder(
     return layer, layer.load(_drawn(draw, _layer_shapes(DecoderLayer, *sizes)))
 
 
-@probe("self-attention, cross-attention and feed-forward follow each other, each with sum and norm")
+@probe("self-attention, cross-attention and feed-forward follow each other, each with sum and normalisation")
 def _decoder_values(candidate: Candidate, draw: Draw) -> Observed:
     layer = candidate.build(6, 2, 16, dropout=0.0)
     loaded = layer.load(_drawn(draw, _layer_shapes(DecoderLayer, 6, 2, 16)))
@@ -453,7 +453,7 @@ def _model_modes(candidate: Candidate, draw: Draw) -> Observed:
     return after(loaded, lambda: _dropout_facts(model, *sentences))
 
 
-@probe("dropout also acts on the sum of embedding and position")
+@probe("dropout also acts on the sum of embedding and positional encoding")
 def _model_position_dropout(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_SMALL, dropout=0.5)
     shapes = _model_shapes(TransformerConfig(**_SMALL))
@@ -463,7 +463,7 @@ def _model_position_dropout(candidate: Candidate, draw: Draw) -> Observed:
     return after(loaded, lambda: _dropout_facts(model, *sentences))
 
 
-@probe("layers start with different weights, matrices by Xavier initialisation, and tables keep their own")
+@probe("layers start with different weights, matrices have Xavier initialisation, and tables keep their own")
 def _model_start(candidate: Candidate, draw: Draw) -> Observed:
     d_model, vocab = 24, 400
     model = candidate.build(vocab, vocab, config(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))

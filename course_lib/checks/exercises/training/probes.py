@@ -44,7 +44,7 @@ def _trained(candidate: Candidate, loop: Fixture, *batches: tuple[_MicroBatch, .
     return candidate.make(loop).call(candidate, batches)
 
 
-@probe("one update is correct for a single micro-batch, with padding on both sides")
+@probe("one update is correct for a single micro-batch, with padding in source and target")
 def _one_piece(candidate: Candidate, draw: Draw) -> Reply:
     batch = (_micro_batch(draw, (4, 3), (2, 1)),)
     return _trained(candidate, training(_VOCAB), batch)
