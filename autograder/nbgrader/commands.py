@@ -78,7 +78,7 @@ def import_students(app: DbStudentImportApp) -> None:
             "".join(f"\n  {problem}" for problem in listed),
         )
     # nbgrader reads a byte order mark, which Excel writes, as a part of the first column's name.
-    with tempfile.NamedTemporaryFile("w", newline="", suffix=".csv") as copy:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv") as copy:
         csv.writer(copy).writerows(rows)
         copy.flush()
         app.extra_args = [copy.name]

@@ -131,7 +131,7 @@ def test_a_solution_in_a_file_beside_a_lesson_is_refused(small: SmallCourse, nam
 def test_a_solution_that_fails_its_check_is_refused(
     small: SmallCourse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reference = Path("course_lib/transformer/attention.py").read_text()
+    reference = Path("course_lib/transformer/attention.py").read_text(encoding="utf-8")
     (tmp_path / "mistaken.py").write_text(reference.replace(" / math.sqrt(query.shape[-1])", ""))
     monkeypatch.syspath_prepend(tmp_path)
     small.change_source("course_lib.transformer.attention:attention_scores", "mistaken:attention_scores")

@@ -106,13 +106,13 @@ def jupyterhub(folder: Path, text: str, address: str) -> Iterator[Path]:
 
 def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
     for _ in range(150):
-        assert process.poll() is None, log.read_text()
+        assert process.poll() is None, log.read_text(encoding="utf-8")
         try:
             with urllib.request.urlopen(address, timeout=2):
                 return
         except OSError:
             time.sleep(1)
-    raise AssertionError(f"JupyterHub did not answer:\n{log.read_text()}")
+    raise AssertionError(f"JupyterHub did not answer:\n{log.read_text(encoding='utf-8')}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

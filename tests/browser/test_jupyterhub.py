@@ -220,7 +220,7 @@ def test_a_lesson_on_a_hub(hub: Hub, page: Page) -> None:
 def _text_of(path: Path, page: Page) -> str:
     """Wait until a command has written its exit code, and return it."""
     for _ in range(240):
-        if path.exists() and (text := path.read_text()):
+        if path.exists() and (text := path.read_text(encoding="utf-8")):
             return text
         page.wait_for_timeout(500)
     raise AssertionError(f"{path} was not written")

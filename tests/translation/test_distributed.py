@@ -53,9 +53,9 @@ def order(distributed: DistributedInfo, folder: str) -> bool:
 
     def make() -> bool:
         if distributed.is_rank_zero:
-            with open(f"{folder}/made", "x"):
+            with open(f"{folder}/made", "x", encoding="utf-8"):
                 return True
-        with open(f"{folder}/made"):
+        with open(f"{folder}/made", encoding="utf-8"):
             return True
 
     return rank_zero_first(distributed, make)

@@ -76,7 +76,7 @@ def run(course: Path, last: int | None) -> int:
             os.write(writer, str(points.number).encode())
             os._exit(0)
     os.close(writer)
-    with open(reader) as answer:
+    with open(reader, encoding="utf-8") as answer:
         text = answer.read()
     _, status = os.waitpid(child, 0)
     assert bool(text) != os.WIFSIGNALED(status), "it was killed where it should not, or not where it should"

@@ -98,7 +98,7 @@ def graded(classroom: Classroom) -> Classroom:
 
 def rewrite(path: Path, text: str) -> None:
     path.unlink()
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     path.chmod(0o444)
 
 

@@ -144,7 +144,10 @@ def test_workers_and_sandboxes_end_with_their_owner(tmp_path: Path) -> None:
     owner = subprocess.Popen([sys.executable, script, COURSE], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     worker = int(owner.stdout.readline())
-    children = [int(each) for each in Path(f"/proc/{worker}/task/{worker}/children").read_text().split()]
+    children = [
+        int(each)
+        for each in Path(f"/proc/{worker}/task/{worker}/children").read_text(encoding="utf-8").split()
+    ]
     assert children
     owner.send_signal(signal.SIGKILL)
     owner.wait()
@@ -156,7 +159,7 @@ def test_workers_and_sandboxes_end_with_their_owner(tmp_path: Path) -> None:
 
 def _lives(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
 

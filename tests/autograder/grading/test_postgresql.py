@@ -60,7 +60,7 @@ def running() -> Iterator[Server]:
         # A server that goes on would keep a pipe open.
         with open(f"{data}/said", "ab") as said:
             done = subprocess.run(command, cwd=data, check=False, stdout=said, stderr=said, **who)  # type: ignore[call-overload]
-        assert done.returncode == 0, Path(data, "said").read_text()
+        assert done.returncode == 0, Path(data, "said").read_text(encoding="utf-8")
 
     def control(*arguments: str) -> None:
         call("pg_ctl", "-w", "-o", f"-F -k {data} -c listen_addresses=", *arguments)

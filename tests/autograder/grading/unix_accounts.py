@@ -38,7 +38,9 @@ class Account:
                 try:
                     os.dup2(output.fileno(), 1)
                     os.dup2(output.fileno(), 2)
-                    sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(1, "w"), line_buffering=True)
+                    sys.stdout = sys.stderr = io.TextIOWrapper(
+                        io.FileIO(1, "w"), encoding="utf-8", line_buffering=True
+                    )
                     os.setgroups([])
                     os.setresgid(self.group, self.group, self.group)
                     os.setresuid(self.uid, self.uid, self.uid)
