@@ -1,3 +1,3 @@
 """The library of the course "Build the Transformer": reference, checks, charts and translation lab."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

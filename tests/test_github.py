@@ -1,11 +1,15 @@
 """The files for GitHub fit their schemas and name commands that exist. Nothing is fetched."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import course_lib
 
@@ -46,6 +50,49 @@ def test_no_image_contains_what_git_ignores() -> None:
     assert not missing, f"add these to .dockerignore as well: {missing}"
 
 
-def test_the_citation_has_the_version() -> None:
-    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"\nversion: {course_lib.__version__}\n" in text
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {course_lib.__version__}\n" in citation
+    for name in ("docs/jupyterhub.md", "docs/kubernetes-cluster.yaml"):
+        tags = re.findall(
+            r"registry\.example\.org/\S+?(?::|, tag: \")([\d.]+)", (ROOT / name).read_text("utf-8")
+        )
+        assert set(tags) == {course_lib.__version__}, name
+    changes = re.search(r"^## (\S+) - (\S+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    if changes and changes[1] == course_lib.__version__:
+        assert f"\ndate-released: {changes[2]}\n" in citation
+
+
+def test_the_public_address_is_the_same_everywhere() -> None:
+    addresses = {
+        name
+        for file in ("pyproject.toml", "CITATION.cff", "docs/try-it.md")
+        for name in re.findall(
+            r"github(?:\.com)?/(?!blob|docs)([\w-]+/[\w-]+)|/gh/([\w-]+/[\w-]+)",
+            (ROOT / file).read_text("utf-8"),
+        )
+    }
+    assert len({first or second for first, second in addresses}) == 1, addresses
+
+
+def test_a_release_needs_this_repository_s_address_and_absolute_links(tmp_path: Path) -> None:
+    """The steps of the workflow before `make wheel`, executed in a copy."""
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    steps = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))["jobs"]["wheel"][
+        "steps"
+    ]
+    address, links = (
+        step["run"] for step in steps if step.get("run", "").startswith(("grep --fixed", "sed --in-place"))
+    )
+    here = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"]
+    for repository, code in ((here.removeprefix("https://github.com/"), 0), ("another/course", 1)):
+        about = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": repository}
+        environment = os.environ | about | {"GITHUB_REF_NAME": "v1.0.0"}
+        done = subprocess.run(["bash", "-c", address], cwd=tmp_path, env=environment, check=False)
+        assert done.returncode == code
+    subprocess.run(["bash", "-c", links], cwd=tmp_path, env=environment, check=True)
+    targets = re.findall(r"\]\(([^)]+)\)", (tmp_path / "README.md").read_text("utf-8"))
+    assert len(targets) > 5
+    assert [target for target in targets if not target.startswith("https://")] == []
+    assert "https://raw.githubusercontent.com/another/course/v1.0.0/docs/images/check.png" in targets
