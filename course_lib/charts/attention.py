@@ -54,7 +54,7 @@ def attention_heatmap(
     if matrices.ndim == 2:
         if panels is not None:
             raise ValueError(
-                f"panels: expected none for one matrix of shape {matrices.shape}, got {list(panels)}."
+                f"panels: expected none for a single matrix of shape {matrices.shape}, got {list(panels)}."
             )
         matrices, allowed = matrices[None], None if allowed is None else allowed[None]
     count, query_count, key_count = matrices.shape

@@ -53,7 +53,7 @@ def word_by_word(
     """
     words = as_words(written, len(candidates), "written")
     if len(attended) != len(words):
-        raise ValueError(f"attended: expected {len(words)}, one for each step, got {len(attended)}.")
+        raise ValueError(f"attended: expected {len(words)} items, one for each step, got {len(attended)}.")
     for step, ranked in enumerate(candidates, start=1):
         check_count(len(ranked), 5, f"candidates of step {step}", "words")
     numbers = [number for ranked in candidates for number in ranked.values()]

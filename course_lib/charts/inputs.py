@@ -69,7 +69,7 @@ def mask_from_tensor(mask: Numbers, shape: tuple[int, ...]) -> Booleans:
 
 
 def as_words(words: Sequence[str], count: int, name: str) -> list[str]:
-    """Return a list of `count` words. Raises ValueError for another number of words, or a single string."""
+    """Return a list of `count` words. Raises ValueError for a different number of words, or one string."""
     if isinstance(words, str):
         raise ValueError(f"{name}: expected a list of words, got one string. Split it first: text.split().")
     listed = [str(word) for word in words]

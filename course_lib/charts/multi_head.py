@@ -56,11 +56,14 @@ def features_in_heads(
         rows = as_words(words, heads.shape[1], "words")
         if not np.array_equal(np.sort(heads, axis=None), np.arange(heads.size)):
             raise ValueError(
-                f"cuts[{name!r}]: expected each number from 0 to {heads.size - 1} exactly once. "
-                "Split torch.arange(L * D), so that each number says where it is from."
+                f"cuts[{name!r}]: expected each number from 0 to {heads.size - 1} exactly once, got "
+                f"{np.unique(heads).size} different numbers. Split torch.arange(L * D), so that each number "
+                "says where it comes from."
             )
         if len(rows) > len(TINTS):
-            raise ValueError(f"words: expected at most {len(TINTS)}, one for each colour, got {len(rows)}.")
+            raise ValueError(
+                f"words: expected at most {len(TINTS)} words, one for each colour, got {len(rows)}."
+            )
         cells = [_traced(head, rows, len(heads)) for head in heads]
         lines.append(_heads(name, cells, rows, heads.shape[2]))
         moved = sum(cell.framed for head in cells for cell in head)

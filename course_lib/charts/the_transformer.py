@@ -50,13 +50,13 @@ def shape_flow(
         for name, shape in stages:
             if len(shape) not in (2, 3) or min(shape) < 1:
                 raise ValueError(
-                    f"{column}, {name}: expected (sentences, positions) or (sentences, positions, features), "
-                    f"got {tuple(shape)}."
+                    f"{column}, {name}: expected the shape (sentences, positions) or (sentences, positions, "
+                    f"features), without zeros, got {tuple(shape)}."
                 )
     known = [name for name, _ in decoder]
     if unknown := sorted(set(memory_to) - set(known)):
         raise ValueError(
-            f"memory_to: expected stages of the decoder, got {unknown}. They are {', '.join(known)}."
+            f"memory_to: expected stages of the decoder, got {unknown}. Its stages are {', '.join(known)}."
         )
     rows = max(len(encoder), len(decoder))
     longest = max(_features(shape) for stages in columns.values() for _, shape in stages)
@@ -136,7 +136,10 @@ def _bars(table: pd.DataFrame, height: float) -> list[alt.Chart]:
 
 
 def _arrows(table: pd.DataFrame, memory_to: Sequence[str], height: float) -> list[alt.Chart]:
-    """Draw an arrow from each stage to the next, and two (keys and values) to each stage in `memory_to`."""
+    """Draw an arrow from each stage to the next one in its column, and two to each stage in `memory_to`.
+
+    These two come from the encoder's last stage and stand for the keys and the values.
+    """
     stages = table.to_dict("records")
     upward = [
         Path(((lower["middle"], lower["top"]), (lower["middle"], upper["bottom"])))
@@ -242,7 +245,11 @@ def decoding_steps(
     if len(taken) != steps or not all(0 <= index < count for index in taken):
         raise ValueError(f"chosen: expected {steps} indices of words, from 0 to {count - 1}, got {taken}.")
     if not np.allclose(table.sum(axis=1), 1.0, atol=1e-3) or (table < 0).any():
-        raise ValueError("probabilities: expected rows that sum to one. Apply softmax to the logits first.")
+        raise ValueError(
+            "probabilities: expected numbers of 0 or more in rows that sum to one, got sums from "
+            f"{table.sum(axis=1).min():.4g} to {table.sum(axis=1).max():.4g} and a smallest number of "
+            f"{table.min():.4g}. Apply softmax to the logits first."
+        )
     rows, names = [f"step {step + 1}" for step in range(steps)], ("", "", "probability")
     grid = Grid(rows, words, min(44, (WIDTH - 110) // count), names, row_height=26, frame=ALARM_INK)
     largest = float(table.max())

@@ -82,7 +82,9 @@ def token_counts(
         if matrix.shape != shape:
             raise ValueError(f"{name}: expected the shape {shape} of the first panel, got {matrix.shape}.")
         if not (np.isfinite(matrix).all() and (matrix >= 0).all()):
-            raise ValueError(f"{name}: expected finite numbers of 0 or more.")
+            raise ValueError(
+                f"{name}: expected finite numbers of 0 or more, got {matrix.min():g} to {matrix.max():g}."
+            )
     kept = mask_from_tensor(real, shape)
     rows = as_words(sentences, shape[0], "sentences")
     gap = 24

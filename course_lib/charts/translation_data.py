@@ -48,11 +48,11 @@ def merge_steps(
     not match, the symbols of a word do not spell it, or `start` is out of range.
     """
     if not words or not merges:
-        raise ValueError(f"expected words and merges, got {len(words)} words and {len(merges)} merges.")
+        raise ValueError(f"words, merges: expected at least one of each, got {len(words)} and {len(merges)}.")
     if len(spellings) != len(merges) + 1:
         raise ValueError(
-            f"spellings: expected {len(merges) + 1}, one before the first merge and one after each, "
-            f"got {len(spellings)}."
+            f"spellings: expected {len(merges) + 1} spellings of the words, one before the first merge and "
+            f"one after each, got {len(spellings)}."
         )
     for step, spelling in enumerate(spellings):
         if (spelled := ["".join(symbols) for symbols in spelling]) != list(words):
@@ -319,7 +319,7 @@ def batch_tables(
         widths = {len(row) for row in rows}
         if len(widths) != 1 or 0 in widths:
             raise ValueError(
-                f"tables[{name!r}]: expected rows of one length, got the lengths {sorted(widths)}."
+                f"tables[{name!r}]: expected rows of equal length, got the lengths {sorted(widths)}."
             )
     most = max(len(rows[0]) for rows in tables.values())
     size = max(4, min(78, WIDTH // most))

@@ -16,7 +16,7 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
     """
     states = list(state_dicts)
     if not states:
-        raise ValueError("at least one checkpoint is needed to average, got none")
+        raise ValueError("expected at least one checkpoint to average, got none")
     names = states[0].keys()
     for number, state in enumerate(states[1:], start=2):
         if different := sorted(names ^ state.keys()):

@@ -36,7 +36,7 @@ class TransformerConfig:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.d_model % self.heads != 0:
             raise ValueError(
-                f"d_model must be a multiple of heads: {self.d_model} is no multiple of {self.heads}"
+                f"d_model must be a multiple of heads: {self.d_model} is not a multiple of {self.heads}"
             )
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")

@@ -555,7 +555,7 @@ attention_heatmap(
 # width: a head of 64 features has less room to distinguish words, and with too many heads that hurts.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: the heads share the features of the same layers (width d_model / h), so parameters and products stay.
+# - 1 point: the heads share the features of the same layers (width d_model / h), so the numbers of parameters and products stay the same.
 # - 1 point: each head has its own weights and returns its own mean; one head would blur what it sees into one mean.
 # - 1 point: more heads are narrower, so each can distinguish less (or: more tables of weights to store).
 #
@@ -584,7 +584,7 @@ attention_heatmap(
 # - 1 point: queries and keys are equal, so the score of (i, j) equals that of (j, i).
 # - 1 point: one rule for all positions can't distinguish back from ahead. (Also for showing that scores which fall along
 #   the sentence can, position by position.)
-# - 1 point: each word matches itself well again (the diagonal), or: what a word asks for is what it is found by.
+# - 1 point: each word matches itself well again (the diagonal), or: a word's query is also its key.
 # ### END MARK SCHEME
 
 # %% [markdown]

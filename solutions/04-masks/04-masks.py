@@ -162,20 +162,20 @@ with torch.no_grad():
 # %% [markdown]
 # ### Explain it
 #
-# A student says: "If padding is to count for nothing, I should hide its query rows as well as its key columns." Say
-# what happens to such a row in the softmax, whether hiding it would help, and where the outputs of padding are ignored
+# A student says: "If padding is to count for nothing, I should mask its query rows as well as its key columns." Say
+# what happens to such a row in the softmax, whether masking it would help, and where the outputs of padding are ignored
 # instead.
 
 # %% [markdown] explain="explain_columns"
-# A row that is hidden completely has no key left. Its softmax is a sum over nothing: if masked scores are minus
+# A row that is masked completely has no key left. Its softmax is a sum over nothing: if masked scores are minus
 # infinity it is 0/0, NaN, and NaN reaches all weights through the gradient; with a very low number it silently becomes a
-# uniform row. Hiding it would not help, because no word uses the output of a padding query: the columns of padding are
-# hidden in every attention, so no other output depends on it. Where the outputs of padding would count, in the loss,
+# uniform row. Masking it would not help, because no word uses the output of a padding query: the columns of padding are
+# masked in every attention, so no other output depends on it. Where the outputs of padding would count, in the loss,
 # they are ignored: positions whose label is padding are not part of the mean.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a row without any allowed key is 0/0 in the softmax (NaN), or silently uniform, unless treated specially.
-# - 1 point: nobody uses padding's outputs, since its key columns are hidden, so its rows do no harm.
+# - 1 point: nobody uses padding's outputs, since its key columns are masked, so its rows do no harm.
 # - 1 point: the loss ignores positions of padding.
 #
 # Give the point for a correct idea in other words.
@@ -552,7 +552,7 @@ named_lines(
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the decoder sees what it should predict (mask missing or off by one, or labels not shifted).
-# - 1 point: validation uses the correct target with the same mask, so it leaks as well; only writing shows it.
+# - 1 point: validation uses the correct target with the same mask, so it leaks as well; only translating shows it.
 # - 1 point: a test that decides what was suspected: for the mask, change a token and see whether earlier outputs change;
 #   for the labels, compare them with what is read; for either, train on noise.
 #

@@ -284,7 +284,7 @@ attention_heatmap(
 # would be one output for each source word: the wrong length for the residual sum, and it would hold mixtures of target
 # words, so the source still would not have reached the decoder. The mask says which keys may be attended to. The keys
 # are the source positions, and some of those are padding. No source position is in the future, because the whole source
-# is known before the first word is written, so nothing else has to be hidden.
+# is known before the first word is written, so nothing else has to be masked.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the query belongs to the position that needs something; there is one output for each target position.

@@ -548,7 +548,7 @@ named_lines(
 # ### BEGIN MARK SCHEME
 # - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (sign only, noise like signal).
 # - 1 point: a fresh (post-norm) model is fragile: large or unsettled gradients, easily thrown off.
-# - 1 point: early harm lasts: the model is pushed somewhere from which it doesn't come back soon.
+# - 1 point: early damage lasts: the model is pushed into a region that it doesn't leave soon.
 #
 # Give the point for a correct idea in other words. Formulas aren't needed.
 # ### END MARK SCHEME

@@ -425,7 +425,7 @@ calibration_curves(pd.concat(tables))
 # ### BEGIN MARK SCHEME
 # - 1 point: hard targets always reward more confidence; smoothed ones have an optimum and penalise going beyond it.
 # - 1 point: in the experiment the unsmoothed model was overconfident (noise, few sentences, memorising) and smoothing reduced that.
-# - 1 point: it makes things worse where high confidence is justified (clean labels, plenty of data), or if there is too much of it.
+# - 1 point: it makes things worse where high confidence is justified (clean labels, plenty of data), or if the smoothing is too strong.
 # ### END MARK SCHEME
 
 # %% [markdown]

@@ -546,7 +546,7 @@ named_lines(
 # %% [markdown] explain="explain_forcing"
 # The model should give the probability of each next word, given the words before it. The probability of a sentence is
 # the product of these, each with the *correct* prefix, so the loss measures exactly the right thing: the negative
-# log-probability of the target. And because the causal mask hides the future, all positions can be computed in
+# log-probability of the target. And because the causal mask excludes the future, all positions can be computed in
 # parallel. If the decoder read its own words, it would need one pass for each word; a fresh model would train on
 # nonsense prefixes, for which the target's next word isn't even the right answer; and no gradient flows through the
 # choice of a word. What differs in decoding: prefixes with a mistake never occurred in training, so the model hasn't

@@ -665,7 +665,7 @@ spread.encode(
 # - 2 points: a table with all runs (1) and the spread over the seeds, read from the picture (1).
 # - 2 points: a conclusion that compares the difference with the spread (1), and says what it doesn't show (1). A hypothesis
 #   that was refuted earns as much as one that was confirmed.
-# - No points if no run was made, or if the numbers can't be those of runs.
+# - No points if no run was made, or if the numbers can't come from real runs.
 #
 # The report above, marked: 6 of 6 points. *Hypothesis*, 1 of 1: it names a direction and a reason, and was refuted.
 # *Settings*, 1 of 1: one key differs, what was equal is stated, six seeds each. *Table*, 1 of 1: all twelve runs. *Spread*,

@@ -118,7 +118,7 @@ def test_each_step_shows_its_candidates_and_where_it_looks(texts_of: TextsOf) ->
     [
         ([{}, {"dog": 0.9}], [("der", 0.8)] * 2, "candidates of step 1: expected 1 to 5 words, got 0"),
         ([{"the": 1.2}, {"dog": 0.9}], [("der", 0.8)] * 2, "expected numbers from 0 to 1, got 1.2"),
-        (STEPS, [("der", 0.8)], "attended: expected 2, one for each step, got 1"),
+        (STEPS, [("der", 0.8)], "attended: expected 2 items, one for each step, got 1"),
     ],
 )
 def test_bad_steps(candidates: list, attended: list, message: str) -> None:

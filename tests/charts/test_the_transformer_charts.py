@@ -43,7 +43,7 @@ def test_a_single_stage_has_no_arrow() -> None:
     ("encoder", "readers", "told"),
     [
         ([], [], "encoder: expected at least one stage"),
-        ([("x", (3,))], [], r"encoder, x: expected .sentences, positions. or .*got \(3,\)"),
+        ([("x", (3,))], [], r"encoder, x: expected the shape .sentences, positions. or .*got \(3,\)"),
         ([("x", (3, 0, 2))], [], r"got \(3, 0, 2\)"),
         (ENCODER, ["nothing"], "memory_to: expected stages of the decoder, got .'nothing'."),
     ],

@@ -87,9 +87,9 @@ def test_merges_are_told() -> None:
 @pytest.mark.parametrize(
     ("words", "spellings", "merges", "start", "message"),
     [
-        ([], SPELLINGS, MERGES, 0, "got 0 words and 2 merges"),
-        (WORDS, SPELLINGS, [], 0, "got 2 words and 0 merges"),
-        (WORDS, SPELLINGS[:2], MERGES, 0, "spellings: expected 3, .* got 2"),
+        ([], SPELLINGS, MERGES, 0, "words, merges: expected at least one of each, got 0 and 2"),
+        (WORDS, SPELLINGS, [], 0, "words, merges: expected at least one of each, got 2 and 0"),
+        (WORDS, SPELLINGS[:2], MERGES, 0, "spellings: expected 3 .* got 2"),
         (
             ["hut", "mut"],
             SPELLINGS,
@@ -175,9 +175,9 @@ def test_a_wide_batch_is_drawn_without_words(texts_of: TextsOf) -> None:
     ("tables", "message"),
     [
         ({}, "expected at least one, got none"),
-        ({"source": []}, r"tables\['source'\]: expected rows of one length, got the lengths \[\]"),
-        ({"source": [["a"], ["a", "b"]]}, r"expected rows of one length, got the lengths \[1, 2\]"),
-        ({"source": [[], []]}, r"expected rows of one length, got the lengths \[0\]"),
+        ({"source": []}, r"tables\['source'\]: expected rows of equal length, got the lengths \[\]"),
+        ({"source": [["a"], ["a", "b"]]}, r"expected rows of equal length, got the lengths \[1, 2\]"),
+        ({"source": [[], []]}, r"expected rows of equal length, got the lengths \[0\]"),
     ],
 )
 def test_bad_batches(tables: dict[str, list[list[str]]], message: str) -> None:

@@ -99,7 +99,7 @@ class Candidate:
     def load(self, weights: Mapping[str, Tensor]) -> Reply:
         """Copy weights into the instance's state dict.
 
-        The reply is `Raised` if a name is not in the state dict, or if the shapes of its weights differ.
+        The reply is `Raised` if a name is not in the state dict, or if the shape of a weight differs.
         """
         return self._ask("load", (dict(weights),))
 

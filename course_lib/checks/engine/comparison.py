@@ -39,7 +39,7 @@ class Difference:
     position: tuple[int, ...] = ()
     """The index of the first number that differs; empty if the shapes differ."""
     structural: bool = False
-    """Whether it is more than wrong numbers: an exception, a type, a shape, NaN, a fact in words."""
+    """Whether not only numbers differ, but for example an exception, a type, a shape or a fact in words."""
     values: tuple[Value, Value] | None = None
     """The expected and the found value that differ, if they can be compared further."""
 

@@ -114,7 +114,7 @@ def _undisturbed() -> Iterator[None]:
 
 @_undisturbed()
 def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
-    """Run every probe on the backend's object and on the reference, compare the results, diagnose failures.
+    """Run every probe on the backend's object and on the reference. Compare results and diagnose failures.
 
     Raises BrokenCheckError if the reference itself fails.
     """

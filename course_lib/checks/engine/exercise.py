@@ -50,7 +50,7 @@ class Exercise:
     probes: list[Probe] = field(default_factory=list)
     """Probes in the order in which failures should be reported: the simplest first."""
     uncounted: int = 0
-    """The effort of a probe in addition to its counted calls of torch functions, such as calls in threads.
+    """The part of a probe's cost that the count of torch function calls misses, such as calls in threads.
 
     It is negative if the counted calls take less time than usual.
     """
@@ -89,7 +89,7 @@ class Exercise:
         return add
 
     def source_with(self, *misconceptions: Misconception) -> str:
-        """Return the source with these misconceptions applied. Raises PatchError if they don't fit."""
+        """Return the source with these misconceptions applied. Raises PatchError if that is impossible."""
         if len(misconceptions) > 1 and any(mistake.exclusive for mistake in misconceptions):
             raise PatchError("an exclusive misconception is never combined with another")
         source = self.source
@@ -100,7 +100,7 @@ class Exercise:
         return source
 
     def with_mistakes(self, *misconceptions: Misconception) -> Any:
-        """Return the reference with these misconceptions applied. Raises PatchError if they don't fit."""
+        """Return the reference with these misconceptions applied. Raises PatchError if that is impossible."""
         if not misconceptions:
             return self.reference
         if misconceptions not in self.compiled:

@@ -12,7 +12,7 @@ Each exercise or prediction has an array of tables. A misconception of an exerci
 The table `sources` holds, for each exercise, the source of its misconceptions that don't have their own.
 `exclusive = true` keeps a misconception from being combined with others. A wrong answer to a prediction has a
 `name`, a `value` and a `hint`. If a reference is hard to patch, the table `equivalents` holds the source of a
-plainer version that does the same; the patches of that exercise then apply to it.
+simpler version that computes the same; the patches of that exercise then apply to it.
 
 `common.toml` next to this module has the misconceptions that apply to every exercise. Instead of a patch,
 each has a Python expression, `result`, whose value replaces the reference's result. In the expression, the
@@ -39,7 +39,7 @@ class MisconceptionError(ValueError):
 
 
 class PatchError(Exception):
-    """An error for a patch that doesn't fit: the reference has changed, or two patches can't be combined."""
+    """An error for a patch that can't be applied: the reference has changed, or two patches conflict."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
 
 
 def equivalent_of(file: Path, exercise: str) -> str | None:
-    """Return the simpler source that an exercise's patches apply to, or None if it is the reference's."""
+    """Return the simpler source that an exercise's patches apply to, or None if it is the reference's own."""
     equivalent: str | None = _read(file).get(_EQUIVALENTS, {}).get(exercise)
     return equivalent
 

@@ -65,7 +65,7 @@ class RemoteObject:
         return Returned(STUDENT_OBJECT) if making else self._stopped
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Call the object and return its result. Raises StudentError if the call raises."""
+        """Call the object and return its result. Raises StudentError if the call fails."""
         return self._value(Request("call", STUDENT_OBJECT, arguments, keywords))
 
     def value(self) -> Any:

@@ -38,7 +38,7 @@ class Limits:
     letters: int = 100_000
     """The maximum length of a string."""
     digits: int = 300
-    """The maximum number of digits of an integer, so that each can be converted to a float."""
+    """The maximum number of digits of an integer, so that any integer can be converted to a float."""
     axes: int = 32
     """The maximum number of axes of a tensor."""
 
@@ -73,7 +73,7 @@ _LENGTH_BYTES = 4
 def pack(message: object, limits: Limits = USUAL) -> bytes:
     """Serialize a request, a reply or any plain value.
 
-    Tensors are detached and made contiguous. A tensor on another device than the CPU, or of an unusual dtype,
+    Tensors are detached and made contiguous. A tensor on a device other than the CPU, or of an unusual dtype,
     is sent as `Opaque`. Raises SerializationError for a value that is too large or isn't plain.
     """
     writer = _Writer(limits)
