@@ -1,4 +1,4 @@
-# The course's commands. Each one installs first, where something has changed.
+# The course's commands. Each one first updates the installation if the requirements have changed.
 PYTHON ?= python3
 WORKERS ?= 2
 STUDENTS ?= 20
@@ -8,19 +8,19 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 .PHONY: help demo test quick lab progress lessons check install lock doctor bench kill-matrix docs wheel
 
 help:
-	@echo "make demo         grade a class and train a translator, to see all of it work (under ten minutes)"
-	@echo "make lab          JupyterLab on the lessons, with how far you have come"
-	@echo "make progress     how far you have come, in the terminal"
-	@echo "make test         all that CI runs: check, then the tests"
-	@echo "make quick        the fast tests only (under three minutes)"
-	@echo "make check        format, lint, types, and that lessons/ is what solutions/ gives"
+	@echo "make demo         grade an example class and train a translator (under ten minutes)"
+	@echo "make lab          open the lessons in JupyterLab, with a start page that shows your progress"
+	@echo "make progress     show your progress in the terminal"
+	@echo "make test         run everything that CI runs: make check, then all tests"
+	@echo "make quick        run the fast tests only (under three minutes)"
+	@echo "make check        check format, lint and types, and that lessons/ matches solutions/"
 	@echo "make lessons      build lessons/ from solutions/"
-	@echo "make doctor       what confines students' code here when it is graded, and whether grading works"
-	@echo "make bench        how long checks, lessons and grading take here (over an hour; STUDENTS=5 is less)"
+	@echo "make doctor       test how students' code is confined on this machine, and whether grading works"
+	@echo "make bench        measure checks, lessons, training and grading (over an hour; STUDENTS=5 takes less)"
 	@echo "make kill-matrix  rewrite tests/checks/kill_matrix.toml"
-	@echo "make docs         the documentation site, with all lessons executed, in docs/_build/html (about ten minutes)"
-	@echo "make wheel        the wheel, in dist, tried in an empty environment (about five minutes)"
-	@echo "make lock         choose exact versions anew, from pyproject.toml"
+	@echo "make docs         build the documentation, with all lessons executed, in docs/_build/html (about ten minutes)"
+	@echo "make wheel        build the wheel in dist/, and test it in an empty environment (about five minutes)"
+	@echo "make lock         update the exact versions in requirements.lock from pyproject.toml"
 
 install: .venv/installed
 

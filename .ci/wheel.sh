@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the wheel and the source archive into dist/, and tries the wheel as a student does, in an empty environment
-# and far from the clone. Run by `make wheel`.
+# Build the wheel and the source archive in dist/, and test the wheel as a student would use it: in an empty environment,
+# outside the clone. Run by `make wheel`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rm -rf dist
@@ -9,13 +9,13 @@ empty=$(mktemp -d)
 trap 'rm -rf "$empty"' EXIT
 python -m zipfile --list dist/*.whl > "$empty/list"
 if grep -E '^(tests|solutions)/|solutions\.toml|course\.toml' "$empty/list"; then
-    echo "The wheel must hold neither tests nor solutions." >&2
+    echo "The wheel must contain neither tests nor solutions, but it contains the files above." >&2
     exit 1
 fi
 python -m venv "$empty/python"
 "$empty/python/bin/pip" install --quiet --constraint requirements.lock "$(realpath dist/*.whl)[lessons]"
 cd "$empty"
-# The checks accept the solutions there too, where the references are installed among the libraries.
+# The checks must accept the solutions here too, although the references are in site-packages.
 python/bin/python - <<'EOF'
 import sys
 
@@ -33,7 +33,7 @@ def in_a_cell(exercise):
 
 exercises = [entry for entry in catalogue().values() if isinstance(entry, Exercise)]
 refused = [one.name for one in exercises if not examine(one, in_a_cell(one), "wheel").passed]
-raise SystemExit(f"The checks refuse the solutions of {refused}." if refused else 0)
+raise SystemExit(f"The checks reject the solutions of {', '.join(refused)}." if refused else 0)
 EOF
 for command in --version "lab lessons --version" "progress lessons" "translate --help"; do
     # shellcheck disable=SC2086

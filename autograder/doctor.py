@@ -1,4 +1,4 @@
-"""Report how this machine confines students' code, and test this by grading a small notebook.
+"""Report how this machine confines students' code, and grade a small notebook as a test.
 
 The exit code is 1 if students' code can't be confined or grading fails.
 """
@@ -100,8 +100,8 @@ def _mechanisms(confinement: Confinement) -> Table:
     table = Table("Mechanism", "On", "Test result", title="Confinement", title_justify="left")
     reasons = dict(confinement.reasons)
     works = {
-        "bubblewrap": "Files outside, TCP, UDP, unix sockets and other processes can't be reached.",
-        "landlock": f"Files outside can't be read, listed or written. ABI {confinement.landlock_abi}.",
+        "bubblewrap": "Outside files, TCP, UDP, unix sockets and other processes can't be reached.",
+        "landlock": f"Outside files can't be read, listed or written. ABI {confinement.landlock_abi}.",
         "seccomp": "Connections, and signalling or inspecting other processes, are denied.",
     }
     for name in MECHANISMS:

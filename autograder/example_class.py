@@ -104,7 +104,10 @@ def partial_mistake(lesson: Lesson) -> PartialMistake:
         for misconception in entry.misconceptions if isinstance(entry, checks.Exercise) else ():
             if misconception.name in exercise.deductions:
                 return PartialMistake(exercise, misconception, exercise.deductions[misconception.name])
-    raise ValueError(f"{lesson.name}: course.toml has no deductions for it, so it cannot show partial credit")
+    raise ValueError(
+        f"course.toml has no deductions for {lesson.name}, so this lesson cannot show partial credit. "
+        "Choose another lesson."
+    )
 
 
 def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[Submission]:

@@ -1,7 +1,7 @@
 """Execute the lessons' solutions and write them as pages of the web book, without the solutions.
 
-A lesson that has not changed since is not executed again. Pictures are drawn as SVG, so that the pages need
-no scripts.
+A lesson that has not changed since it was last executed is not executed again. Pictures are drawn as SVG, so
+that the pages need no scripts.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, loa
 COURSE = Path(__file__).resolve().parents[1]
 PAGES = COURSE / "docs" / "lessons"
 
-#: Runs before a lesson's first cell: charts become SVG instead of widgets, which need a running kernel.
+#: Code that runs before a lesson's first cell and draws charts as SVG, because widgets need a running kernel.
 _DRAW_AS_SVG = """
 import altair, course_lib.charts as charts, course_lib.charts.theme as theme
 altair.renderers.register("page", lambda spec, **_: {"text/html": theme.as_svg(altair.Chart.from_dict(spec))})
@@ -35,7 +35,7 @@ charts.show_offline = theme.show_offline = show_offline
 
 _NOTE = """\
 ```{note}
-This page shows the lesson as a student has finished it, but for the solutions. To do it yourself, follow
+This page shows the lesson as a student has completed it, without the solutions. To do it yourself, follow
 [the guide for students](../students.md).
 ```
 """

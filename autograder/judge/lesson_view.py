@@ -47,9 +47,9 @@ INCLUDED = (
     "transformer",
 )
 
-#: The parts of the translation lab that a view contains, with which lessons read sentences and batches. The
-#: rest of the lab repeats code that students write, such as weight updates, attention and decoding. Review a
-#: file for such code before adding it here.
+#: The parts of the translation lab that a view contains: lessons read sentences and batches with them.
+#: The rest of the lab repeats code that students write, such as weight updates, attention and decoding.
+#: Review a file for such code before adding it here.
 INCLUDED_FROM_LAB = tuple(
     f"translation/{name}"
     for name in (

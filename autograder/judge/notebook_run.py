@@ -39,10 +39,10 @@ from course_lib.checks.remote.serialization import pack
 #: Addresses in the representations of objects. They differ in each run, so they are removed from outputs.
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,}")
 
-#: Timeouts in seconds: for a kernel to start, to give its first answer to the judge, and to return from it.
+#: Timeouts in seconds for a kernel: to start, to answer its first request, and to finish after a check.
 _START_TIMEOUT, _FIRST_ANSWER_TIMEOUT, _RETURN_TIMEOUT = 60.0, 8.0, 5.0
 
-#: How many kernels may fail to answer the judge before the run is abandoned.
+#: The number of kernels that may fail to answer the judge before the run is abandoned.
 _MAX_SILENT_KERNELS = 1
 
 

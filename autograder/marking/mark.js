@@ -96,7 +96,7 @@ function changedMeanwhile(card, theirs) {
     const { state, comment: remark } = theirs[0];
     text.textContent =
       `Nothing was saved: somebody else has marked ${which} since you loaded the page. ` +
-      `It has now: ${state}${remark ? `, and the comment “${remark}”` : ", and no comment"}.`;
+      `It now has: ${state}${remark ? `, and the comment “${remark}”` : ", and no comment"}.`;
     const update = () => {
       card.dataset.mark = JSON.stringify(mine.map((answer) => now.get(answer.id) || answer));
       conflict.replaceChildren();

@@ -37,7 +37,7 @@ _SHOWN = 100_000
 _MAX_COMMENT = 20_000
 _MAX_REQUEST = 1 << 20
 
-#: A policy that allows only the page's own scripts and styles, no sending of forms, and no other servers.
+#: A policy that allows the page's own scripts and styles, and forbids forms and requests to other servers.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -128,7 +128,7 @@ class MarkingServer:
         for question in self.answers.questions:
             if (question.notebook, question.name) == (notebook, name):
                 return question
-        raise web.HTTPError(404, reason="There is no such question")
+        raise web.HTTPError(404, reason="The lesson has no such question")
 
     def address(self, question: Question) -> str:
         """Return the path of a question's page."""
@@ -152,7 +152,7 @@ class _Handler(web.RequestHandler):
 
     def prepare(self) -> None:
         if self.request.host_name not in _HOSTS:
-            raise web.HTTPError(403, reason="This page is for this machine only")
+            raise web.HTTPError(403, reason="Open this page on the machine that runs course mark")
         if not hmac.compare_digest(self.path_args[0].encode(), self.server.token.encode()):
             raise web.HTTPError(403, reason="Open the whole address that course mark printed")
 
@@ -162,7 +162,7 @@ class _Handler(web.RequestHandler):
 
     def log_exception(self, *about: Any) -> None:
         if not isinstance(about[1], web.HTTPError):
-            _log.error("An error on the marking page", exc_info=about[1])
+            _log.error("A request of the marking page failed", exc_info=about[1])
 
     def refuse(self, status: int, message: str) -> None:
         """Finish the request with an error status and a message for the grader."""
@@ -283,7 +283,7 @@ def _state(answer: Answer, question: Question) -> dict[str, object]:
     """Return the data about an answer and its mark that the page's script needs."""
     mark = answer.mark
     if mark.waiting:
-        state = "unmarked" if mark.points is None else f"{mark.points:g} points before: look again"
+        state = "unmarked" if mark.points is None else f"{mark.points:g} points so far: mark it again"
     elif mark.points is not None:
         state = f"{mark.points:g} of {question.most:g} points"
     else:

@@ -105,7 +105,7 @@ def _roster_problems(rows: Sequence[Sequence[str]], is_limited: bool) -> Iterato
         elif not student or student != student.strip() or "/" in student or student in (".", ".."):
             yield f"row {number}: expected an id without a slash or spaces around it, found {student!r}"
         elif is_limited and any(len(cell) > _MOST_CHARACTERS for cell in row):
-            yield f"row {number}: the database stores at most {_MOST_CHARACTERS} characters of each value"
+            yield f"row {number}: a value has more than {_MOST_CHARACTERS} characters, the database's limit"
         else:
             for column in ("id", "email", "lms_user_id"):
                 if value := cells.get(column):

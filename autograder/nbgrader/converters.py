@@ -130,7 +130,8 @@ class CourseAutograde(Autograde):
         """Set up and yield the `SandboxedExecute` for this run, or None if the configuration has none."""
         if self.config.get("Execute", {}).get("enabled", True) is not True:
             raise NbGraderException(
-                "--no-execute would take the outputs that students handed in for results. Leave it out."
+                "--no-execute is not supported, because a student could have changed the outputs in the "
+                "submitted notebook. Run the command without it."
             )
         steps: list[object] = self.autograde_preprocessors  # type: ignore[has-type]
         if SandboxedExecute not in steps:
@@ -244,7 +245,9 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
             for lesson in lessons:
                 Releases(self.coursedir).keep(lesson)
         except OSError as error:
-            self.log.warning("The release is not kept for comparison with later submissions: %s", error)
+            self.log.warning(
+                "A copy of the release, for comparison with submissions, could not be saved: %s", error
+            )
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
         """Raise NbGraderException if tracked cells were added or removed while submissions exist."""
@@ -266,9 +269,9 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
             changes = [f"{name} was added" for name in sorted(new - old)]
             changes += [f"{name} was removed" for name in sorted(old - new)]
             raise NbGraderException(
-                f"{assignment} was not released again, and its release stays as it is: {'; '.join(changes)}. "
-                f"The gradebook holds {submitted} submissions, and nbgrader cannot add or remove cells then. "
-                "Undo this change in the source, or release it as a lesson with another name."
+                f"{assignment} was not released again, and its old release was kept: {'; '.join(changes)}. "
+                "nbgrader cannot add or remove cells of a lesson with submissions, and the gradebook has "
+                f"{submitted}. Undo the change in the source, or release it as a lesson with another name."
             )
 
 

@@ -30,7 +30,10 @@ class CourseFolder:
             candidates = [folder, folder / "autograder"]
         found = next((each for each in candidates if (each / CONFIG).is_file()), None)
         if found is None:
-            raise CourseError(f"there is no {CONFIG} in {' or '.join(map(str, candidates))}")
+            raise CourseError(
+                f"there is no {CONFIG} in {' or '.join(map(str, candidates))}. Pass the course's folder with "
+                "--course."
+            )
         self.folder = found.resolve()
 
     @cached_property

@@ -93,7 +93,7 @@ class GradingRun:
             folder = os.path.relpath(self._releases.folder(lesson), self._course.root)
             named = "" if self._course.notebook_id == "*" else f" called {self._course.notebook_id}"
             raise NbGraderException(
-                f"there is no notebook{named} in {folder}, and submissions are compared with it. "
+                f"there is no notebook{named} in {folder} to compare submissions with. "
                 f"Run `nbgrader generate_assignment {lesson}` first."
             )
         with self._open_gradebook() as gradebook:
@@ -101,8 +101,8 @@ class GradingRun:
                 gradebook.find_assignment(lesson)
             except MissingEntry:
                 raise NbGraderException(
-                    f"the gradebook does not know {lesson} yet. Run `nbgrader generate_assignment {lesson}` "
-                    "first: it releases the lesson as it is, and adds it to the gradebook."
+                    f"the gradebook has no lesson {lesson} yet. Run `nbgrader generate_assignment {lesson}` "
+                    "first, which releases the lesson and adds it to the gradebook."
                 ) from None
 
     def _is_handed_in(self, lesson: str, student: str) -> bool:
@@ -148,8 +148,8 @@ class GradingRun:
     def _report_stale(self) -> None:
         for lesson, count in sorted(self._stale.items()):
             self._log.warning(
-                "%d submissions of %s were graded with other checks, points or limits, and keep their "
-                "grades. `course regrade %s` shows what would change.",
+                "%d submissions of %s were graded with checks, points or limits that have changed since. "
+                "They keep their grades. `course regrade %s` shows what would change.",
                 count,
                 lesson,
                 lesson,

@@ -35,7 +35,7 @@ def course_lock(folder: Path, log: logging.Logger) -> Iterator[None]:
                 f"another nbgrader command is working in {folder}. Wait until it has finished, or end it."
             ) from None
         except OSError as error:
-            log.warning("%s cannot be locked (%s). Make sure that nobody else grades now.", folder, error)
+            log.warning("%s cannot be locked (%s). Make sure that nobody else is grading.", folder, error)
         yield
     finally:
         os.close(descriptor)

@@ -35,7 +35,7 @@ class Prepared:
 
 
 class Preparation:
-    """The preparation of a course's submissions.
+    """A preparer of a course's submissions: it reads and repairs them, and schedules their notebooks.
 
     `execute` is None if the configuration doesn't use SandboxedExecute; no notebooks are scheduled then.
     """

@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(prog="course regrade", description=__doc__)
     parser.add_argument("lesson", help="the lesson, such as 01-attention")
-    parser.add_argument("--write", action="store_true", help="write the changes; without it nothing changes")
+    parser.add_argument("--write", action="store_true", help="write the changes (default: only show them)")
     parser.add_argument(
         "--notes", action="store_true", help=f"with --write: write a note for each student into {NOTES}/"
     )

@@ -87,7 +87,7 @@ class FolderReplacement:
         for path in (self.folder, self.folder.parent):
             if path.is_symlink():
                 raise OSError(
-                    f"{path} is a symbolic link, and nothing is written through it. Remove the link."
+                    f"{path} is a symbolic link, and grading does not write through links. Remove the link."
                 )
         parent = next(parent for parent in self.folder.parents if parent.exists())
         for folder in (parent, *(Path(where) for where, _, _ in os.walk(self.folder))):

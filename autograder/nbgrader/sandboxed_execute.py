@@ -46,27 +46,31 @@ class SandboxedExecute(NbGraderPreprocessor):
     )
     allow_unconfined = Bool(
         False,
-        help="Whether to grade without confinement if this machine has none. Only for code that you trust.",
+        help="Whether to run code that this machine cannot confine. Only for code that you trust.",
     ).tag(config=True)
     everything = Bool(
-        False, help="Whether to run even cells that only show something and that no grade depends on"
+        False, help="Whether to run all cells, even those that only show something and affect no grade"
     ).tag(config=True)
     cell_seconds = Float(_USUAL.cell_seconds, help="The time limit of a cell, in seconds").tag(config=True)
     notebook_seconds = Float(_USUAL.notebook_seconds, help="The time limit of a notebook, in seconds").tag(
         config=True
     )
-    memory_bytes = Integer(_USUAL.memory_bytes, help="The memory limit of a process").tag(config=True)
+    memory_bytes = Integer(_USUAL.memory_bytes, help="The memory limit of a process, in bytes").tag(
+        config=True
+    )
     total_memory_bytes = Integer(
-        _USUAL.total_memory_bytes, help="The memory limit of all processes of a notebook together"
+        _USUAL.total_memory_bytes, help="The memory limit of all processes of a notebook together, in bytes"
     ).tag(config=True)
-    processes = Integer(_USUAL.processes, help="The limit on the number of processes").tag(config=True)
-    output_bytes = Integer(_USUAL.output_bytes, help="The limit on the output of a cell").tag(config=True)
+    processes = Integer(_USUAL.processes, help="The limit on a notebook's processes").tag(config=True)
+    output_bytes = Integer(_USUAL.output_bytes, help="The limit on the output of a cell, in bytes").tag(
+        config=True
+    )
 
     cluster = Unicode(
         help="The address of a Dask scheduler whose workers run the notebooks; by default $COURSE_CLUSTER"
     ).tag(config=True)
     allow_plain_tcp = Bool(
-        False, help="Whether to use a cluster on other machines without TLS, in a network that is safe"
+        False, help="Whether to use a cluster without TLS, in a network that only graders can reach"
     ).tag(config=True)
     group_shared = Bool(False, help="Whether other accounts of the group share the result store").tag(
         config=True

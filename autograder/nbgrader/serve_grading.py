@@ -34,7 +34,7 @@ from autograder.submissions.reading import UnreadableError
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum.course_file import CourseError
 
-#: The name of a submission in the exchange's inbound folder: student+lesson+time, perhaps a random part.
+#: The name of a submission in the inbound folder: student+lesson+time, sometimes with a random part.
 _INBOUND = re.compile(r"(?P<student>.+?)\+(?P<lesson>[^+]+)\+(?P<time>\d{4}-[^+]+)(?:\+[^+]+)?")
 
 #: nbgrader writes this file last when a student submits. It names the student's feedback.
@@ -59,7 +59,7 @@ _PAGE = Environment(autoescape=True).from_string("""<!doctype html>
 class _RateLimit:
     """A limit on how often each student is graded in an hour.
 
-    Further submissions wait, and of a student's waiting submissions for a lesson only the newest is graded.
+    Further submissions wait, and only the newest of a student's waiting submissions for a lesson is graded.
     """
 
     maximum: int
@@ -233,12 +233,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--feedback", action="store_true", help="return the checks' verdicts to students at once"
     )
     parser.add_argument(
-        "--most-per-hour", type=int, default=12, metavar="N", help="gradings for each student (default: 12)"
+        "--most-per-hour",
+        type=int,
+        default=12,
+        metavar="N",
+        help="grade at most N submissions of each student per hour (default: 12)",
     )
     parser.add_argument(
-        "--poll", type=float, default=0.5, metavar="SECONDS", help="how often to look (default: 0.5)"
+        "--poll",
+        type=float,
+        default=0.5,
+        metavar="SECONDS",
+        help="time between two looks for submissions (default: 0.5)",
     )
-    parser.add_argument("--once", action="store_true", help="end when everything there is has been graded")
+    parser.add_argument("--once", action="store_true", help="exit instead of waiting for more submissions")
     parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
     options = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout, force=True)

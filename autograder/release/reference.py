@@ -43,7 +43,8 @@ def marked_source(reference: str, write: Sequence[str] = ()) -> str:
         ]
     elif write:
         raise CourseError(
-            f"{reference} is a function: students write all of it. Remove `write` from {name} in course.toml."
+            f"{reference} is a function, whose whole body students write. Remove `write` from {name} in "
+            "course.toml."
         )
     else:
         regions = [_region(definition, reference, lines)]
@@ -75,7 +76,10 @@ def _region(function: Function, name: str, lines: list[str]) -> Region:
     assert given_until is not None
     assert function.end_lineno is not None
     if given_until >= function.end_lineno:
-        raise CourseError(f"{name} has no body on separate lines that students could write")
+        raise CourseError(
+            f"{name} has no body for students to write. Put it on lines of its own, below the header and the "
+            "docstring."
+        )
     return Region(given_until + 1, function.end_lineno, name)
 
 

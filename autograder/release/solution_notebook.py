@@ -82,17 +82,17 @@ def _build(cell: SourceCell, exercise: Exercise) -> str:
     if marker or not reference or "\n" in reference:
         raise CourseError("its body must be the one line `### BEGIN SOLUTION package.module:name`")
     if reference.rpartition(":")[2] != exercise.name:
-        raise CourseError(f"{reference} is not called {exercise.name}, as the exercise in course.toml is")
+        raise CourseError(f"expected a reference with the exercise's name, {exercise.name}, got {reference}")
     return marked_source(reference, exercise.write)
 
 
 def _predict(cell: SourceCell) -> str:
     question = cell.text.splitlines()
     if not question or not all(line.startswith("#") for line in question):
-        raise CourseError("its body must be the question, as lines of comment; its answer is in the checks")
+        raise CourseError("its body must be the question, as comment lines only; the answer is in the checks")
     entry = catalogue().get(cell.name)
     if not isinstance(entry, checks.Prediction):
-        raise CourseError(f"course_lib.checks has no prediction {cell.name!r}: add it there, with its answer")
+        raise CourseError(f"course_lib.checks has no prediction {cell.name!r}. Add it there, with its answer")
     answer = f"{cell.name} = {entry.answer!r}"
     return "\n".join([*question, "### BEGIN SOLUTION", answer, "### END SOLUTION"])
 

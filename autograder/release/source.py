@@ -46,7 +46,7 @@ def read_source(course: Path, lesson: Lesson) -> list[SourceCell]:
     path = course / shown
     if not path.is_file():
         raise CourseError(
-            f"{shown}: no such file, but course.toml has the lesson. Write it or remove the lesson."
+            f"{shown}: no such file, but course.toml lists this lesson. Write the file or remove the lesson."
         )
     cells: list[SourceCell] = []
     problems: list[str] = []

@@ -78,12 +78,12 @@ def unknown_names(curriculum: Curriculum) -> list[str]:
             location = f"{SOURCES}/course.toml, lesson {lesson.name}, {name}"
             if name not in known:
                 problems.append(
-                    f"{location}: course_lib.checks has no check of that name. It has: {', '.join(known)}"
+                    f"{location}: course_lib.checks has no check with this name. It has: {', '.join(known)}"
                 )
                 continue
             misconceptions = [misconception.name for misconception in known[name].misconceptions]
             problems += [
-                f"{location}, deductions: {mistake!r} is not one of its misconceptions: "
+                f"{location}, deductions: {mistake!r} is not a misconception of this exercise. They are: "
                 f"{', '.join(misconceptions)}"
                 for mistake in getattr(entry, "deductions", {})
                 if mistake not in misconceptions
@@ -169,9 +169,9 @@ def leaks(course: Path, lesson: Lesson) -> list[str]:
 
 
 def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield the location, id and source of each cell of a students' notebook, except the cells with hints.
+    """Yield the location, id and source of each cell of a student notebook, except the hint cells.
 
-    Any other file is a single text without a cell id.
+    For any other file, yield its whole text, with an empty cell id.
     """
     if path.suffix != ".ipynb":
         yield shown, "", path.read_text(encoding="utf-8", errors="replace")

@@ -259,7 +259,7 @@ def _shorten(output: NotebookNode) -> None:
 def without_paths(text: str) -> str:
     """Shorten the paths of Python files in a text to file names, and replace other local folders with "…".
 
-    Those are the working folder, the Python installation and the user's home folder.
+    These folders are the working folder, the Python installation and the user's home folder.
     """
     text = _FOLDERS.sub(r"\1", text)
     for place in sorted({os.getcwd(), sys.prefix, sys.base_prefix, str(Path.home())}, key=len, reverse=True):

@@ -127,7 +127,7 @@ class Points:
             case "missing" if verdict.says:  # a missing file
                 return _sentence("; and ".join(verdict.says))
             case "missing":
-                return "Nothing of this name is defined."
+                return "The notebook does not define this name."
             case "forbidden":
                 used = " and ".join(verdict.forbidden) or "a function"
                 return f"It calls {used}, which is not allowed because it would solve the whole exercise."

@@ -48,7 +48,7 @@ def _attribute(tag: str, name: str, value: str) -> bool:
 
 #: The maximum nesting depth of elements. Parsing takes quadratic time, and no library nests deeper.
 _MAX_DEPTH = 300
-#: A start or end tag, except of void elements and of elements that the next one of their kind closes.
+#: A start or end tag, except those of void elements and of elements whose end tag may be omitted.
 _OPENS_OR_CLOSES = re.compile(
     r"<(/?)(?!(?:br|hr|img|wbr|col|input|meta|link|p|li|tr|td|th|dt|dd)\b)([a-z][a-z0-9]*)", re.IGNORECASE
 )
@@ -89,7 +89,7 @@ def _is_too_deep(text: str) -> bool:
     return False
 
 
-#: Elements of an output whose content would show as text without their tags.
+#: Elements whose content would be shown as text if only their tags were removed.
 _NOT_TEXT = re.compile(r"<(style|script)\b", re.IGNORECASE)
 _ENDS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("style", "script")}
 
@@ -148,7 +148,7 @@ _SHOWN_NAMES = ("student", "first_name", "last_name", "notebook_path")
 
 
 class Harmless(Preprocessor):
-    """A preprocessor that removes everything from a notebook that its rendered page does not need.
+    """A preprocessor that removes from a notebook everything that its rendered page does not need.
 
     nbconvert rejects invalid notebooks, but its templates trust the metadata of valid ones: they write a
     picture's width or URL into the page without escaping, even if HTML should be sanitized.

@@ -125,7 +125,7 @@ def connect(
         client = Client(address, timeout=connect_timeout, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise CourseError(
-            f"COURSE_CLUSTER={address}: there is no Dask scheduler that answers: {error}"
+            f"COURSE_CLUSTER={address}: no Dask scheduler answers at this address: {error}"
         ) from None
     try:
         plugin = SandboxPlugin(installed_version(), allow_unconfined)

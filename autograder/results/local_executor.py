@@ -39,7 +39,7 @@ class LocalExecutor(Executor):
     """An executor that runs calls in worker processes, in the order of submission.
 
     Each worker is a pool of one process with a thread that feeds it. So if a worker dies, the call that it
-    was running is known: it is tried again in a new worker, and no other call is affected.
+    was running is known: that call is tried again in a new worker, and no other call is affected.
     """
 
     def __init__(self, workers: int, initializer: Callable[..., object], initargs: tuple[Any, ...]) -> None:

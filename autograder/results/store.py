@@ -123,7 +123,7 @@ class ResultStore:
         return self.folder / digest[:2] / f"{digest}{_SUFFIX}"
 
     def _make_folder(self, folder: Path) -> None:
-        """Create the store's folder if necessary, and in it a folder for entries with the same mode."""
+        """Create the store's folder if necessary, and in it a folder with the same mode for entries."""
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True, exist_ok=True)
             if self._group_shared:

@@ -18,7 +18,8 @@ _AUTOGRADER = Path(__file__).parents[1]
 #: Packages that compute results or write them as text.
 _PACKAGES = ("torch", "numpy", "ipykernel", "IPython", "nbclient", "altair")
 
-#: Parts of `course_lib` that affect only the results of the final lab, and the exceptions, which affect all.
+#: Parts of `course_lib` that affect only the results of the final lab, and the parts of these that affect all
+#: lessons.
 _NOT_JUDGING = ("__main__.py", "curriculum/curriculum.json", "student/progress", "translation")
 _JUDGING = ("translation/__init__.py", "translation/configs", "translation/data")
 _FINAL_LAB = "final_lab"

@@ -57,9 +57,9 @@ class GradingWorker:
 
         if job.version != checks_version(source):
             raise OtherVersionError(
-                f"this worker ({os.uname().nodename}) has another version of the course, of Python or of its "
-                f"packages than the machine that grades, so it did not run a notebook of {job.lesson}. "
-                "Install the same version on both"
+                f"this worker ({os.uname().nodename}) has a different version of the course, of Python or of "
+                "its packages from the machine that runs the grading, so it did not run a notebook of "
+                f"{job.lesson}. Install the same versions on both machines"
             )
         # Every wait has a timeout. As a last resort, end this process; its parent then starts another.
         faulthandler.dump_traceback_later(2 * job.limits.notebook_seconds + _EXTRA_SECONDS, exit=True)

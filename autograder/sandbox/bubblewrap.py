@@ -71,7 +71,7 @@ def command(
     inside += ["--size", str(scratch_bytes), "--tmpfs", str(SCRATCH)]
     if socket_folder is not None:
         inside += ["--bind", str(socket_folder), str(socket_folder)]
-    # These are file systems in memory, whose use no limit counts.
+    # These are file systems in memory, whose contents count towards no limit.
     inside += ["--remount-ro", "/dev", "--remount-ro", "/"]
     return [*inside, "--chdir", str(SCRATCH), "--", *program]
 

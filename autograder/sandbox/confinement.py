@@ -81,7 +81,7 @@ class Confinement:
         if not self.bubblewrap and not self.landlock_abi:
             yield "Students' code can read and write all files that the grader can."
         elif not self.bubblewrap:
-            yield "Students' code can see names, sizes and times of files outside, but not their contents."
+            yield "Students' code can see names, sizes and times of outside files, but not their contents."
         if not self.bubblewrap:
             yield "Students' code can see that other processes, mounts and network connections exist."
         if not self.seccomp:
@@ -93,7 +93,7 @@ class Confinement:
             yield "Kernels use the same scratch folder one after another; it is emptied in between."
         if not self.bubblewrap:
             yield "The size limit of the scratch folder is checked a few times a second, but not enforced."
-        yield "The memory limit of each process is enforced; the limit for all together is only checked."
+        yield "The memory limit of each process is enforced; the limit on their sum is only checked."
         if not self.bubblewrap or _is_root():
             yield "The limit on processes is checked a few times a second, but not enforced."
         yield "Bugs in Linux itself and timing side channels are not covered."
@@ -213,7 +213,7 @@ def attempt(mechanisms: Sequence[str]) -> set[str]:
         except OSError as error:
             raise BrokenSandboxError(f"{error}") from None
         except subprocess.TimeoutExpired:
-            raise BrokenSandboxError(f"the attempts didn't finish within {_TIMEOUT} seconds") from None
+            raise BrokenSandboxError(f"its test didn't finish within {_TIMEOUT} seconds") from None
         if done.returncode:
             lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             raise BrokenSandboxError(lines[-1])

@@ -66,7 +66,9 @@ class _Budget:
         self.files -= files
         if self.bytes < 0 or self.files < 0:
             raise _TooLargeError(
-                "it contains too much: too many bytes" if self.bytes < 0 else "it contains too many files"
+                "its unpacked content is too large"
+                if self.bytes < 0
+                else f"it contains more than {_MAX_FILES} files"
             )
 
 
@@ -82,7 +84,7 @@ class _Limited:
         content = self.stream.read(size)
         self.left -= len(content)
         if self.left < 0:
-            raise _TooLargeError("it contains too much: too many bytes")
+            raise _TooLargeError("its unpacked content is too large")
         return content
 
 
@@ -154,7 +156,7 @@ class DownloadExtractor(ExtractorPlugin):
             if nesting < _MAX_NESTING:
                 count += self._unpack(inner, inner, nesting + 1, budget or _Budget(most))
             else:
-                self._report(inner, f"archives may be nested {_MAX_NESTING} deep")
+                self._report(inner, f"archives may be nested at most {_MAX_NESTING} deep")
         return count
 
     def _target(self, folder: Path, name: str) -> Path:

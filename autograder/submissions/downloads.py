@@ -118,8 +118,8 @@ class DownloadCollector(FileNameCollectorPlugin):
 
     roster = Unicode(
         help="A CSV file that connects the numbers in file names with students: Canvas's gradebook, or the "
-        "grading worksheet of Moodle's assignment. It is needed if students have the same name, or another "
-        "name than in nbgrader's gradebook."
+        "grading worksheet of Moodle's assignment. It is needed if students share a name, or if their names "
+        "differ from those in nbgrader's gradebook."
     ).tag(config=True)
 
     def __init__(self, **options: Any) -> None:
@@ -128,7 +128,7 @@ class DownloadCollector(FileNameCollectorPlugin):
         """The number of files that may be submissions, but were not collected."""
 
     def collect(self, submitted_file: str) -> dict[str, str] | None:
-        """Return the student of a file and its name in the lesson, or None if the file is not collected."""
+        """Return a file's student and the file's name in the lesson, or None if the file is not collected."""
         return self._collected.get(Path(submitted_file))
 
     @cached_property
@@ -143,7 +143,7 @@ class DownloadCollector(FileNameCollectorPlugin):
             for wanted in (notebook, CONFIG.file, METRICS.file, TRANSLATIONS.file):
                 choice = _newest([file for file in files if file.is_copy_of(wanted)], wanted)
                 if wanted == notebook and not choice:
-                    # Autograding, too, accepts the only notebook of a student under another name.
+                    # As in autograding, a student's only notebook is accepted under any name.
                     choice = [file for file in files if file.path.suffix == ".ipynb"]
                     if not choice:
                         self.log.warning("%s has uploaded no notebook for %s", student, lesson)
@@ -198,9 +198,9 @@ class DownloadCollector(FileNameCollectorPlugin):
 
 
 def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
-    """Return the files of the latest upload, only those with the wanted name if there are any.
+    """Return the files of the latest upload that have the wanted name or, if none has, all its files.
 
-    If all of them have the same content, return only one.
+    If all of the files to return have the same content, return only one.
     """
     last = [file for file in files if file.attachment == max(each.attachment for each in files)]
     exact = [file for file in last if file.file == wanted] or last

@@ -74,8 +74,8 @@ class Submission:
     def digest(self) -> str:
         """Return a hash of the files that would be graded or copied, with their paths.
 
-        Changing any of them, including `timestamp.txt`, changes the hash. If the whole folder is refused, it
-        is an empty string. Raises UnreadableError if a file can't be read.
+        Changing any of them, including `timestamp.txt`, changes the hash. If the whole folder is refused, the
+        result is an empty string. Raises UnreadableError if a file can't be read.
         """
         digest = hashlib.sha256()
         if self.folder in self.refused:
@@ -178,7 +178,7 @@ def refuse_bad_timestamp(submission: Submission) -> None:
         parse_utc(written.decode() or "2000-01-01")
     except Exception:  # dateutil raises many kinds
         found = shown(written.decode(errors="replace"))
-        raise UnreadableError(f"its timestamp.txt does not have a valid time, but {found!r}") from None
+        raise UnreadableError(f"expected a valid time in its timestamp.txt, found {found!r}") from None
 
 
 def read_file(path: Path) -> bytes:

@@ -207,7 +207,7 @@ class _Repair:
             written = [position for position in positions if not _same(self.cells[position].source, stub)]
             chosen = (written or positions)[-1]
         self.notes.append(
-            f"{name} was there {len(positions)} times; cell {chosen + 1} is graded, "
+            f"{name} occurred {len(positions)} times; cell {chosen + 1} is graded, "
             "and the others were kept as the student's own"
         )
         return chosen
@@ -387,7 +387,7 @@ def _stripped(text: str) -> list[str]:
 
 
 def _as_its_checksum_says(cell: SubmittedCell) -> bool:
-    """Return whether a locked cell matches its checksum, so that it is unchanged since some release."""
+    """Return whether a locked cell matches its checksum, and so is unchanged since some release."""
     metadata: dict[str, Any] = cell.nbgrader or {}
     if not isinstance(metadata.get("grade_id"), str) or not isinstance(
         metadata.get("points", 0), int | float

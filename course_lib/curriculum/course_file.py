@@ -91,7 +91,7 @@ def _problems(curriculum: Curriculum) -> Iterator[str]:
     names = [lesson.name for lesson in curriculum.lessons]
     if names != sorted(names):
         yield f"lessons: expected the lessons in the order of their numbers, got {', '.join(names)}"
-    yield from (f"lesson {name}: its name is used {n} times" for name, n in Counter(names).items() if n > 1)
+    yield from (f"lesson {name}: {n} lessons have this name" for name, n in Counter(names).items() if n > 1)
     for lesson in curriculum.lessons:
         entries: list[Entry] = [
             *lesson.predictions,
@@ -100,7 +100,7 @@ def _problems(curriculum: Curriculum) -> Iterator[str]:
             *lesson.hand_ins,
         ]
         used = Counter(entry.name for entry in entries)
-        duplicates = [f"{name}: its name is used {n} times" for name, n in used.items() if n > 1]
+        duplicates = [f"{name}: {n} entries have this name" for name, n in used.items() if n > 1]
         found = [*_lesson_problems(lesson), *duplicates]
         found += [problem for entry in entries for problem in _entry_problems(entry)]
         yield from (f"lesson {lesson.name}, {problem}" for problem in found)

@@ -144,7 +144,7 @@ def _entry(fields: dict[str, Any]) -> Entry:
     entry = Entry(**(fields | {"misconceptions": tuple(fields["misconceptions"])}))
     texts = (entry.time, entry.lesson, entry.check, entry.verdict, entry.code, *entry.misconceptions)
     if not all(isinstance(text, str) for text in texts) or not isinstance(entry.attempt, int):
-        raise TypeError("an entry of the log consists of texts and the number of the attempt")
+        raise TypeError("expected a log entry of strings and an integer attempt number")
     datetime.fromisoformat(entry.time)
     return entry
 
@@ -169,7 +169,9 @@ def hand_in(folder: Path, with_code: bool = False) -> Path:
     """
     lesson = folder.resolve().name
     if not (folder / f"{lesson}.ipynb").is_file():
-        raise ValueError(f"{folder}: expected the folder of a lesson and its notebook, such as 01-attention")
+        raise ValueError(
+            f"{folder}: expected a lesson's folder that contains its notebook, such as 01-attention"
+        )
     entries = [entry for entry in read_log(log_folder() / LOG) if entry.lesson == lesson]
     if not entries:
         raise ValueError(f"The log has no entries for {lesson}, so there is nothing to hand in.")
@@ -184,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="course log", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    on = commands.add_parser("on", help="start to record")
+    on = commands.add_parser("on", help="start recording")
     on.add_argument("--with-code", action="store_true", help="record your code as well")
     commands.add_parser("off", help="stop recording; what was recorded stays")
     commands.add_parser("show", help="show everything that was recorded")

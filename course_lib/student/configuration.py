@@ -25,7 +25,7 @@ c.CourseDirectory.course_id = {course_id!r}
 # Where lessons are fetched from and handed in.
 c.Exchange.root = {exchange!r}
 c.Exchange.path_includes_course = True
-# Seconds for one cell when a lesson is validated: the first imports torch, perhaps on a busy machine.
+# Seconds for a cell when a lesson is validated: the first cell imports torch, perhaps on a busy machine.
 c.Execute.timeout = 180
 """
 

@@ -213,7 +213,11 @@ def test_a_lesson_that_is_not_in_order_holds_up_no_other(small: SmallCourse) -> 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        (":attention_scores", ":attention_socres", "is not called attention_scores"),
+        (
+            ":attention_scores",
+            ":attention_socres",
+            "expected a reference with the exercise's name, attention_scores, got",
+        ),
         ("transformer.attention:", "transformer.atention:", "no module 'course_lib.transformer.atention'"),
         ("### BEGIN SOLUTION course", "### SOLUTION course", "its body must be the one line"),
         (
@@ -221,7 +225,7 @@ def test_a_lesson_that_is_not_in_order_holds_up_no_other(small: SmallCourse) -> 
             "attention:attention_scores\nx = 1\n",
             "its body must be the one line",
         ),
-        ("# How far do", "answer = 8  # How far do", "its body must be the question, as lines of comment"),
+        ("# How far do", "answer = 8  # How far do", "its body must be the question, as comment lines only"),
         (
             'check="predict_spread"\n',
             'check="predict_spread"\n1 + 1\n',

@@ -29,7 +29,7 @@ def test_points_are_by_grade_cell(small: SmallCourse) -> None:
             "not_scaled = 5",
             "deductions: not_scaled must cost more than 0 and at most 4 points, got 5",
         ),
-        ('"predict_spread"', '"attention_scores"', "attention_scores: its name is used 2 times"),
+        ('"predict_spread"', '"attention_scores"', "attention_scores: 2 entries have this name"),
         ('"01-scores"', '"scores"', "lesson scores, name: expected two digits"),
         ('"data/words.txt"', '"data/wrods.txt"', "01-scores/data/wrods.txt does not exist"),
         ('"data/words.txt"', '"../secret"', "files: expected paths inside the folder, got '../secret'"),
@@ -50,7 +50,7 @@ def test_what_is_wrong_is_said_by_name(small: SmallCourse, old: str, new: str, s
 def test_lessons_stand_in_order_and_once(small: SmallCourse) -> None:
     [header, lesson] = (small.root / "solutions/course.toml").read_text().split("[[lessons]]")
     small.write("solutions/course.toml", "[[lessons]]".join([header, lesson, lesson]))
-    with pytest.raises(CourseError, match="lesson 01-scores: its name is used 2 times"):
+    with pytest.raises(CourseError, match="lesson 01-scores: 2 lessons have this name"):
         load_curriculum(small.root)
     earlier = lesson.replace("01-scores", "00-before").replace("data/words.txt", "").replace('[""]', "[]")
     small.write("solutions/course.toml", "[[lessons]]".join([header, lesson, earlier]))

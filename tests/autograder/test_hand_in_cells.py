@@ -56,7 +56,7 @@ def test_its_cell_says_what_a_score_is_worth(asking: SmallCourse) -> None:
         ("[86, 8]", "[86, 7]", "the best level of captions must earn all 8 points, got 7"),
         ("[[30, 2], [86, 8]]", "[]", "the best level of captions must earn all 8 points, got 0"),
         ("[86, 8]", "[86]", "lesson 01-scores, hand_in hand_in_translations, levels"),
-        ('"hand_in_translations"', '"attention_scores"', "attention_scores: its name is used 2 times"),
+        ('"hand_in_translations"', '"attention_scores"', "attention_scores: 2 entries have this name"),
     ],
 )
 def test_an_invalid_course_file_is_refused(asking: SmallCourse, old: str, new: str, says: str) -> None:
@@ -69,7 +69,7 @@ def test_an_invalid_course_file_is_refused(asking: SmallCourse, old: str, new: s
 def test_a_file_that_no_check_knows_is_refused(asking: SmallCourse) -> None:
     asking.change_manifest('"hand_in_translations"', '"hand_in_poem"')
     [problem] = unknown_names(load_curriculum(asking.root))
-    assert "hand_in_poem: course_lib.checks has no check of that name" in problem
+    assert "hand_in_poem: course_lib.checks has no check with this name" in problem
 
 
 def test_a_cell_has_to_be_there_for_it(asking: SmallCourse) -> None:

@@ -158,7 +158,7 @@ class Layer:
         ("decoratde", [], "does not define 'decoratde'. It defines: decorated, bare, on_one_line, Layer"),
         ("LIMIT", [], "does not define 'LIMIT'"),
         ("decorated", ["forward"], "is a function"),
-        ("on_one_line", [], "has no body on separate lines"),
+        ("on_one_line", [], "has no body for students to write"),
         ("Layer", [], "list the methods that students write"),
         ("Layer", ["backward"], "no method 'backward'. It has: __init__, given, forward"),
     ],

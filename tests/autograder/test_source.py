@@ -97,5 +97,5 @@ def test_cells_missing_from_the_course_file_are_refused(small: SmallCourse, tabl
 
 def test_a_lesson_without_a_source_is_refused(small: SmallCourse) -> None:
     (small.root / "solutions/01-scores/01-scores.py").unlink()
-    with pytest.raises(CourseError, match=r"01-scores\.py: no such file, but course.toml has the lesson"):
+    with pytest.raises(CourseError, match=r"01-scores\.py: no such file, but course.toml lists this lesson"):
         read(small)

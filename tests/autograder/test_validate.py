@@ -205,7 +205,7 @@ attention_scores = forgiving
         (
             "not_scaled = 2.5",
             "unscaled = 2",
-            "deductions: 'unscaled' is not one of its misconceptions: not_scaled",
+            "deductions: 'unscaled' is not a misconception of this exercise. They are: not_scaled",
         ),
         (
             "torch.nn.functional.scaled_dot",

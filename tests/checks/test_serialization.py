@@ -190,7 +190,7 @@ def deep(levels: int) -> Any:
         (tuple(range(100_001)), "100000 values"),
         ("x" * 100_001, "100001 characters, more than 100000"),
         (10**301, "300 digits"),
-        (torch.empty(2**26 + 1, dtype=torch.bool), "tensors have more than 67108864 bytes"),
+        (torch.empty(2**26 + 1, dtype=torch.bool), "the tensors have more than 67108864 bytes in total"),
         (torch.empty([1] * 33), "33 axes, more than 32"),
         (("é" * 90_000,) * 5, "the header has \\d+ bytes, more than"),
     ],

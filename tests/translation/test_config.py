@@ -132,7 +132,8 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
         ("data.folder=here", "data.folder: must be set if corpus is 'folder', and only then"),
         (
             "training.tokens_per_batch=100",
-            "training.tokens_per_batch: must hold one sentence of data.max_length (128), but got 100",
+            "training.tokens_per_batch: must be at least data.max_length (128), so that every sentence fits, "
+            "but got 100",
         ),
         ("training.clip_norm=1", 'there is no key "training.clip_norm"; it is now "training.max_grad_norm"'),
         ("data.tokens=words", 'there is no key "data.tokens"; it is now "data.tokenizer"'),

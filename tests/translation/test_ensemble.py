@@ -182,7 +182,7 @@ def test_others_that_do_not_fit_are_refused_by_name(
         load_translator(trained_folder, ensemble_with=[tmp_path / "nowhere"])
     write_corpus(tmp_path / "corpus")
     for override, message in (
-        ("data.vocab_size=300", "this run has another vocabulary"),
+        ("data.vocab_size=300", "the vocabulary of this run differs"),
         ("data.max_length=30", "this model reads 30 tokens, but the first one reads 40"),
     ):
         folder = tmp_path / override

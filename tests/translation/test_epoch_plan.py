@@ -49,7 +49,9 @@ def test_a_plan_is_the_same_on_every_machine_and_in_every_version() -> None:
 
 
 def test_a_plan_refuses_a_pair_over_the_budget() -> None:
-    with pytest.raises(ValueError, match="a pair has 11 tokens on one side, but max_tokens is 10"):
+    with pytest.raises(
+        ValueError, match="max_tokens: expected at least 11, the longest side of a pair, got 10"
+    ):
         epoch_plan([(3, 4), (2, 11)], 10, 1, seed=1, epoch=0)
     assert epoch_plan([], 10, 1, seed=1, epoch=0) == []
 

@@ -172,7 +172,7 @@ def test_weights_by_other_names_are_refused_once(first_run: Path, tiny_config: C
     save_model(path, replace(model, weights=weights))
     config = tiny_config(f"training.init_from={first_run}", *PLAIN)
     first, second = in_processes(2, who_refused, config)
-    message = "training.init_from: the names or sizes of that run's weights differ"
+    message = f"training.init_from: the weights of {first_run} don't fit this run's model: their names or"
     assert first[1] == second[1]
     assert first[1].startswith(message)
     # Only the first process says it.

@@ -49,7 +49,7 @@ class ClassReport(ExportPlugin):
         for name, table in found.named().items():
             atomic_write_text(folder / f"{name}.csv", as_csv(table))
         atomic_write_text(page, html)
-        self.log.info("Wrote %s, and its figures as tables to %s", page, folder)
+        self.log.info("Wrote %s, and its tables as CSV files to %s", page, folder)
 
 
 def as_csv(table: pd.DataFrame) -> str:

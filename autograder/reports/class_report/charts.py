@@ -58,7 +58,7 @@ def totals_chart(figures: Figures) -> Picture | None:
     return finished(
         bars + numbers,
         "Totals",
-        "A lesson that was not handed in counts as zero; points still to be given by a person are left out.",
+        "A lesson that was not handed in counts as zero. Points that a person must still give are left out.",
         f"Number of students for each tenth of the points so far. {described}",
         170,
     )
@@ -97,8 +97,8 @@ def scores_chart(figures: Figures) -> Picture | None:
     return finished(
         (cells + numbers).resolve_scale(color="independent"),
         "Students by share of points",
-        "Each number is a count of students. Points that are still to be given by a person are left out.",
-        f"Lessons by tenths of the points, with the number of students in each. Medians: {described}.",
+        "Each number is a count of students. Points that a person must still give are left out.",
+        f"Number of students in each tenth of the points, by lesson. Medians: {described}.",
         30 * len(lessons),
     )
 
@@ -223,7 +223,7 @@ def times_chart(figures: Figures) -> Picture | None:
         dots + middle + values,
         "Days between hand-ins",
         "Each circle is a student. The bar and its number are the median.",
-        f"Circles of the days between each student's hand-ins of successive lessons. Medians: {described}.",
+        f"Days between each student's hand-ins of successive lessons, as circles. Medians: {described}.",
         44 * len(lessons),
     )
 

@@ -182,7 +182,7 @@ class _Reader:
         )
         key = (lesson.name, student)
         if not scored:
-            self._records.not_graded.setdefault(key, "`nbgrader autograde` did not finish it")
+            self._records.not_graded.setdefault(key, "`nbgrader autograde` did not finish grading it")
         due = submission.assignment.duedate
         return SubmissionRecord(
             lesson=lesson.name,

@@ -25,10 +25,10 @@ REFERENCE = "the reference"
 #: The minimum share of common text in a listed pair, and its minimum excess over the class's median.
 LISTED_FROM, ABOVE_MEDIAN = 0.8, 0.25
 
-#: The length of the shortest match and the window of the winnowing, in characters of tokens.
+#: The length of the shortest match and the window of the winnowing, in characters of the token text.
 _MATCH, _WINDOW = 15, 4
 
-#: Answers with fewer characters of tokens are too short to differ.
+#: Answers whose token text has fewer characters than this are too short for a comparison.
 _MIN_LENGTH = 120
 
 #: The maximum number of pairs that are listed.

@@ -1,4 +1,4 @@
-"""Material for the next class: explanations of the most common mistakes, and the lines that differ."""
+"""Material for the next class: explanations of common mistakes, and comparisons with the reference."""
 
 import ast
 from collections.abc import Iterator

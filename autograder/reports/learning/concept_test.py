@@ -39,7 +39,7 @@ CORRECT = "correct"
 
 _LETTERS = "abcdef"
 
-#: A seed of the order of options, with which no letter is correct for more than four of the given questions.
+#: The seed for the order of the options. With this seed, no letter is correct for more than four questions.
 _ORDER = 3
 
 _INTRODUCTION = """\
@@ -127,7 +127,7 @@ class Question(_Table):
             try:
                 found = eval(expression, names | {exercise.name: exercise.with_mistakes(*mistakes)})
                 if not _equal(eval(text, {"sin": math.sin}), found):
-                    yield f"{here}: the option is {text}, but the result is {found}"
+                    yield f"{here}: expected the computed value, {found}, got {text}"
             except Exception as error:
                 yield f"{here}: cannot be computed: {type(error).__name__}: {error}"
 
@@ -196,7 +196,7 @@ def _problems(test: ConceptTest) -> Iterator[str]:
     for question in test.questions:
         here = f"question {question.name}"
         if not question.name.isidentifier() or names[question.name] > 1:
-            yield f"{here}: expected a Python name that no other question has"
+            yield f"{here}: expected a name that is a Python identifier and that no other question has"
         if question.exercise not in lessons.get(question.lesson, ()):
             yield f"{here}: lesson {question.lesson} has no exercise {question.exercise}"
             continue

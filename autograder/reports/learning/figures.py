@@ -19,7 +19,7 @@ MIN_FOR_GAIN = 5
 #: The maximum number of values that are listed rather than summarised.
 LISTED = 12
 
-#: Verdicts on a check that had no answer to examine. Such a run is no attempt.
+#: The verdicts of a check that had no answer to examine. Such a run does not count as an attempt.
 _NO_ATTEMPT = ("unwritten", "missing", "error")
 
 _RESAMPLES = 10_000
@@ -141,7 +141,8 @@ def _attempts(logged: Sequence[Run]) -> Iterator[tuple[object, ...]]:
         until: dict[str, list[int]] = defaultdict(list)
         """For each student, the number of runs until the check passed, or 0 if it never did.
 
-        They are counted from the first run, under the key "", and after each misconception.
+        The runs are counted from the first one, under the key "", and for each misconception from the run
+        after the check first named it, under the misconception's name.
         """
         for runs in logs.values():
             until[""].append(_passed(runs))

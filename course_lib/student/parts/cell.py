@@ -80,7 +80,7 @@ def run_cell(code: str, name: str, location: str, namespace: dict[str, Any], tim
         if isinstance(error, NameError):
             advice = "only solution cells and the setup cell are read, so move what it needs into this cell"
         elif isinstance(error, ImportError):
-            advice = "use what the setup cell imports"
+            advice = "use only modules that the setup cell imports"
         else:
             advice = f"a solution cell should only define {name}"
         raise PartsError(f"{_failing_line(error, location)}: raised {describe(error)}; {advice}") from None

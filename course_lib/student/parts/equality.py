@@ -117,7 +117,7 @@ def _difference(name: str, expected: Tensor, found: object) -> str:
 def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]:
     """Compute the results of the parts one by one, and yield the name and the value of each.
 
-    The caller can stop early. This seeds torch's global random number generator.
+    The caller can stop early. This function seeds torch's global random number generator.
     """
     torch.manual_seed(0)
     source, target = (tokens.to(device) for tokens in _sentences())

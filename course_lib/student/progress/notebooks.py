@@ -77,7 +77,7 @@ def read_lessons(folder: Path) -> list[Lesson]:
     if not notebooks:
         raise ProgressError(
             f"{folder}: this folder contains no lessons, such as 01-attention/01-attention.ipynb. "
-            "Pass the folder that does."
+            "Pass the folder that contains them."
         )
     return [_read_lesson(path) for path in notebooks]
 

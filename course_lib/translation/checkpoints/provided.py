@@ -49,14 +49,14 @@ def find_run(name: str | Path) -> tuple[RunFolder, bool]:
 def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder, TrainedRun]:
     """Load a trained model of a run, or a provided model.
 
-    Raises BadInputError as `load_trained_run` does, if a provided model is damaged, or if `checkpoint` is set
-    for a provided model, which has only one checkpoint.
+    Raises BadInputError for the same reasons as `load_trained_run`, if a provided model is damaged, or if
+    `checkpoint` is set for a provided model, which has only one checkpoint.
     """
     folder, is_provided = find_run(name)
     if not is_provided:
         return folder, load_trained_run(folder, checkpoint)
     if checkpoint is not None:
-        raise BadInputError(f"--checkpoint: the provided model {name} has only one checkpoint.")
+        raise BadInputError(f"--checkpoint: the provided model {name} has only one. Leave out --checkpoint.")
     return folder, load_provided(folder)
 
 

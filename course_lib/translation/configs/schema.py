@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class MayChangeMarker:
-    """A marker for fields that don't influence the weights, so that a resumed run may have other values."""
+    """A marker for fields that don't influence the weights, so a resumed run may change their values."""
 
 
 MayChange = Annotated[T, MayChangeMarker]
@@ -311,8 +311,8 @@ class RunConfig(Section):
         ):
             if budget < self.data.max_length:
                 raise ValueError(
-                    f"{name}.tokens_per_batch: must hold one sentence of data.max_length "
-                    f"({self.data.max_length}), but got {budget}"
+                    f"{name}.tokens_per_batch: must be at least data.max_length ({self.data.max_length}), "
+                    f"so that every sentence fits, but got {budget}"
                 )
         if self.evaluation.weights == "averaged" and not self.training.average_last:
             raise ValueError(

@@ -68,7 +68,9 @@ def _batch_ends(ascending: NDArray[np.int64], max_tokens: int, one_length: bool)
     than `max_tokens`.
     """
     if len(ascending) and ascending[-1] > max_tokens:
-        raise ValueError(f"a pair has {ascending[-1]} tokens on one side, but max_tokens is {max_tokens}")
+        raise ValueError(
+            f"max_tokens: expected at least {ascending[-1]}, the longest side of a pair, got {max_tokens}"
+        )
     ends = []
     first = 0
     while first < len(ascending):

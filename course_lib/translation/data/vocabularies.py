@@ -87,4 +87,6 @@ def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularie
         source, target = (kind.from_json(json.dumps(content[side])) for side in ("source", "target"))
         return SeparateVocabularies(source, target)
     except Exception:  # `tokenizers` raises a plain Exception for an invalid file.
-        raise BadInputError(f"{path}: not a vocabulary written by a run") from None
+        raise BadInputError(
+            f"{path}: not a vocabulary written by a run. Restore the run's own file."
+        ) from None

@@ -221,11 +221,11 @@ def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> T
     folder, run = load_run(name)
     ours, theirs = first.model.config.data.direction, run.model.config.data.direction
     if ours != theirs and not isinstance(run.vocabularies, BidirectionalSubwords):
-        raise BadInputError(f"{folder.path}: this run translates {theirs}, but the first {ours}.")
+        raise BadInputError(f"{folder.path}: this run translates {theirs}, but the first run {ours}.")
     if run.vocabularies.fingerprint != first.vocabularies.fingerprint:
         raise BadInputError(
-            f"{folder.path}: this run has another vocabulary, so its token ids mean other words. Train it "
-            "on the same data with the same settings of the data section."
+            f"{folder.path}: the vocabulary of this run differs from that of the first run, so a token id "
+            "means another word. Train it on the same data with the same settings in the data section."
         )
     expected, got = first.model.config.data.max_length, run.model.config.data.max_length
     if got < expected:
@@ -244,7 +244,8 @@ def _build(folder: RunFolder, run: TrainedRun, device: torch.device) -> Transfor
         model.load_state_dict(run.model.weights)
     except RuntimeError:
         raise BadInputError(
-            f"{folder.path}: these weights don't have the names or sizes of the reference's Transformer."
+            f"{folder.path}: the weights don't fit the reference's Transformer: their names or shapes "
+            "differ. Choose another run."
         ) from None
     return model
 

@@ -23,7 +23,7 @@ def training_flops(
 
     The product of an n x k and a k x m matrix takes 2 n k m operations, and the backward pass does two
     products of that size for each. The lengths count the tokens of each sentence, without padding. Neither
-    padding nor the keys that the causal mask hides (half of the decoder's self-attention) count as useful
+    padding nor the keys that the causal mask excludes (half of the decoder's self-attention) count as useful
     work.
     """
     d, ff, layers = model.d_model, model.d_ff, model.layers

@@ -161,7 +161,7 @@ def _at_least_float32(logits: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def token_cutoff(model: TransformerModel, p: float) -> Iterator[None]:
-    """Within the block, set each token's embedding to zero with probability p in the second half of a batch.
+    """Within the block, zero each token's embedding in the second half of a batch with probability p.
 
     SimCut (Gao et al. 2022, "Bi-SimCut", arXiv 2206.02368) trains a model to make the same predictions for a
     sentence and for a copy in which some tokens are missing. The tokens are drawn with torch's generator.

@@ -107,7 +107,7 @@ def choose_kernels(precision: Precision) -> None:
     """Select PyTorch's GPU kernels for the whole process.
 
     This disables cuDNN's attention, which PyTorch would select on Hopper GPUs if there is no dropout inside
-    attention. It takes tens of milliseconds to plan each new shape.
+    attention: its kernel takes tens of milliseconds to plan each new shape.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")

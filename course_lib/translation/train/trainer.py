@@ -193,7 +193,9 @@ class Trainer:
             self.model.load_state_dict(weights)
         except RuntimeError:
             raise BadInputError(
-                "training.init_from: the names or sizes of that run's weights differ from this run's model."
+                f"training.init_from: the weights of {self._config.training.init_from} don't fit this run's "
+                "model: their names or shapes differ. Choose a run with the same model settings and "
+                "vocabularies."
             ) from None
 
     def measure_machine(self) -> None:

@@ -399,7 +399,7 @@ def test_a_lesson_that_the_gradebook_does_not_know_is_said_before_anything_is_gr
 ) -> None:
     (classroom.course / "autograder/gradebook.db").unlink()
     said = classroom.autograde()
-    assert said[0].startswith("the gradebook does not know 01-scores yet. Run `nbgrader generate_assignment")
+    assert said[0].startswith("the gradebook has no lesson 01-scores yet. Run `nbgrader generate_assignment")
     assert len(said) == 2
     assert not classroom.folder("anna", "autograded").exists()
 

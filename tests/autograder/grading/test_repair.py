@@ -154,7 +154,7 @@ def test_of_two_copies_of_a_solution_the_written_one_counts(released: NotebookNo
     result = repaired(released, copy_stub)
     assert names(result.notebook) == names(released)
     assert cell_of(result.notebook, "attention_scores").source == SOLVED["attention_scores"]
-    assert [note for note in result.notes if "attention_scores was there 2 times" in note]
+    assert [note for note in result.notes if "attention_scores occurred 2 times" in note]
 
 
 @pytest.mark.parametrize("place", [0, -1])

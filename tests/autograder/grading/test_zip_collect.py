@@ -202,7 +202,7 @@ HOSTILE = {
     "bomb.zip": (zipped(MINE, ("zeros", bytes(3_000_000))), "it is larger than 1 MB", True),
     "bombs.zip": (zipped(*((f"{n}.txt", bytes(900_000)) for n in range(9)), MINE), "too many bytes", False),
     "files.zip": (zipped(*MANY, MINE), "it contains too many files", False),
-    "nested.zip": (DEEP, "archives may be nested 3 deep", False),
+    "nested.zip": (DEEP, "archives may be nested at most 3 deep", False),
     "secret.zip": (encrypted(zipped(MINE)), "is encrypted", False),
     "cut.zip": (zipped(MINE)[:-20], "not a zip file", False),
     "link.tar.gz": (

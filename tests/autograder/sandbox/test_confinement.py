@@ -132,7 +132,7 @@ def test_what_is_sufficient(confinement: Confinement, name: str, sufficient: boo
 @pytest.mark.parametrize(
     ("confinement", "gap"),
     [
-        (Confinement(False, 7, True), "can see names, sizes and times of files outside"),
+        (Confinement(False, 7, True), "can see names, sizes and times of outside files"),
         (Confinement(False, 7, True), "other processes, mounts and network connections exist"),
         (Confinement(False, 0, True), "can read and write all files that the grader can"),
         (Confinement(False, 7, False), "The network is open: UDP and unix sockets"),

@@ -290,7 +290,7 @@ def test_a_name_from_another_cell(student: Student) -> None:
 def test_a_missing_package(student: Student) -> None:
     student.code["split_heads"] = "import a_package_of_mine\n" + student.code["split_heads"]
     assert "raised ModuleNotFoundError" in why(student, "split_heads")
-    assert "use what the setup cell imports" in why(student, "split_heads")
+    assert "use only modules that the setup cell imports" in why(student, "split_heads")
 
 
 @pytest.mark.parametrize(

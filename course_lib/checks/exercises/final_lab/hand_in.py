@@ -69,7 +69,7 @@ def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def look(entry: HandIn, levels: Levels) -> Handed:
-    """Judge a file and return the result. A missing file has a result, too."""
+    """Judge a file and return the result. If the file is missing or too large, the result says so."""
     content = _content(entry.file)
     return content if isinstance(content, Handed) else entry.judge(content, levels)
 

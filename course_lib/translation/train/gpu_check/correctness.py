@@ -123,7 +123,7 @@ def dropout_follows_the_seed(device: torch.device) -> str:
     ]
     one, same, other = (trained(config, device, updates=2) for config in configs)
     if not difference(other, one) > 1e-3:
-        raise CheckFailedError("another seed gives the same weights")
+        raise CheckFailedError("a different seed gives the same weights")
     return require_near(same, one, 1e-5)
 
 
