@@ -225,7 +225,7 @@ def test_an_exercise_that_the_checks_do_not_know_is_refused(small: SmallCourse) 
     small.change_manifest('"attention_scores"', '"attention_socres"')
     problems = validate(small.root)
     assert problems[0].startswith(
-        "solutions/course.toml, lesson 01-scores, attention_socres: course_lib.checks has no check of that"
+        "solutions/course.toml, lesson 01-scores, attention_socres: course_lib.checks has no check with this"
     )
     assert any('no cell build="attention_socres". Add it.' in problem for problem in problems)
 
