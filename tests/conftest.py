@@ -1,4 +1,4 @@
-"""For all tests: shapes in annotations are executed, and hypothesis tries the same examples in every run."""
+"""Settings for all tests: shapes are checked, and hypothesis tries the same examples in every run."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ settings.load_profile("course")
 
 @pytest.fixture
 def shapes_unchecked() -> Iterator[None]:
-    """For tests that run small models ten thousand times: shapes are not checked, as in a notebook."""
+    """Disable the checks of shapes, as in a notebook, for tests that run small models ten thousand times."""
     config.update("jaxtyping_disable", True)
     yield
     config.update("jaxtyping_disable", False)

@@ -1,4 +1,4 @@
-"""Ports for what tests start."""
+"""Free ports for the servers that tests start."""
 
 import random
 import socket
@@ -10,7 +10,7 @@ _NOBODY_S = range(10_000, 20_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Give so many ports of 127.0.0.1 at which nobody listens."""
+    """Return this many ports of 127.0.0.1 on which nothing listens."""
     chosen: list[int] = []
     with ExitStack() as stack:
         for port in random.SystemRandom().sample(_NOBODY_S, len(_NOBODY_S)):

@@ -1,4 +1,4 @@
-"""What takes long to make is made once, also where several processes of pytest run the tests side by side."""
+"""Create expensive fixtures once, even if several pytest processes run the tests in parallel."""
 
 import fcntl
 import os
@@ -12,9 +12,10 @@ T = TypeVar("T")
 
 
 def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[], T]) -> T:
-    """Give what `make` gives: the first process that asks makes it, and the others wait for it.
+    """Return the result of `make`: the first process that asks runs it, and the others wait for it.
 
-    It is only to be read. `make` may leave files in folders of `tmp_path_factory`, which stay till the end.
+    Callers must not change the result. `make` may leave files in folders of `tmp_path_factory`, which are
+    kept until the end.
     """
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -1,4 +1,4 @@
-"""A file is whole or not there."""
+"""A file is either complete or missing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The house's conventions, kept by a test rather than by prose."""
+"""The project's conventions, as tests."""
 
 import ast
 import json
@@ -17,7 +17,7 @@ NO_NAMES = {"utils", "util", "misc", "helpers", "helper", "common"}
 
 
 def files(*suffixes: str) -> list[Path]:
-    """What git tracks or would track."""
+    """Return the files that git tracks or would track."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     paths = [ROOT / name for name in listed if (ROOT / name).is_file()]
@@ -25,7 +25,7 @@ def files(*suffixes: str) -> list[Path]:
 
 
 def imports(path: Path) -> set[str]:
-    """The modules that a file imports, also inside its functions."""
+    """Return the modules that a file imports, including those imported inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -106,7 +106,7 @@ def test_arrows_point_one_way(package: str, may_not_import: tuple[str, ...]) -> 
 
 
 def test_the_lab_and_the_reference_need_no_notebooks() -> None:
-    """They import where Jupyter, nbgrader, spaCy and altair are not installed, as on a cluster node."""
+    """They can be imported without Jupyter, nbgrader, spaCy and altair, as on a cluster node."""
     code = """
 import importlib.abc, sys
 absent = {"jupyterlab", "nbgrader", "nbformat", "IPython", "altair", "spacy", "pandas"}
@@ -122,7 +122,7 @@ import course_lib.translation.train, course_lib.translation.translate
 
 
 def test_the_checks_need_torch_alone() -> None:
-    """Every lesson imports them, and every graded notebook does: what else the lab needs takes a while."""
+    """All lessons and graded notebooks import the checks, and other packages are slow to import."""
     code = """
 import sys, torch, jaxtyping
 before = set(sys.modules)
@@ -175,7 +175,7 @@ def test_nothing_names_the_machine_it_was_written_on() -> None:
 
 
 def test_every_dependency_says_why() -> None:
-    """One line of reason beside each package that the course did not have to have."""
+    """Each dependency has a reason of one line next to it."""
     given = {"jupyterlab", "pytest", "torch"}
     lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
     packages = [line.strip() for line in lines if line.startswith('    "') and ">=" in line]

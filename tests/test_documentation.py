@@ -1,4 +1,4 @@
-"""The documentation: every page and link is there, and what it quotes exists."""
+"""The documentation: every page and link exists, and so does everything that it quotes."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One lock for everybody: the Makefile's .venv, conda, and what pyproject.toml asks for."""
+"""One lock file for everybody: the Makefile's .venv, conda, and the requirements in pyproject.toml."""
 
 import re
 import tomllib
@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def lock() -> dict[str, list[Requirement]]:
-    """The pins by name; a package may have several, for several platforms or Pythons."""
+    """The pins by name. A package may have several, for different platforms or Python versions."""
     pins: dict[str, list[Requirement]] = {}
     for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
@@ -63,7 +63,7 @@ def test_conda_and_make_install_this_lock() -> None:
 
 
 def test_what_is_installed_is_what_is_locked() -> None:
-    """The tests have run on these versions and no others."""
+    """The tests should run on exactly these versions."""
     for name, pins in lock().items():
         (here,) = [pin for pin in pins if pin.marker is None or pin.marker.evaluate()] or [None]
         if here is not None:

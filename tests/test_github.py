@@ -1,4 +1,4 @@
-"""The files for GitHub fit their schemas and name commands that exist. Nothing is fetched."""
+"""The files for GitHub match their schemas, and the commands in them exist. Nothing is downloaded."""
 
 import os
 import re
@@ -42,7 +42,7 @@ def test_workflows_name_targets_and_folders_that_exist(workflow: Path) -> None:
 
 
 def test_no_image_contains_what_git_ignores() -> None:
-    """A class's grades, for instance: images are built in a clone that may be in use."""
+    """For example, a class's grades: images are built in a clone that may be in use."""
     ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()]
     left_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     wanted = {line for line in ignored if line and not line.startswith("#")}

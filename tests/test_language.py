@@ -1,4 +1,4 @@
-"""Plain English, as far as a machine can hold it: habits that a reader stumbles over stay out of the code."""
+"""Plain English, as far as a program can check it: constructions that make readers stumble are refused."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Numbers that the lessons' text states and no cell of the lesson prints."""
+"""Numbers in the lessons' text that no cell of the lesson prints."""
 
 import math
 import re
@@ -30,7 +30,7 @@ SOLUTIONS = Path(__file__).parents[1] / "solutions"
 
 
 def said(lesson: str, *numbers: str) -> None:
-    """Check that the lesson still contains these numbers, so that this file doesn't outlive its text."""
+    """Check that the lesson still contains these numbers, so that these tests don't outlive the text."""
     [path] = SOLUTIONS.glob(f"{lesson}-*/{lesson}-*.py")
     text = " ".join(path.read_text(encoding="utf-8").replace("\n#", " ").split())
     assert all(number in text for number in numbers), numbers
@@ -133,7 +133,7 @@ def test_lesson_08() -> None:
 
 
 class _LastWordDecides(Transformer):
-    """The toy model of lesson 11: the next word depends on the last one only."""
+    """The toy model of lesson 11, in which the next word depends only on the last one."""
 
     def __init__(self, chances: torch.Tensor) -> None:
         torch.nn.Module.__init__(self)

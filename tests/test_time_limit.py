@@ -1,4 +1,4 @@
-"""Limits on time, alone and nested, in the main thread and in others."""
+"""Time limits, alone and nested, in the main thread and in others."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ def in_another_thread(test: Callable[[], None]) -> None:
 
 
 def work(seconds: float) -> None:
-    """Compute for so long: a sleeping call can be interrupted in the main thread only."""
+    """Compute for this long, because a sleeping call can be interrupted only in the main thread."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         pass

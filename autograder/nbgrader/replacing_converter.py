@@ -47,7 +47,10 @@ class ReplacingConverter(BaseConverter):
         yield from sorted(assignments)
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
-        """Raise NbGraderException if an assignment must not be converted. It is called before any change."""
+        """Raise NbGraderException if an assignment must not be converted.
+
+        Subclasses override this hook, which is called before any file is changed.
+        """
 
     def problem(self, notebook: str, error: Exception) -> str:
         """Return the message for an assignment, given by one of its notebooks, that was not converted."""

@@ -1,4 +1,4 @@
-"""Courses to try things on."""
+"""Fixtures with courses for the tests of the autograder."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ from small_course import SmallCourse
 
 @pytest.fixture
 def small(tmp_path: Path) -> SmallCourse:
-    """A small course that is in order, but not built yet."""
+    """A small course without problems, which has not been built yet."""
     return SmallCourse.make(tmp_path / "course")

@@ -1,4 +1,4 @@
-"""A class that is graded, without grading it: a real gradebook, and notebooks as grading leaves them."""
+"""A class with grades: a real gradebook and graded notebooks, created without running a grader."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ CODE = "def scores(query, key):\n    return query @ key.mT  # <script>alert(1)</
 
 
 class GradedClass:
-    """A gradebook and graded notebooks, as grading leaves them, without grading."""
+    """A gradebook and graded notebooks like those that grading creates, without grading."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -49,7 +49,7 @@ class GradedClass:
         days_late: float = 0,
         **grading: object,
     ) -> Path:
-        """Put a graded submission there. With no verdicts it is as plain nbgrader leaves it."""
+        """Add a graded submission. Without verdicts, it is like one graded by plain nbgrader."""
         self.gradebook.update_or_create_student(student)
         self.gradebook.add_submission(lesson, student, timestamp=DUE + timedelta(days=days_late))
         for grade in self.gradebook.find_submission_notebook(lesson, lesson, student).grades:
@@ -65,7 +65,7 @@ class GradedClass:
         return path
 
     def report(self, **chosen: object) -> tuple[str, dict[str, pd.DataFrame]]:
-        """Make the report: the page, and the tables as they are read back from their files."""
+        """Write the class report. Return the page, and the tables as read from their files."""
         plugin = ClassReport(parent=None, config=Config({"CourseDirectory": self._config()}), **chosen)
         plugin.to = str(self.root / "out" / "report.html")
         plugin.export(self.gradebook)
@@ -79,7 +79,7 @@ class GradedClass:
 
 
 def graded_notebook(verdicts: Mapping[str, Mapping[str, object]]) -> NotebookNode:
-    """Write a graded notebook: the student's code, and below each piece its check."""
+    """Write a graded notebook with the student's code and, below each piece of code, its check."""
     cells = []
     for name in ("scores", "guess"):
         code = CODE if name == "scores" else "guess = 8"
@@ -102,7 +102,7 @@ NOT_SCALED = {"verdict": "wrong", "misconceptions": ["not_scaled"], "says": ["th
 
 
 def empty_course(root: Path) -> Path:
-    """Make a course with an empty gradebook, and give its folder: copies of it are made faster."""
+    """Create a course with an empty gradebook and return its folder, because copying it is faster."""
     with pytest.MonkeyPatch.context() as patch:
         # nbgrader makes a gradebook with the program `alembic`.
         patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)

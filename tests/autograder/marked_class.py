@@ -1,4 +1,4 @@
-"""A class whose explanations wait for people, and a marking page that is served to a test."""
+"""A class whose explanations wait for graders, and a marking page that is served to a test."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ class MarkedClass:
 
     @classmethod
     def make(cls, root: Path) -> "MarkedClass":
-        """Make a course without submissions."""
+        """Create a course without submissions."""
         (root / "autograder").mkdir(parents=True)
         (root / "autograder/nbgrader_config.py").write_text(CONFIG.format(root=root), encoding="utf-8")
         cells = [
@@ -83,7 +83,7 @@ class MarkedClass:
         return Gradebook(f"sqlite:///{self.root}/gradebook.db", "a-course")
 
     def hand_in(self, answers: Mapping[str, str], attachments: Mapping[str, Any] | None = None) -> None:
-        """Write graded notebooks, as grading leaves them. An empty answer is one that nobody changed."""
+        """Write graded notebooks as grading does. An empty answer stands for an unchanged cell."""
         with self.gradebook() as book, book.db.no_autoflush:
             notebook = book.find_notebook(LESSON, LESSON)
             known = {one.student_id: one for one in book.find_assignment(LESSON).submissions}
@@ -108,7 +108,7 @@ class MarkedClass:
             book.db.commit()
 
     def mark_in_formgrader(self, student: str, points: float, comment: str) -> None:
-        """Do what Formgrader's handlers of a grade and a comment do."""
+        """Save a grade and a comment as Formgrader's handlers do."""
         with self.gradebook() as book:
             grade = book.find_grade(NAME, LESSON, LESSON, student)
             grade.manual_score, grade.extra_credit, grade.needs_manual_grade = points, 0.5, False
@@ -116,7 +116,7 @@ class MarkedClass:
             book.db.commit()
 
     def in_formgrader(self, student: str) -> tuple[float | None, float | None, bool, str | None]:
-        """Return what Formgrader's handlers reply: points, extra credit, whether it waits, the comment."""
+        """Return Formgrader's view of an answer: points, extra credit, whether it waits, and the comment."""
         with self.gradebook() as book:
             grade = book.find_grade(NAME, LESSON, LESSON, student).to_dict()
             comment = book.find_comment(NAME, LESSON, LESSON, student).to_dict()
@@ -124,11 +124,11 @@ class MarkedClass:
         return grade["manual_score"], grade["extra_credit"], waits, comment["manual_comment"]
 
     def answers(self) -> LessonAnswers:
-        """Open the lesson as one grader's `course mark` does."""
+        """Open the lesson as a grader's `course mark` does."""
         return LessonAnswers(CourseFolder(self.root), LESSON)
 
     def bank(self) -> CommentBank:
-        """Open the comments as one grader's `course mark` does."""
+        """Open the comment bank as a grader's `course mark` does."""
         return CommentBank(self.root / "autograder", self.root, LESSON, shared=True)
 
     def question(self) -> Question:
@@ -138,7 +138,7 @@ class MarkedClass:
 
 @contextmanager
 def served(server: MarkingServer) -> Iterator[str]:
-    """Serve the page from a thread; yield its address."""
+    """Serve the page from a thread, and yield its address."""
     loop = asyncio.new_event_loop()
     started = threading.Event()
     addresses: list[str] = []
@@ -164,7 +164,7 @@ def served(server: MarkingServer) -> Iterator[str]:
 
 
 class Browser:
-    """As much of a browser as it takes to load the page and to send what its script sends."""
+    """A minimal browser that loads the page and sends the requests of its script."""
 
     def __init__(self, address: str) -> None:
         self.address = address

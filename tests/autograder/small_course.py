@@ -1,4 +1,4 @@
-"""A whole course of one small lesson, for tests that spoil one thing in it."""
+"""A complete course with one small lesson, for tests that break one thing in it."""
 
 import shutil
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ class SmallCourse:
 
     @classmethod
     def make(cls, root: Path) -> "SmallCourse":
-        """Write one that is in order, but not built yet."""
+        """Write a course without problems, which has not been built yet."""
         course = cls(root)
         course.write("solutions/course.toml", MANIFEST)
         course.write(f"solutions/{LESSON}/{LESSON}.py", SOURCE)
@@ -108,21 +108,21 @@ class SmallCourse:
         path.write_text(text, encoding="utf-8")
 
     def change(self, name: str, old: str, new: str) -> None:
-        """Replace a piece of a file that stands in it once."""
+        """Replace a text that occurs exactly once in a file."""
         text = (self.root / name).read_text(encoding="utf-8")
         assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
         self.write(name, text.replace(old, new))
 
     def change_manifest(self, old: str, new: str) -> None:
-        """Replace a piece of course.toml."""
+        """Replace a text in course.toml."""
         self.change("solutions/course.toml", old, new)
 
     def change_source(self, old: str, new: str) -> None:
-        """Replace a piece of the lesson's source."""
+        """Replace a text in the lesson's source."""
         self.change(f"solutions/{LESSON}/{LESSON}.py", old, new)
 
     def released(self) -> NotebookNode:
-        """Read the lesson that students get."""
+        """Read the released lesson."""
         return nbformat.read(self.root / "lessons" / LESSON / f"{LESSON}.ipynb", as_version=4)
 
     def solution(self) -> NotebookNode:

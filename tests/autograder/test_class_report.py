@@ -1,4 +1,4 @@
-"""The class report: what it says of a class, of an empty gradebook, and of what cannot be read."""
+"""The class report: for a class, for an empty gradebook, and for files that cannot be read."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def nothing_yet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def two_lessons(nothing_yet: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a course of which three students have done two lessons, and nobody the third."""
+    """The folder of a course in which three students have done two of the three lessons."""
     root = tmp_path_factory.mktemp("graded") / "course"
     shutil.copytree(nothing_yet, root)
     empty = GradedClass(root)

@@ -1,6 +1,6 @@
-"""Each lesson, run and judged as `nbgrader autograde` has it done: solutions earn every point, stubs none.
+"""Each lesson, run and judged as by `nbgrader autograde`: solutions earn every point, and stubs earn none.
 
-nbgrader's own part of it is the same for all lessons: `test_nbgrader_commands` goes through that with one.
+nbgrader's own part is the same for all lessons, and `test_nbgrader_commands` tests it with one of them.
 """
 
 import sys
@@ -40,7 +40,7 @@ def execute() -> Iterator[SandboxedExecute]:
 
 @pytest.fixture
 def scores(execute: SandboxedExecute, lesson: Lesson) -> dict[str, dict[str, float]]:
-    """The points of each check, hidden tests included, by student."""
+    """The points of each check, including hidden tests, by student."""
     master = nbformat.read(COURSE / SOURCES / lesson.name / f"{lesson.name}.ipynb", as_version=4)
     locked = {cell.id: cell.source for cell in master.cells if is_check(cell)}
     found: dict[str, dict[str, float]] = {}

@@ -1,4 +1,4 @@
-"""What a student is told: points and why, no hidden test, no path of the machine that graded."""
+"""Feedback for students: points and reasons, but no hidden tests and no paths of the grading machine."""
 
 import sys
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ WRONG = Points("check_scores", False, 2.0, 4.0, 2.0, None, 0.0, MISTAKE)
 
 
 def judged_as(verdict: str, **more: object) -> Points:
-    """Give no points, with a verdict."""
+    """Return 0 points with a verdict."""
     return replace(
         WRONG, points=0.0, automatic=0.0, verdict=CheckVerdict(name="scores", verdict=verdict, **more)
     )
@@ -94,7 +94,7 @@ def graded(one_lesson: Path, tmp_path: Path) -> Iterator[GradedClass]:
 
 
 def for_students(graded: GradedClass, notebook: NotebookNode) -> NotebookNode:
-    """Clear a notebook of ann's, as generate_feedback does."""
+    """Prepare a notebook of ann's for feedback, as generate_feedback does."""
     names = {"notebook": LESSON, "assignment": LESSON, "student": "ann", "db_url": graded.course.db_url}
     given = {**names, "score": 3.0, "max_score": 7.0, "late_penalty": 0}
     cleared, resources = ForStudents().preprocess(notebook, {"nbgrader": given})
@@ -211,7 +211,7 @@ def test_paths_lose_their_folders(text: str, shown: str) -> None:
 
 @pytest.mark.parametrize("piece", ["/-", "/", "~/a", "C:\\a", "\x1b[", "a/b.p"])
 def test_a_line_of_slashes_takes_no_longer_than_another(piece: str) -> None:
-    """With the square of its length, this would be hours."""
+    """With quadratic time, this would take hours."""
     text = piece * 400_000
     assert without_paths(text) == text
 

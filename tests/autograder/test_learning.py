@@ -1,4 +1,4 @@
-"""The concept tests and the learning report: what is computed, what is counted, and that nobody is named."""
+"""The concept tests and the learning report: computation, counts, and the absence of names."""
 
 import shutil
 from collections import Counter

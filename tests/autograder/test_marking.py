@@ -1,4 +1,4 @@
-"""Marking by question: answers are grouped, no mark is lost, and nothing of a student's runs."""
+"""Marking by question: answers are grouped, no mark is lost, and nothing in a submission runs."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A class is graded with nbgrader's real commands, as an instructor types them, and its scores are exact."""
+"""A class graded with nbgrader's real commands, as an instructor runs them, has the exact expected scores."""
 
 import copy
 import csv
@@ -43,7 +43,7 @@ class GradedClass:
 
     @property
     def classroom(self) -> Path:
-        """Where the commands are typed."""
+        """The folder in which the commands are run."""
         return self.root / "autograder"
 
     def autograded(self, student: str) -> NotebookNode:
@@ -53,7 +53,7 @@ class GradedClass:
         return self._file("feedback", student, "html").read_text(encoding="utf-8")
 
     def scores(self, student: str) -> dict[str, float]:
-        """What the gradebook holds, by grade cell."""
+        """The scores in the gradebook, by grade cell."""
         with Gradebook(f"sqlite:///{self.classroom}/gradebook.db") as gradebook:
             notebook = gradebook.find_submission_notebook(self.lesson.name, self.lesson.name, student)
             return {grade.name: grade.score for grade in notebook.grades}
@@ -85,7 +85,7 @@ def grade(root: Path) -> GradedClass:
 
 
 def hand_in_spoilt(root: Path, lesson: Lesson, right: NotebookNode) -> Submission:
-    """Hand in a right lesson whose last check is deleted, and which attacks whoever reads its answer."""
+    """Hand in a correct lesson with a deleted last check, whose answer attacks the browser of its reader."""
     notebook = copy.deepcopy(right)
     last_check = f"check_{lesson.exercises[-1].name}"
     notebook.cells = [cell for cell in notebook.cells if cell.id != last_check]
@@ -101,7 +101,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 def expected_scores(lesson: Lesson) -> dict[str, dict[str, float]]:
-    """What each student has earned before a person has read the explanations."""
+    """The points that each student has earned before a person has read the explanations."""
     nothing = dict.fromkeys(lesson.points, 0.0)
     right = nothing | {f"check_{name}": float(entry.points) for name, entry in lesson.checked.items()}
     mistake = partial_mistake(lesson)

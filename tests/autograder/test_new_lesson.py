@@ -1,4 +1,4 @@
-"""A made-up lesson in a copy of the course: only its own files and `course.toml` are written."""
+"""A made-up lesson in a copy of the course needs only its own files and an entry in `course.toml`."""
 
 import os
 import shutil

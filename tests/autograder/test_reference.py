@@ -66,7 +66,7 @@ class Layer:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a package's module that can be found, but not imported."""
+    """The name of a package's module that can be found but not imported."""
     package = tmp_path / "some_reference"
     package.mkdir()
     (package / "__init__.py").write_text("raise ImportError('nobody may import this')\n")

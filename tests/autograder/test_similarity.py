@@ -1,4 +1,4 @@
-"""Answers that are alike, among answers that people wrote on their own."""
+"""Similar answers among answers that people wrote independently."""
 
 import re
 import tomllib
@@ -20,7 +20,7 @@ def submission(student: str, exercise: str, code: str) -> SubmissionRecord:
 
 
 def class_of(exercise: str) -> list[SubmissionRecord]:
-    """Answers by people who have not seen each other's."""
+    """Return answers by people who have not seen each other's."""
     answers = [
         answer["code"]
         for path in sorted(BATTERY.glob("10-*.toml"))

@@ -1,4 +1,4 @@
-"""Each thing that `make check` refuses, provoked."""
+"""Every problem that `make check` reports, provoked."""
 
 import json
 from pathlib import Path

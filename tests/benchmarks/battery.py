@@ -59,7 +59,7 @@ class Answer:
 
     @property
     def half(self) -> str:
-        """Whether one may learn from this answer."""
+        """The half of the battery: `open`, which may be used for development, or `held-out`."""
         digest = hashlib.sha256((self.exercise + self.code).encode()).hexdigest()
         return HALVES[int(digest[-1], 16) % 2]
 
@@ -125,7 +125,7 @@ def _forbidden() -> dict[str, list[str]]:
 
 
 def _start() -> None:
-    """Do what torch does only once in a process, so that no answer is timed with it."""
+    """Run what torch does only once per process, so that no answer's time includes it."""
     torch.set_num_threads(1)
     outcome(Answer("LayerNorm", "from course_lib.transformer import LayerNorm", True))
 

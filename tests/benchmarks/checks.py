@@ -1,7 +1,7 @@
-"""How long a check takes to answer: `python -m tests.benchmarks.checks`.
+"""Measure how long a check takes to answer: `python -m tests.benchmarks.checks`.
 
-Each time is that of a fresh notebook, where nothing of the exercise is known yet. The slowest answer is that
-to something wrong that no known mistake explains, since all mistakes and pairs are tried.
+Each time is that of a fresh notebook, in which nothing about the exercise is cached. The slowest answer is to
+a wrong result that no known mistake explains, because the search then tries all mistakes and pairs.
 """
 
 import time
@@ -20,7 +20,7 @@ from tests.checks.unrelated import UNRELATED
 
 
 def slowest(exercise: Exercise, candidates: Iterable[Callable[..., Any]]) -> float:
-    """Give the seconds of the slowest answer."""
+    """Return the seconds of the slowest answer."""
     times = []
     for found in candidates:
         exercise.outcomes.clear()

@@ -1,4 +1,4 @@
-"""A trained run's weights for CTranslate2, the fastest translator of its kind on CPUs that is freely had."""
+"""A trained run's weights for CTranslate2, the fastest freely available translator of its kind on CPUs."""
 
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from course_lib.translation.decoding.translator import Translator
 
 
 def converted(translator: Translator, folder: Path, batches: int, threads: int) -> ctranslate2.Translator:
-    """Write the model into a new folder as CTranslate2 reads it, and open it there in float32.
+    """Write the model to a new folder in CTranslate2's format, and open it there in float32.
 
-    Its tokens are our ids as text: "17". It works on so many batches at a time, each with so many threads.
+    Its tokens are our ids as text, such as "17". The arguments set the numbers of parallel batches and of
+    threads per batch.
     """
     model, ids = translator.model, translator.vocabularies
     assert isinstance(model, Transformer)

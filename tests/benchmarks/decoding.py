@@ -1,11 +1,11 @@
-"""How fast the lab translates: `python -m tests.benchmarks.decoding [RUN_FOLDER] [--threads 2]`.
+"""Measure how fast the lab translates: `python -m tests.benchmarks.decoding [RUN_FOLDER] [--threads 2]`.
 
-Sentences a second, on the run's test split: greedy decoding of one sentence after the other without a cache,
-as the reference does it; the lab's greedy and beam search, in batches; and CTranslate2 with the same weights,
-threads, beam and batches, where it is installed (`pip install ctranslate2`). All take turns, so that what
-else the machine does falls on all alike, and each has a process of its own: CTranslate2 slows what else is in
-its process, even while it has nothing to do. Without a folder, a model of the built-in captions is trained
-first.
+The unit is sentences per second, on the run's test split. The contenders are greedy decoding of one sentence
+at a time without a cache, as in the reference; the lab's greedy and beam search in batches; and CTranslate2
+with the same weights, threads, beam and batches, if it is installed (`pip install ctranslate2`). They take
+turns, so that other load on the machine affects all alike. Each has its own process, because CTranslate2
+slows down everything else in its process even when it is idle. Without a folder, a model of the built-in
+captions is trained first.
 """
 
 import argparse
@@ -64,7 +64,7 @@ class Way:
     """How many CTranslate2 works on at a time; the lab has as many as there are threads."""
 
     def method(self, translator: Translator, threads: int, folder: Path) -> Method:
-        """Make it ready to translate. The folder is for what it has to write."""
+        """Prepare the way of translating. It may write to the folder."""
         if self.of == "reference":
             return one_by_one(translator)
         if self.of == "lab":
@@ -73,7 +73,7 @@ class Way:
 
 
 def ways(translator: Translator, threads: int) -> list[Way]:
-    """List those that this machine and this model allow."""
+    """Return the ways of translating that this machine and this model support."""
     kinds = ((1, "greedy"), (BEAM, f"beam {BEAM}"))
     found = [Way("one by one, greedy, no cache", "reference", 1)]
     precisions: list[Precision] = ["float32"]
@@ -92,7 +92,7 @@ def ways(translator: Translator, threads: int) -> list[Way]:
 
 @dataclass
 class Contender:
-    """A way to translate in a process of its own, with what it took in each round and what it gave."""
+    """A way of translating in its own process, with its time in each round and its translations."""
 
     way: Way
     process: ProcessPoolExecutor
@@ -107,7 +107,7 @@ class Contender:
 
     @property
     def rate(self) -> float:
-        """Sentences a second, in the middle one of the rounds."""
+        """The median number of sentences per second over the rounds."""
         return len(self.sources) / statistics.median(self.seconds)
 
 
@@ -126,7 +126,7 @@ def _translate(sources: Sequence[Ids]) -> tuple[float, list[Ids]]:
 
 
 def one_by_one(translator: Translator) -> Method:
-    """Decode as the reference does: one sentence, greedily, and for each token the whole beginning anew."""
+    """Decode as the reference does: one sentence at a time, greedily, with the whole prefix at each step."""
     ids, end = translator.vocabularies, translator.vocabularies.end_id
     model = translator.model
     assert isinstance(model, Transformer)
@@ -144,7 +144,7 @@ def one_by_one(translator: Translator) -> Method:
 
 
 def in_batches(translator: Translator, beam: int, precision: Precision) -> Method:
-    """Decode as the lab does, in batches of BATCH sentences of like length."""
+    """Decode as the lab does, in batches of BATCH sentences of similar length."""
     config, end = translator.config, translator.vocabularies.end_id
     unlimited = config.evaluation.model_copy(update={"tokens_per_batch": 1_000_000})
     decoder = BatchDecoder(translator.vocabularies, translator.device, config.data.max_length, unlimited)
@@ -163,9 +163,9 @@ def in_batches(translator: Translator, beam: int, precision: Precision) -> Metho
 
 
 def by_ctranslate2(translator: Translator, folder: Path, beam: int, batches: int, threads: int) -> Method:
-    """Decode with CTranslate2, which sorts by length and makes batches of BATCH sentences itself.
+    """Decode with CTranslate2, which sorts by length and forms batches of BATCH sentences itself.
 
-    It works on so many batches at a time, each with so many threads.
+    The arguments set the numbers of parallel batches and of threads per batch.
     """
     from tests.benchmarks.ctranslate2_model import converted
 
@@ -188,7 +188,7 @@ def by_ctranslate2(translator: Translator, folder: Path, beam: int, batches: int
 def measured(
     run_folder: Path, device: str, chosen: Sequence[Way], sources: Sequence[Ids], threads: int
 ) -> list[Contender]:
-    """Let all ways take turns."""
+    """Measure all contenders in turns."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         contenders = []
@@ -208,7 +208,7 @@ def measured(
 def table_of(
     contenders: Sequence[Contender], translator: Translator, references: Sequence[str], threads: int
 ) -> Table:
-    """Put the ways side by side: their speed, and how good and how alike their translations are."""
+    """Return a table of the speed and quality of each way, and of how similar their translations are."""
     single = contenders[0]
     device = torch.cuda.get_device_name() if translator.device.type == "cuda" else platform.machine()
     table = Table(

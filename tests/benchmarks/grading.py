@@ -1,9 +1,10 @@
-"""How long a class takes to grade: plain `nbgrader autograde` against the course's, in one run.
+"""Measure how long grading a class takes with plain `nbgrader autograde` and with the course's.
 
 `python -m tests.benchmarks.grading [--students 20] [--plain-students 20] [--lesson 01-attention ...]`
 
-Lesson by lesson, so that what else the machine does falls on both alike. The class repeats the five students
-of `autograder.example_class`. Where plain nbgrader grades fewer of them, its time is scaled up to all.
+The two alternate lesson by lesson, so that other load on the machine affects both alike. The class repeats
+the five students of `autograder.example_class`. If plain nbgrader grades fewer students, its time is
+extrapolated to all of them.
 """
 
 import argparse
@@ -101,8 +102,9 @@ def main() -> None:
 def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float, dict[str, float], float]:
     """Time `nbgrader autograde` in a fresh copy of the course.
 
-    Return the seconds, everyone's points, and the serial CPU seconds: of a run that finds all results stored,
-    without its start. Unlike the time on the clock, they hardly depend on what else the machine does.
+    Return the seconds, everyone's points, and the serial CPU seconds: those of a run that finds all results
+    in the store, without its start-up. Unlike wall-clock time, they hardly depend on other load on the
+    machine.
     """
     classroom = prepare_class(root, lesson, students)
     with (classroom / "nbgrader_config.py").open("a") as file:
@@ -145,7 +147,7 @@ def _cpu_seconds_of_children() -> float:
 
 
 def _make_another(path: Path) -> None:
-    """Change a comment, so that no two submissions are the same: the same one is run only once."""
+    """Change a comment, so that no two submissions are the same, because equal ones run only once."""
     notebook = nbformat.read(path, as_version=4)
     first = next(cell for cell in notebook.cells if cell.cell_type == "code" and is_solution(cell))
     first.source += f"\n# {path.parent.parent.name}"

@@ -1,10 +1,10 @@
-"""A class graded by runs that are killed twice, with local workers and on a Dask cluster, against a calm run.
+"""Compare a class graded by runs that are killed twice, locally and on a Dask cluster, with a calm run.
 
 `python -m tests.benchmarks.killed_class [--students 200] [--lesson 00-orientation]`
 
 Each interrupted class is graded by three runs of `nbgrader autograde`. The first two are killed with SIGKILL,
-after one third and after two thirds of the class; on the cluster, so is a worker. The exit code is 0 if all
-gradebooks and graded notebooks are the same.
+after one third and after two thirds of the class; on the cluster, a worker is killed at the same times. The
+exit code is 0 if all gradebooks and graded notebooks are the same.
 """
 
 import argparse
@@ -76,7 +76,7 @@ class Cluster:
 
 
 def main() -> int:
-    """Grade the class three times, print what each took, and return the exit code."""
+    """Grade the class three times, print the time of each run, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--students", type=int, default=200, help="the size of the class")
     parser.add_argument("--lesson", default="00-orientation")
@@ -134,7 +134,7 @@ def _start(classroom: Path, lesson: str, address: str) -> subprocess.Popen[bytes
 
 
 def _grade(classroom: Path, lesson: str, address: str = "") -> float:
-    """Grade to the end, and return the time that it took."""
+    """Grade to the end, and return the time that this took."""
     start = time.monotonic()
     if _start(classroom, lesson, address).wait():
         raise SystemExit((classroom / "log").read_text(errors="replace")[-3000:])
@@ -143,7 +143,7 @@ def _grade(classroom: Path, lesson: str, address: str = "") -> float:
 
 @contextmanager
 def _killed_after(submissions: int, classroom: Path, address: str, lesson: str) -> Iterator[float]:
-    """Kill a run once this number of submissions is graded, and yield the time that it took."""
+    """Kill a run once this number of submissions is graded, and yield the time that this took."""
     start = time.monotonic()
     run = _start(classroom, lesson, address)
     while len(list((classroom / "autograded").glob(f"*/{lesson}/{lesson}.ipynb"))) < submissions:

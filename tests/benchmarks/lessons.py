@@ -1,4 +1,4 @@
-"""How long each lesson's solution notebook takes from start to end: `python -m tests.benchmarks.lessons`."""
+"""Measure how long each lesson's solution notebook takes: `python -m tests.benchmarks.lessons`."""
 
 import os
 import time

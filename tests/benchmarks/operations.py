@@ -68,7 +68,7 @@ class Count:
 
 
 class Counting(TorchDispatchMode):
-    """Counts the operations in its block, with the bytes that they move and the time that they need."""
+    """A mode that counts the operations in its block, the bytes that they move and their time."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -127,7 +127,7 @@ def counted(config: RunConfig, sentences: int, length: int, fast: bool, layers: 
 
 
 def _use_plain_dropout(model: nn.Module) -> None:
-    """Replace the dropout that is made for CPUs by PyTorch's, which a GPU would use."""
+    """Replace the dropout made for CPUs with PyTorch's, which a GPU would use."""
     for parent in list(model.modules()):
         for name, module in list(parent.named_children()):
             if isinstance(module, BlockDropout):

@@ -1,13 +1,13 @@
-"""How fast the lab trains: `python -m tests.benchmarks.training [--quick] [--threads 2]`.
+"""Measure how fast the lab trains: `python -m tests.benchmarks.training [--quick] [--threads 2]`.
 
-1. Target tokens a second against the textbook method (`course_lib.translation.train.gpu_check.textbook`), on
-   the same data and the same model, the paper's base or, with --quick, a small one. Both take turns, so that
-   what else the machine does affects both alike.
-2. Target tokens a second against the size of a batch, the length of sentences and the number of processes.
-3. The most memory that a process holds, against the size of the vocabulary.
+1. Target tokens per second, compared with the textbook method
+   (`course_lib.translation.train.gpu_check.textbook`) on the same data and the same model: the paper's base
+   model or, with --quick, a small one. The two alternate, so that other load affects both alike.
+2. Target tokens per second by batch size, sentence length and number of processes.
+3. The peak memory of a process by vocabulary size.
 
-It takes a GPU where there is one, and Multi30k where COURSE_DATA names a folder that has it, or else the
-built-in captions.
+The benchmark uses a GPU if there is one. It uses Multi30k if COURSE_DATA names a folder that contains it, and
+the built-in captions otherwise.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def device() -> torch.device:
 
 
 def config_of(model: dict[str, int], tokens_per_batch: int, batches_per_update: int = 1) -> RunConfig:
-    """Give a run of the paper's kind on the data at hand."""
+    """Return the config of a run like the paper's on the available data."""
     attention = "fused" if device().type == "cuda" else "plain"
     training = {
         "epochs": 1,
@@ -73,7 +73,7 @@ def real_pairs(config: RunConfig) -> tuple[list[IdPair], Subwords]:
 
 
 class LabTraining:
-    """The lab's trainer, going through its plan."""
+    """The lab's trainer, which works through its plan."""
 
     def __init__(
         self, config: RunConfig, pairs: Sequence[IdPair], subwords: Subwords, distributed: DistributedInfo
@@ -82,11 +82,11 @@ class LabTraining:
         self._plan = self.trainer.plan()
 
     def update(self) -> None:
-        """Make the next update of the epoch, and after its last the first again."""
+        """Make the next update of the epoch, and start again after the last one."""
         self.trainer.update(self._plan[self.trainer.updates_done % len(self._plan)])
 
     def row(self, seconds: float) -> dict[str, float]:
-        """Train for so long and give the row of metrics."""
+        """Train for this time, and return the row of metrics."""
         self.update()  # what is done but once
         self.trainer.window.close()
         end = time.perf_counter() + seconds
@@ -96,7 +96,7 @@ class LabTraining:
 
 
 def against_the_textbook(console: Console, quick: bool) -> None:
-    """Print both speeds and their ratio."""
+    """Print the speed of both methods and their ratio."""
     model = SMALL if quick else BASE
     config = config_of(model, 25_000 if device().type == "cuda" else 2048)
     pairs, subwords = real_pairs(config)
@@ -132,7 +132,7 @@ def against_the_textbook(console: Console, quick: bool) -> None:
 
 
 def growth(console: Console, quick: bool) -> None:
-    """Print speed against batch size, length and processes."""
+    """Print the speed by batch size, length and number of processes."""
     seconds = 3 if quick else 12
     config = config_of(SMALL, 2048)
     pairs, subwords = real_pairs(config)
@@ -160,7 +160,7 @@ def growth(console: Console, quick: bool) -> None:
 
 
 def memory(console: Console) -> None:
-    """Print the most memory that a process holds, against the vocabulary."""
+    """Print the peak memory of a process by vocabulary size."""
     table = Table(title=f"Memory of one process: {_sizes(SMALL)}, batches of 4,096 places")
     for column in ("vocabulary", "GiB at most", "of it parameters, Adam and gradients"):
         table.add_column(column, justify="right")
@@ -171,7 +171,7 @@ def memory(console: Console) -> None:
 
 
 def measure_rank(seconds: float) -> None:
-    """As one of several processes: train, and let the first print what all did."""
+    """Train as one of several processes, and let rank 0 print the result for all."""
     torch.set_num_threads(1)
     with process_group() as distributed:
         if device().type == "cuda":
@@ -191,7 +191,7 @@ def measure_rank(seconds: float) -> None:
 
 
 def measure_memory(vocabulary: int) -> None:
-    """Train a little with random tokens of so large a vocabulary, and print the peak."""
+    """Train briefly on random tokens of a vocabulary of this size, and print the peak memory."""
     config = config_of(SMALL, 4096)
     subwords = _Numbers(vocabulary)
     generator = torch.Generator().manual_seed(1)
@@ -205,7 +205,7 @@ def measure_memory(vocabulary: int) -> None:
 
 
 class _Numbers:
-    """A vocabulary of numbers, which needs no text to learn from."""
+    """A vocabulary of numbers, which isn't learned from text."""
 
     pad_id, start_id, end_id, unknown_id = range(4)
 
@@ -218,7 +218,7 @@ class _Numbers:
 
 
 def _of_length(pairs: Sequence[IdPair], length: int, number: int) -> IdPair:
-    """String real sentences together, and cut them where they are long enough."""
+    """Join real sentences, and cut the result at this length."""
     sides: tuple[list[int], list[int]] = ([], [])
     while min(map(len, sides)) < length - 2:
         for side, ids in zip(sides, pairs[number % len(pairs)], strict=True):

@@ -1,4 +1,4 @@
-"""What axe-core finds on a page, by the rules of WCAG 2.1, levels A and AA."""
+"""The problems that axe-core finds on a page, by the rules of WCAG 2.1, levels A and AA."""
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
@@ -7,7 +7,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 
 
 def violations(page: Page, within: str = "html") -> str:
-    """Return the elements within a part of the page that break a rule, a paragraph each."""
+    """Return the elements in a part of the page that break a rule, one paragraph each."""
     options = {"runOnly": {"type": "tag", "values": RULES}, "resultTypes": ["violations"]}
     found = Axe().run(page, within, options).response["violations"]
     return "\n".join(

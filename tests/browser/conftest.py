@@ -1,4 +1,4 @@
-"""A real JupyterLab, in a real Chromium, with no internet."""
+"""Fixtures: a real JupyterLab in a real Chromium, without internet access."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ CHROMIUM = os.environ.get("COURSE_CHROMIUM") or shutil.which("chromium")
 
 @pytest.fixture
 def chromium() -> str:
-    """The browser's path. On a machine without one these tests are left out, but not in CI."""
+    """The path of the browser. Without it, these tests are skipped, except in CI."""
     if CHROMIUM is None:
         assert not os.environ.get("CI"), "CI installs Chromium (.ci/run), and there is none"
         pytest.skip("no Chromium here: install it, or set COURSE_CHROMIUM to its path")
@@ -25,14 +25,14 @@ def chromium() -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What JupyterLab shows."""
+    """The folder that JupyterLab shows."""
     (tmp_path / "lessons").mkdir()
     return tmp_path / "lessons"
 
 
 @pytest.fixture
 def lab(folder: Path, tmp_path: Path) -> Iterator[str]:
-    """A running JupyterLab on the folder; gives its address, with the token."""
+    """Run JupyterLab in the folder, and yield its address with the token."""
     # All cells are on the page, also those that are scrolled away.
     settings = {"notebook-extension/tracker": {"windowingMode": "none"}}
     # What Validate runs: importing torch may take longer than nbgrader's 30 seconds on two busy cores.
@@ -44,7 +44,7 @@ def lab(folder: Path, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def page(chromium: str) -> Iterator[Page]:
-    """A window of Chromium that reaches this machine alone."""
+    """A window of Chromium that can reach only this machine."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium,

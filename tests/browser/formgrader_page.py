@@ -1,12 +1,12 @@
-"""Formgrader open in JupyterLab, or on a page of its own, as an instructor has it before them."""
+"""Formgrader as an instructor sees it, in JupyterLab or on its own page."""
 
 from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 
 class FormgraderPage:
-    """What an instructor does with Formgrader.
+    """The actions of an instructor in Formgrader.
 
-    `frame` is the part of the window that shows it: the page itself, or a frame of JupyterLab.
+    `frame` is the part of the window that shows Formgrader: the page itself, or a frame in JupyterLab.
     """
 
     def __init__(self, page: Page, frame: Page | FrameLocator) -> None:
@@ -16,17 +16,17 @@ class FormgraderPage:
 
     @classmethod
     def in_jupyterlab(cls, page: Page) -> "FormgraderPage":
-        """Open it from JupyterLab's menu."""
+        """Open Formgrader from JupyterLab's menu."""
         page.get_by_role("menuitem", name="Nbgrader").first.click()
         page.locator(".lm-Menu-itemLabel").get_by_text("Formgrader", exact=True).click()
         return cls(page, page.frame_locator(".jp-MainAreaWidget:not(.lm-mod-hidden) iframe"))
 
     def row(self, text: str) -> Locator:
-        """Give the row of the table that holds a name."""
+        """Return the row of the table that contains a name."""
         return self.frame.locator("#main-table tr").filter(has=self.frame.get_by_text(text, exact=True))
 
     def open(self, place: str) -> None:
-        """Open what the menu on the left has under this name, also from a submission, which has no menu."""
+        """Open an entry of the menu on the left, also from a submission, which has no menu."""
         if self.frame.locator(".nav-stacked").count() == 0:
             self.frame.locator(".breadcrumb").get_by_role("link", name="Manual Grading").click()
             self._wait_for("Manual Grading")
@@ -34,13 +34,13 @@ class FormgraderPage:
         self._wait_for(place)
 
     def submissions(self, assignment: str) -> None:
-        """Open the list of those who have handed something in."""
+        """Open the list of the students who have handed something in."""
         self.open("Manage Assignments")
         self.row(assignment).locator(".num-submissions a").click()
         self._wait_for("Manage Submissions")
 
     def press(self, row: Locator, button: str) -> str:
-        """Press a button in a row, and give what the window says that comes up when it is done."""
+        """Press a button in a row, and return the text of the dialog that reports the result."""
         row.locator(f".{button} a").click()
         window = self.frame.locator(".modal.in .modal-content")
         expect(window).to_be_visible()
@@ -51,7 +51,7 @@ class FormgraderPage:
         return said
 
     def read(self, assignment: str, student: str) -> None:
-        """Open what one student handed in, to grade it by hand."""
+        """Open a student's submission for manual grading."""
         self.open("Manual Grading")
         self.row(assignment).get_by_role("link", name=assignment).click()
         self.row(assignment).get_by_role("link", name=assignment).click()  # its one notebook
@@ -61,11 +61,11 @@ class FormgraderPage:
         expect(self.frame.locator(".panel-title", has_text=assignment)).to_be_visible()
 
     def graded_cell(self, name: str) -> Locator:
-        """Give the cell with the points of this grade_id, of the submission that is open."""
+        """Return the cell of the open submission that has the points of this grade_id."""
         return self.frame.locator(".nbgrader_cell", has=self.frame.locator(f"input[id='{name}']"))
 
     def give(self, cell: Locator, points: str, comment: str) -> None:
-        """Type points and a comment into a cell; wait until each is saved."""
+        """Enter points and a comment for a cell, and wait until both are saved."""
         for field, typed in (
             (cell.locator("input.score"), points),
             (cell.locator("textarea.comment"), comment),

@@ -1,4 +1,4 @@
-"""A graded notebook that tries all it can to run something in the browser of whoever reads it."""
+"""A graded notebook that tries in every way to run something in the browser of its reader."""
 
 import json
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ _PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChw
 
 
 def script(name: str) -> str:
-    """Give the script of one attack."""
+    """Return the script of one attack."""
     return SCRIPT.replace("%s", name)
 
 
 def in_html(name: str) -> str:
-    """Give HTML that runs a script in each way that HTML knows, and asks for things from elsewhere."""
+    """Return HTML that runs a script in every way that HTML offers, and requests remote files."""
     run = script(name).replace('"', "&quot;")
     return "\n".join(
         [
@@ -47,7 +47,7 @@ def in_html(name: str) -> str:
 
 
 def hostile_outputs() -> Iterator[NotebookNode]:
-    """Give an output for each kind that a page may show."""
+    """Return an output for each type that a page may show."""
     run = script("svg")
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" onload="{run}"><script>{run}</script></svg>'
     yield _shown({"text/html": in_html("html")})
@@ -76,10 +76,10 @@ def _shown(data: dict[str, Any], metadata: dict[str, Any] | None = None) -> Note
 
 
 def made_hostile(notebook: NotebookNode, answer: str, check: str) -> str:
-    """Add each attack to a graded notebook, and give it as a file's text.
+    """Add each attack to a graded notebook, and return the notebook as text.
 
-    It stays a valid notebook: others get no grade, and nbconvert refuses them.
-    `answer` is the name of an explanation, `check` that of a check cell.
+    The notebook stays valid, because others get no grade and nbconvert refuses them. `answer` is the name of
+    an explanation, and `check` that of a check cell.
     """
     by_name = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in notebook.cells}
     by_name[answer].source = in_html("answer") + f"\n\n[link](javascript:{script('link')})"

@@ -1,4 +1,4 @@
-"""A JupyterHub of a test's own, with Unix accounts, configured as docs/jupyterhub.md says."""
+"""A JupyterHub with Unix accounts for a test, configured as docs/jupyterhub.md describes."""
 
 import os
 import re
@@ -39,9 +39,9 @@ def proxy() -> str | None:
 
 
 def configuration(names: Mapping[str, object], environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the text of JupyterHub's configuration for a test, and the address at which it will be open.
+    """Return the text of JupyterHub's configuration for a test, and the hub's address.
 
-    `names` are the values of the names that people are told to change.
+    `names` are the values of the names that readers are told to change.
     """
     public, hub, api, formgrader = free_ports(4)
     text = CONFIGURATION.read_text(encoding="utf-8")
@@ -56,10 +56,10 @@ def configuration(names: Mapping[str, object], environment: Mapping[str, str]) -
 
 
 def readable(paths: Sequence[Path]) -> list[str]:
-    """Return the start of a command line under which every account can reach the paths.
+    """Return the beginning of a command line with which every account can read the paths.
 
-    Python may be installed in root's home folder, which nobody else can enter. Bubblewrap then puts an empty
-    folder in its place, in which only Python's own folders are.
+    Python may be installed in root's home folder, which nobody else can enter. Bubblewrap then shows an empty
+    folder in its place, with only Python's own folders inside.
     """
     closed = {parent for path in paths for parent in path.parents if not parent.stat().st_mode & 0o001}
     covered = [path for path in paths if closed & set(path.parents)]
@@ -80,7 +80,7 @@ def readable(paths: Sequence[Path]) -> list[str]:
 
 @contextmanager
 def jupyterhub(folder: Path, text: str, address: str) -> Iterator[Path]:
-    """Run JupyterHub in a folder, until it is left; yield the path of its log."""
+    """Run JupyterHub in a folder until the block ends, and yield the path of its log."""
     config, log = folder / "jupyterhub_config.py", folder / "jupyterhub.log"
     config.write_text(text, encoding="utf-8")
     environment = {
@@ -116,7 +116,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End JupyterHub as `kill` does, and then everything that is left of what it started."""
+    """End JupyterHub as `kill` does, and then everything that remains of the processes that it started."""
     try:
         started = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:  # it has ended by itself

@@ -1,4 +1,4 @@
-"""A JupyterLab server of a test's own, which leaves no process behind."""
+"""A JupyterLab server for a test, which leaves no process behind."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.free_ports import free_ports
 
 @dataclass(frozen=True)
 class JupyterLab:
-    """A server that runs."""
+    """A running server."""
 
     process: subprocess.Popen[bytes]
     origin: str
@@ -27,7 +27,7 @@ class JupyterLab:
     log: Path
 
     def url(self, path: str) -> str:
-        """Give the address of a path on the server, with the token."""
+        """Return the address of a path on the server, with the token."""
         return f"{self.origin}/{path}?token={self.token}"
 
 
@@ -35,9 +35,9 @@ class JupyterLab:
 def jupyterlab(
     command: Sequence[str], folder: Path, scratch: Path, settings: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[JupyterLab]:
-    """Run a command that starts JupyterLab in a folder, until it is left.
+    """Run a command that starts JupyterLab in a folder, until the block ends.
 
-    Nothing of the user's own configuration is read but what `scratch/config` holds. The settings are those of
+    Of the user's own configuration, only `scratch/config` is read. `settings` holds the settings of
     JupyterLab's plugins, by name.
     """
     for plugin, values in settings.items():
@@ -73,7 +73,7 @@ def jupyterlab(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a server as `kill` does, and require that all that it has started ends with it."""
+    """End a server as `kill` does, and require that every process that it started ends with it."""
     server = psutil.Process(process.pid)  # there still: nobody has waited for it
     started = [server, *server.children(recursive=True)]
     process.terminate()

@@ -1,10 +1,10 @@
-"""A notebook open in JupyterLab, as a student has it before them."""
+"""A notebook as a student sees it in JupyterLab."""
 
 from playwright.sync_api import Locator, Page, expect
 
 
 class NotebookPage:
-    """What a student does with a notebook."""
+    """The actions of a student in a notebook."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -12,12 +12,12 @@ class NotebookPage:
         self._wait_until_idle()
 
     def cell(self, text: str) -> Locator:
-        """Give the code cell whose input holds this text."""
+        """Return the code cell whose input contains this text."""
         typed = self.page.locator(".jp-InputArea", has_text=text)
         return self.page.locator(".jp-CodeCell", has=typed).first
 
     def run_all(self) -> None:
-        """Run all cells from the top, as the menu's Run All Cells does; wait until it stops."""
+        """Run all cells with the menu's Run All Cells, and wait until they have finished."""
         # Not awaited: the command waits for the dialog in turn.
         self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:restart-run-all') }")
         self.page.locator(".jp-Dialog button", has_text="Restart").click()
@@ -25,7 +25,7 @@ class NotebookPage:
         self._wait_until_idle()
 
     def rewrite(self, cell: Locator, source: str) -> None:
-        """Replace what stands in a cell, by the keyboard."""
+        """Replace the text of a cell, using the keyboard."""
         cell.locator(".cm-content").click()
         self.page.keyboard.press("Control+a")
         self.page.keyboard.press("Delete")
@@ -36,14 +36,14 @@ class NotebookPage:
         self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
 
     def validate(self) -> str:
-        """Press nbgrader's Validate, which saves first, and give what its window says."""
+        """Press nbgrader's Validate, which saves first, and return the text of its dialog."""
         self.page.get_by_role("button", name="Validate").first.click()
         window = self.page.locator(".jp-Dialog")
         expect(window).to_contain_text("Success", timeout=180_000)
         return window.inner_text()
 
     def charts(self) -> Locator:
-        """Give the charts that are drawn."""
+        """Return the charts that are drawn."""
         return self.page.locator(".vega-embed canvas, .vega-embed svg.marks")
 
     def _wait_until_idle(self) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of what the tests see, for a person to look at."""
+"""Screenshots of the tested pages, for a person to look at."""
 
 import os
 from pathlib import Path
@@ -9,6 +9,6 @@ _FOLDER = os.environ.get("COURSE_SCREENSHOTS")
 
 
 def shoot(page: Page, name: str) -> None:
-    """Keep a picture of the page, where COURSE_SCREENSHOTS names a folder."""
+    """Save a screenshot of the page if COURSE_SCREENSHOTS names a folder."""
     if _FOLDER:
         page.screenshot(path=Path(_FOLDER) / f"{name}.png")

@@ -48,7 +48,7 @@ LONG = "x = 1  # " + 30 * "a comment wider than a phone "
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GradedClass]:
-    """A class with every kind of thing that a graded notebook shows."""
+    """A class with every kind of content that a graded notebook can show."""
     course = GradedClass(empty_course(tmp_path_factory.mktemp("accessible") / "course"))
     course.release(LESSON)
     for name in ("scores", "guess", "explain", "more"):

@@ -1,4 +1,4 @@
-"""An instructor's session in Formgrader: release, grade, read, give points by hand, give feedback."""
+"""An instructor's session in Formgrader: release, grade, read, give points manually, generate feedback."""
 
 import sys
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ COMMENT = "Nearly: say *how fast* they grow."
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
-    """A copy of the course, with no gradebook and nothing released."""
+    """A copy of the course without a gradebook or releases."""
     root = tmp_path / "course"
     copy_course(COURSE, root)
     return root
@@ -41,7 +41,7 @@ def course(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def instructors_lab(course: Path, tmp_path: Path) -> Iterator[JupyterLab]:
-    """JupyterLab as the README says to start it: where nbgrader's configuration lies, on the whole course."""
+    """Run JupyterLab as the README says: in nbgrader's folder, on the whole course."""
     quiet = {"apputils-extension/notification": {"fetchNews": "false"}}
     command = [sys.executable, "-m", "jupyterlab", "--notebook-dir=.."]
     with jupyterlab(command, course / "autograder", tmp_path, quiet) as server:
@@ -49,7 +49,7 @@ def instructors_lab(course: Path, tmp_path: Path) -> Iterator[JupyterLab]:
 
 
 def hand_in_class(course: Path, lesson: Lesson) -> None:
-    """Three students hand in; bruno's first explanation attacks whoever reads it."""
+    """Hand in for three students. Bruno's first explanation attacks the browser of its reader."""
     hand_in(course, lesson, STUDENTS)
     path = course / "autograder" / "submitted" / "bruno" / lesson.name / f"{lesson.name}.ipynb"
     notebook = nbformat.read(path, as_version=4)

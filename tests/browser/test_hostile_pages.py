@@ -1,4 +1,4 @@
-"""Nothing that a student hands in runs in a browser: in feedback, in formgrader, in the class report."""
+"""Nothing in a submission runs in a browser: in feedback, in Formgrader, or in the class report."""
 
 import sys
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ STUDENT = "<img src=x onerror=document.title='RUN-id'>"
 
 @dataclass
 class Watched:
-    """What a page did that it should not."""
+    """A page's forbidden actions."""
 
     page: Page
     dialogs: list[str] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Watched:
         self.page.on("request", lambda request: self.requests.append(request.url))
 
     def open(self, url: str) -> None:
-        """Open a page, click all that can be clicked, and wait a moment for what may come of it."""
+        """Open a page, click everything that can be clicked, and wait a moment for the effects."""
         self.page.goto(url, wait_until="load")
         for link in self.page.locator("#notebook a, main a").all():
             if (link.get_attribute("href") or "#").lower().startswith(("javascript:", "data:")):
@@ -43,7 +43,7 @@ class Watched:
 
     @property
     def ran(self) -> list[str]:
-        """What ran, or was asked for from elsewhere."""
+        """The scripts that ran and the remote files that were requested."""
         found: list[str] = self.page.evaluate("window.ran || []")
         title = [self.page.title()] if self.page.title().startswith("RUN") else []
         asked = [url.removeprefix(ATTACKER) for url in self.requests if url.startswith(ATTACKER)]
@@ -52,7 +52,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
-    """A small course, in whose gradebook stands a submission that attacks."""
+    """A small course whose gradebook contains a hostile submission."""
     small = SmallCourse.make(tmp_path_factory.mktemp("hostile") / "course")
     nbgrader(small.root / "autograder", "generate_assignment", LESSON)
     notebook = small.released()
@@ -116,7 +116,7 @@ def test_nothing_runs_in_the_class_report(course: SmallCourse, page: Page) -> No
 
 @pytest.fixture
 def formgrader(course: SmallCourse, tmp_path: Path) -> Iterator[str]:
-    """The address of formgrader's page of the submission."""
+    """The address of Formgrader's page for the submission."""
     with Gradebook(f"sqlite:///{course.root}/autograder/gradebook.db", "build-the-transformer") as gradebook:
         id = gradebook.find_submission_notebook(LESSON, LESSON, STUDENT).id
     command = [sys.executable, "-m", "jupyterlab", "--notebook-dir=.."]

@@ -36,7 +36,7 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Hub:
-    """A JupyterHub that runs, and the people with an account on its machine."""
+    """A running JupyterHub, and the people with an account on its machine."""
 
     address: str
     folder: Path
@@ -49,7 +49,7 @@ class Hub:
         return self.folder / "home" / account.name
 
     def log_in(self, browser: Browser, account: Account, then: str) -> Page:
-        """Open a page of the hub in a new window, and log in when the hub asks for it."""
+        """Open a page of the hub in a new window, and log in if the hub asks for it."""
         page = browser.new_page(viewport={"width": 1300, "height": 1000})
         page.route(lambda address: "127.0.0.1" not in address, lambda route: route.abort())
         page.set_default_timeout(120_000)

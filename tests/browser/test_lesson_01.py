@@ -1,4 +1,4 @@
-"""Lesson 01 in JupyterLab: run it, see the charts, make a slip, be told, mend it, validate."""
+"""Lesson 01 in JupyterLab: run it, see the charts, make a mistake, read the verdict, correct it, validate."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ NAME = "01-attention/01-attention.ipynb"
 
 
 def solved_by_a_student(slip: str) -> nbformat.NotebookNode:
-    """The released notebook with all cells filled in, and one slip in the scores."""
+    """The released notebook with all cells filled in, and one mistake in the scores."""
     released = nbformat.read(ROOT / "lessons" / NAME, as_version=4)
     solved = {cell.id: cell for cell in nbformat.read(ROOT / "solutions" / NAME, as_version=4).cells}
     for cell in released.cells:

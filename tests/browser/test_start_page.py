@@ -1,4 +1,4 @@
-"""The page that JupyterLab starts with: it lists and opens lessons, and knows how far a student is."""
+"""JupyterLab's start page: it lists and opens lessons, and shows the student's progress."""
 
 import shutil
 from pathlib import Path

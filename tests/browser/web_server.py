@@ -1,4 +1,4 @@
-"""A web server for the pages of a folder."""
+"""A web server for the pages in a folder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from threading import Thread
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve a folder to the browser, which reaches this machine alone."""
+    """Serve a folder to the browser, which can reach only this machine."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()

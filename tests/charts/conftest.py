@@ -9,7 +9,7 @@ from course_lib.charts import Picture, as_svg
 
 @pytest.fixture
 def texts_of() -> Callable[[Picture], list[str]]:
-    """All lines that a picture writes, in the order of its SVG."""
+    """Return all lines of text in a picture, in the order of its SVG."""
 
     def read(chart: Picture) -> list[str]:
         root = ElementTree.fromstring(as_svg(chart))
@@ -20,7 +20,7 @@ def texts_of() -> Callable[[Picture], list[str]]:
 
 @pytest.fixture
 def altair_restored() -> Iterator[None]:
-    """Put altair's theme and renderer back after a test that turns them."""
+    """Restore altair's theme and renderer after a test that changes them."""
     theme, renderer = alt.theme.active, alt.renderers.active
     options = dict(alt.renderers.options)
     yield

@@ -82,7 +82,7 @@ def test_boxes_are_apart_or_one_holds_the_other() -> None:
 
 
 def test_holders_come_before_what_they_hold() -> None:
-    """They are drawn in this order, so a later one would cover an earlier one inside it."""
+    """Blocks are drawn in this order, and a later block would cover an earlier one inside it."""
     holders = [box for box in BOXES if box.is_open]
     for earlier, later in combinations(holders, 2):
         assert not _holds(later, earlier)
@@ -99,7 +99,7 @@ def test_everything_lies_on_the_canvas() -> None:
 
 
 def test_labels_fit_their_boxes() -> None:
-    """At 11 pixels a letter of the bold face is 6.2 wide on average."""
+    """A letter of the bold face at 11 pixels is 6.2 pixels wide on average."""
     for box in BOXES:
         assert max(len(line) for line in box.label.split("\n")) * 6.2 < box.width + 4, box
 
@@ -121,7 +121,7 @@ def _through(lesson: int) -> list[str]:
 
 
 def _states(chart: Picture) -> dict[str, str]:
-    """Each block's state, as the picture's own data has it."""
+    """Return each block's state, from the picture's own data."""
     rows = [row for data in chart.to_dict()["datasets"].values() for row in data]
     return {row["name"]: row["state"] for row in rows if "state" in row}
 

@@ -46,7 +46,7 @@ SIGHTS = {
 
 
 def _lab(colour: str, sight: np.ndarray) -> np.ndarray:
-    """CIELAB of an sRGB colour as an eye with this sight gets it."""
+    """Return an sRGB colour in CIELAB as a person with this kind of vision perceives it."""
     channels = np.array(red_green_blue(colour))
     linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     seen = np.clip(sight @ linear, 0, 1)

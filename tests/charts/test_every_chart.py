@@ -1,4 +1,4 @@
-"""Tests of every chart of the course. A new chart has to be added to EXAMPLES."""
+"""Tests of every chart in the course. New charts must be added to EXAMPLES."""
 
 import importlib
 import inspect
@@ -55,7 +55,7 @@ def _lines() -> pd.DataFrame:
 
 
 def _hands() -> torch.Tensor:
-    """Two hands on circles, one slower than the other: a sine and a cosine for each."""
+    """Two clock hands, one slower than the other: a sine and a cosine for each."""
     angle = torch.arange(12.0).unsqueeze(1) * torch.tensor([1.0, 0.3])
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 

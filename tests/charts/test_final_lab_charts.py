@@ -25,7 +25,7 @@ def maps() -> torch.Tensor:
 
 
 def turned(chart: Picture, layer: int, head: int) -> Picture:
-    """The chart as it looks when the student has chosen from the lists."""
+    """Return the chart as it is after the student has chosen from the lists."""
     spec = copy.deepcopy(chart.to_dict())
     (param,) = [param for param in spec["params"] if param["name"] == CHOICE]
     param["value"] = [{"layer": layer, "head": head}]

@@ -29,7 +29,7 @@ def _weights() -> torch.Tensor:
 
 
 def _turned(chart: Picture, parameter: str, value: Any) -> Picture:
-    """The chart as it looks when the student has set a parameter."""
+    """Return the chart as it is after the student has set a parameter."""
     spec = copy.deepcopy(chart.to_dict())
     found = [param for param in spec["params"] if param["name"] == parameter]
     assert len(found) == 1
@@ -112,7 +112,7 @@ def test_bad_sentences(weights: torch.Tensor, start: int, message: str) -> None:
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    """A page in Chromium that is cut off from the internet."""
+    """A page in Chromium without internet access."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         context = browser.new_context(offline=True)
@@ -129,7 +129,7 @@ def _open(page: Page, chart: Picture, folder: Path) -> None:
 
 
 def _wait_for(page: Page, words: list[str]) -> None:
-    """Wait until the picture writes all these words, each as often as the list has it."""
+    """Wait until the picture shows all these texts, each as often as it is in the list."""
     page.wait_for_function(
         """words => {
             const shown = Array.from(document.querySelectorAll("svg.marks text"), node => node.textContent);

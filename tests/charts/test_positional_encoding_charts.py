@@ -1,4 +1,4 @@
-"""The charts of lesson 05: waves, a field of numbers, and clocks."""
+"""The charts of lesson 05: waves, a heat map and clocks."""
 
 import math
 from collections.abc import Callable

@@ -51,7 +51,7 @@ def test_bad_losses(losses: list[float], levels: dict[str, float], message: str)
 
 
 class _Display:
-    """Stands where the notebook would show something, and keeps all that is shown."""
+    """A replacement for the notebook's display, which keeps everything that is shown."""
 
     shown: list[Any]
 

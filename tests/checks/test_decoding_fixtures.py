@@ -1,4 +1,4 @@
-"""The fixtures of lesson 11: a model that weighs words by a table, and one that watches checkpoints."""
+"""The fixtures of lesson 11: a model with tabulated probabilities, and one that monitors checkpoints."""
 
 import math
 

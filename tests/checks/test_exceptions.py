@@ -1,4 +1,4 @@
-"""What an exception in a student's code means, said in a plain sentence."""
+"""Explanations, in a plain sentence, of exceptions in a student's code."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Fixtures that tell facts: what they leave out is free, what they tell is not."""
+"""Fixtures that report facts: what they omit is free, and what they report is not."""
 
 import torch
 from torch import nn

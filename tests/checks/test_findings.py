@@ -15,7 +15,7 @@ def test_nested_recorders_both_collect() -> None:
 
 
 def test_nested_recorders_that_hold_the_same_are_told_apart() -> None:
-    """Two lists of equal content: leaving the inner one must not drop the outer one."""
+    """Leaving the inner of two recorders with equal findings must not remove the outer one."""
     with record() as outer:
         with record() as inner:
             pass

@@ -1,4 +1,4 @@
-"""Files that are handed in: what they are worth, and what is said of those that are worth nothing."""
+"""Files that are handed in: their points, and the messages for files without points."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def translations(content: bytes, **others: bytes) -> Handed:
 
 
 def worse(share: float) -> list[str]:
-    """Translations in which a share of the sentences has its words backwards."""
+    """Return translations in which a share of the sentences has its words in reverse order."""
     turned = int(share * len(ENGLISH))
     return [" ".join(line.split()[::-1]) for line in ENGLISH[:turned]] + ENGLISH[turned:]
 

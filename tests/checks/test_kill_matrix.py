@@ -1,4 +1,4 @@
-"""The grader, graded: every mistake is named, every right answer passes, nobody is accused falsely."""
+"""Tests of the checks: every mistake is named, every correct answer passes, and no accusation is false."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_right_answers_pass(exercise: Exercise, seed: str) -> None:
 
 @by_name
 def test_mistakes_are_named_with_other_numbers_too(exercise: Exercise) -> None:
-    """With other numbers than the matrix's, and run as a student's own code is: a third, to save time."""
+    """Run a third of the mistakes, with other numbers than the matrix's, as a student's code runs."""
     for mistake in exercise.misconceptions[::3]:
         verdict = examine(exercise, LocalBackend(exercise.with_mistakes(mistake)), SEEDS[1])
         assert [named.name for named in verdict.named] == [mistake.name]

@@ -1,4 +1,4 @@
-"""What a check may do with a student's object: functions, classes, instances and numbers."""
+"""The operations of a check on a student's object: functions, classes, instances and numbers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The engine carries exercises that are classes: weights put in, gradients of weights, copies."""
+"""The engine supports exercises that are classes: inserting weights, gradients of weights, copies."""
 
 from pathlib import Path
 from typing import Any

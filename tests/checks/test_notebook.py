@@ -1,4 +1,4 @@
-"""What a check cell prints, raises and gives."""
+"""What a check cell prints, raises and returns."""
 
 import contextlib
 import itertools
@@ -251,7 +251,7 @@ def test_what_is_nearly_right_gets_words_and_no_error_of_the_pictures(name: str,
 
 @pytest.fixture
 def untouched() -> Iterator[Exercise]:
-    """An exercise of which nothing has been found out yet, and nothing stays."""
+    """An exercise with an empty cache, which is emptied again afterwards."""
     exercise = catalogue()["shift_target"]
     assert isinstance(exercise, Exercise)
     exercise.outcomes.clear()

@@ -1,4 +1,4 @@
-"""Fixtures of lesson 05: how a table starts, what happens past max_length, and what stays behind."""
+"""Fixtures of lesson 05: the initial table, positions beyond max_length, and tensors left on the CPU."""
 
 import pytest
 import torch
@@ -105,7 +105,7 @@ def test_whether_a_state_dict_fits_is_told_without_its_names() -> None:
 
 
 class Plain(nn.Module):
-    """A plain tensor, and a way to bring it along or not."""
+    """A module with a plain tensor, which `bring` may or may not move to the input's device and dtype."""
 
     def __init__(self, bring):
         super().__init__()

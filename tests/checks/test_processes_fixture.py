@@ -1,4 +1,4 @@
-"""The fixtures of lesson 12: threads that are processes to torch.distributed, and what they tell."""
+"""The fixtures of lesson 12: threads that act as ranks of torch.distributed, and their reports."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""The fixture for demanded ValueErrors."""
+"""The fixture for required ValueErrors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ def test_references_count_as_written_by_hand_where_they_are_installed_among_the_
 
 
 class OwnError(ValueError):
-    """An exception class of a student."""
+    """A student's own exception class."""
 
 
 @pytest.mark.parametrize("kind", [ValueError, OwnError])

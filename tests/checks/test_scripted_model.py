@@ -1,4 +1,4 @@
-"""The fixtures of lesson 06: a model that writes known sentences, and one with two vocabularies."""
+"""The fixtures of lesson 06: a model that produces known sentences, and one with two vocabularies."""
 
 import torch
 

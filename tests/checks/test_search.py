@@ -1,4 +1,4 @@
-"""The search for misconceptions: names, their order, and its effort."""
+"""The search for misconceptions: the names, their order, and the number of probes."""
 
 from pathlib import Path
 

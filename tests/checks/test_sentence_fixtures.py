@@ -1,4 +1,4 @@
-"""The fixtures of lesson 10: lists go in, facts come out, and what is free makes no difference."""
+"""The fixtures of lesson 10: they convert lists to facts, and free choices make no difference."""
 
 from collections.abc import Callable
 from typing import Any

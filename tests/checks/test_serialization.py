@@ -1,4 +1,4 @@
-"""What crosses between processes: everything that checks need, and nothing that claims too much."""
+"""The data that crosses between processes: everything that checks need, and nothing that exceeds a limit."""
 
 import json
 import math
@@ -46,7 +46,7 @@ DTYPES = [
 
 
 def message(header: Any, tensors: bytes = b"") -> bytes:
-    """Write a message by hand; a string is taken as the JSON that it is."""
+    """Write a message by hand. A string is taken as JSON."""
     content = header.encode() if isinstance(header, str) else json.dumps(header).encode()
     return len(content).to_bytes(4, "big") + content + tensors
 

@@ -1,4 +1,4 @@
-"""Fixtures of lessons 07 and 08: the rates of updates, and results of any dtype."""
+"""Fixtures of lessons 07 and 08: the learning rates of updates, and results of any dtype."""
 
 from decimal import Decimal
 

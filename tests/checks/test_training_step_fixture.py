@@ -1,4 +1,4 @@
-"""The fixture of lesson 09: what it tells of somebody's train_step."""
+"""The fixture of lesson 09: its report on a student's train_step."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ class Totals:
 
 
 def totals() -> Totals:
-    """Add up `kill_matrix.toml`, which another test holds to the checks."""
+    """Add up the counts in `kill_matrix.toml`, which another test compares with the checks."""
     found = kept().values()
     misconceptions = sum(one["misconceptions"] for one in found)
     return Totals(

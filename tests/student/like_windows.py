@@ -1,14 +1,14 @@
-"""Show the course's code a Python that lacks what Windows lacks, as far as Linux can imitate it.
+"""Imitate, as far as Linux can, a Python without what Windows lacks.
 
 `install()` changes what the modules of `course_lib` and of the tests import from then on: `os`, `signal`,
-`socket`, `select`, `time` and `sys` are views without the names that Windows lacks, and modules of Unix can't
-be imported. A file opened as text without an encoding is an error. Other packages, which have their own code
-for Windows, are not affected. As a pytest plugin, it runs any test like that:
+`socket`, `select`, `time` and `sys` are views without the names that Windows lacks, and Unix modules can't be
+imported. Opening a file as text without an encoding is an error. Other packages, which have their own code
+for Windows, are not affected. As a pytest plugin, it runs any test in this way:
 
     pytest -p tests.student.like_windows tests/checks tests/student
 
-What can't be imitated: a file system that ignores case and forbids replacing an open file, paths with
-backslashes, and PyTorch's own behaviour.
+The following can't be imitated: a file system that ignores case and forbids replacing an open file, paths
+with backslashes, and PyTorch's own behaviour.
 """
 
 import builtins
@@ -50,14 +50,14 @@ _DIFFERENT: Mapping[str, Mapping[str, Any]] = {"sys": {"platform": "win32"}, "os
 
 
 class WindowsView(ModuleType):
-    """A module of the standard library without what it lacks on Windows."""
+    """A view of a standard library module, without the names that it lacks on Windows."""
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__(module.__name__, module.__doc__)
         self.__dict__["_module"] = module
 
     def __getattr__(self, name: str) -> Any:
-        """Return the module's attribute of this name, if Windows has it."""
+        """Return the module's attribute with this name, if Windows has it."""
         module, here = self.__dict__["_module"], self.__name__
         if name in _DIFFERENT.get(here, {}):
             return _DIFFERENT[here][name]
@@ -72,7 +72,7 @@ class WindowsView(ModuleType):
 
 
 def install(packages: Sequence[str] = ("course_lib", "tests")) -> None:
-    """Show modules of these packages the view from now on. Call it before they are imported."""
+    """Show modules of these packages the views from now on. Call this before they are imported."""
     genuine = builtins.__import__
 
     def import_(
@@ -97,5 +97,5 @@ def install(packages: Sequence[str] = ("course_lib", "tests")) -> None:
 
 
 def pytest_configure() -> None:
-    """Install the view, if this module is used as a plugin."""
+    """Install the views if this module is used as a plugin."""
     install()

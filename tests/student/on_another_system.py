@@ -1,8 +1,8 @@
-"""The program of `test_other_systems.py`: the student's side of the course, without Unix.
+"""The program of `test_other_systems.py`, which runs the student's side of the course without Unix.
 
     python -m tests.student.on_another_system LESSONS RESULTS
 
-LESSONS is a copy of the folder of that name; the results are written to RESULTS, as JSON.
+LESSONS is a copy of the folder `lessons`; the results are written to RESULTS as JSON.
 """
 
 from tests.student.like_windows import ABSENT, install
@@ -37,7 +37,7 @@ STEP = 3
 
 
 def platform() -> dict[str, object]:
-    """Return what the course's code sees here."""
+    """Return what the course's code sees of this platform."""
     importable = []
     for name in ABSENT:
         with contextlib.suppress(ModuleNotFoundError):
@@ -89,7 +89,7 @@ def checks() -> dict[str, Any]:
 
 
 def endless() -> str:
-    """Check code that never returns."""
+    """Run a check on code that never returns."""
     local_backend.SECONDS = 0.3
 
     def attention_scores(query: object, key: object) -> object:
@@ -100,7 +100,7 @@ def endless() -> str:
 
 
 def command(*arguments: str) -> dict[str, object]:
-    """Run `course` with a standard output in the console's encoding, and return its exit code and output."""
+    """Run `course` with standard output in the console's encoding. Return its exit code and output."""
     written, genuine = io.BytesIO(), sys.stdout
     console = sys.stdout = io.TextIOWrapper(written, encoding="cp1252")
     code: object = 0

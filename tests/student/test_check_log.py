@@ -1,4 +1,4 @@
-"""The log of check results: off unless a student turns it on, and filled by real checks."""
+"""The log of check results, which is off until a student turns it on, and is filled by real checks."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ def not_scaled(query, key):  # type: ignore[no-untyped-def]
 
 
 def run_checks(**options: object) -> None:
-    """Fail once, then pass."""
+    """Run checks that fail once and then pass."""
     with pytest.raises(CheckError):
         check("attention_scores", {"attention_scores": not_scaled}, **options)  # type: ignore[arg-type]
     check("attention_scores", {"attention_scores": attention_scores}, **options)  # type: ignore[arg-type]

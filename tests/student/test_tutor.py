@@ -40,7 +40,7 @@ EVENTS = (
 
 
 class Server(ThreadingHTTPServer):
-    """Replies with what a test sets, and keeps the requests."""
+    """A server that replies as a test specifies, and records the requests."""
 
     status, content_type, body, pause = 200, "application/json", completion(ANSWER), 0.0
 
@@ -85,7 +85,7 @@ def serving() -> Iterator[Server]:
 
 @pytest.fixture
 def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A folder with the lesson in which a check has just failed, and a server to which the student agreed."""
+    """A folder with a lesson in which a check has just failed, and a server approved by the student."""
     (tmp_path / LESSON.name).write_bytes(LESSON.read_bytes())
     monkeypatch.chdir(tmp_path)
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):

@@ -1,4 +1,4 @@
-"""For the tests of the reference: fixed random numbers, and every warning an error."""
+"""Settings for the tests of the reference: fixed random numbers, and warnings as errors."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def _fixed_random_numbers() -> None:
 
 @pytest.fixture
 def shapes_unchecked() -> Iterator[None]:
-    """Run the reference as its users do, who have no import hook to stop a wrong shape."""
+    """Run the reference as its users do, without an import hook that rejects wrong shapes."""
     before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
@@ -32,5 +32,5 @@ def shapes_unchecked() -> Iterator[None]:
 
 @pytest.fixture(params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
 def device(request: pytest.FixtureRequest) -> str:
-    """The processor, and a graphics card where there is one."""
+    """The CPU and, if there is one, a GPU."""
     return request.param

@@ -25,19 +25,19 @@ def numbers(*shape: int) -> Tensor:
 
 
 def leaves(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Draw tensors that collect gradients."""
+    """Draw tensors that require gradients."""
     return [numbers(*shape).requires_grad_() for shape in shapes]
 
 
 def random_mask(*shape: int) -> Tensor:
-    """Allow about half of the keys, and to every query at least one."""
+    """Draw a mask that allows about half of the keys, and at least one for every query."""
     mask = torch.rand(*shape) < 0.5
     mask.scatter_(-1, torch.randint(shape[-1], (*shape[:-1], 1)), True)
     return mask
 
 
 def sentences(lengths: Iterable[int], vocabulary: int = 11, pad_id: int = PAD) -> Tensor:
-    """Draw sentences of these lengths from the ids that are no special symbol, padded to the longest."""
+    """Draw sentences of these lengths from the ids of ordinary tokens, padded to the longest."""
     lengths = list(lengths)
     tokens = torch.randint(3, vocabulary, (len(lengths), max(lengths)))
     for row, length in zip(tokens, lengths, strict=True):
@@ -46,18 +46,18 @@ def sentences(lengths: Iterable[int], vocabulary: int = 11, pad_id: int = PAD) -
 
 
 def sentences_from(seed: int, lengths: Iterable[int]) -> Tensor:
-    """Draw the sentences that belong to this seed."""
+    """Draw the sentences for this seed."""
     torch.manual_seed(seed)
     return sentences(lengths)
 
 
 def batches(shortest: int = 1) -> st.SearchStrategy[Tensor]:
-    """For hypothesis: one to four padded sentences, each of at most six tokens."""
+    """A hypothesis strategy: one to four padded sentences, each of at most six tokens."""
     return st.builds(sentences_from, seeds, st.lists(st.integers(shortest, 6), min_size=1, max_size=4))
 
 
 def with_random_weights(module: Module, spread: float = 0.5) -> Module:
-    """Move every weight away from its start, biases and norms too, and compute in float64."""
+    """Change every weight, including biases and norms, from its initial value, and convert to float64."""
     module.double()
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=spread)
@@ -65,20 +65,20 @@ def with_random_weights(module: Module, spread: float = 0.5) -> Module:
 
 
 def small_transformer(vocabulary: int = 11, spread: float | None = 0.5, **settings: Any) -> Transformer:
-    """Build a model of two layers, without dropout unless told. `spread=None` keeps its own first weights."""
+    """Build a model of two layers, by default without dropout. `spread=None` keeps its initial weights."""
     sizes = {"layers": 2, "d_model": 8, "heads": 2, "d_ff": 12, "dropout": 0.0} | settings
     model = Transformer(vocabulary, vocabulary, TransformerConfig(**sizes)).double()
     return model if spread is None else with_random_weights(model, spread)
 
 
 def assert_close(actual: Tensor, expected: Tensor, rtol: float = 1e-9, atol: float = 1e-11) -> None:
-    """Compare values, shape, dtype and device; far tighter than float32, unless told."""
+    """Compare values, shape, dtype and device. By default, the tolerance is far smaller than float32's."""
     torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol)
 
 
 @contextmanager
 def unchanged(*tensors: Tensor) -> Iterator[None]:
-    """Refuse a body that writes into one of these."""
+    """Raise an error if the block modifies one of these tensors."""
     before = [tensor.detach().clone() for tensor in tensors]
     yield
     for tensor, old in zip(tensors, before, strict=True):

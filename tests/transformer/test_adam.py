@@ -1,4 +1,4 @@
-"""Lesson 07: one update of Adam, by hand and against PyTorch's optimiser."""
+"""Lesson 07: one update of Adam, compared with a manual calculation and with PyTorch's optimiser."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Lesson 11: one model out of several checkpoints, against sums in plain Python."""
+"""Lesson 11: one model averaged from several checkpoints, compared with sums in plain Python."""
 
 import math
 from collections import OrderedDict

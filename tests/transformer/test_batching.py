@@ -1,4 +1,4 @@
-"""`token_batches` and `collate`, as the exercises' contract has them."""
+"""`token_batches` and `collate`, as the exercises' contract specifies them."""
 
 from itertools import pairwise
 

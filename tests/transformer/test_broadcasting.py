@@ -1,4 +1,4 @@
-"""Lesson 00: the differences of all pairs, against loops over the indices and against numpy."""
+"""Lesson 00: the differences of all pairs, compared with loops over the indices and with NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`learn_merges`, as the exercises' contract has it, against an oracle that counts anew each time."""
+"""`learn_merges`, as the contract specifies it, compared with a version that recounts all pairs."""
 
 from collections import Counter
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""`shard` and `global_token_mean`, alone and among real processes."""
+"""`shard` and `global_token_mean`, in one process and in several real processes."""
 
 import torch
 from hypothesis import given

@@ -37,7 +37,7 @@ five_words = pytest.mark.parametrize(("seed", "norm_first"), OF_FIVE_WORDS)
 def vivid(
     seed: int = 2, norm_first: bool = True, words: int = 5, dropout: float = 0.0, **settings: Any
 ) -> tuple[Transformer, Tensor]:
-    """Build a model whose choices depend on the source, and six sources of different lengths."""
+    """Build a model whose output depends on the source, and six sources of different lengths."""
     torch.manual_seed(seed)
     config = TransformerConfig(2, 8, 2, 12, dropout, norm_first, **settings)
     model = Transformer(11, words, config).double()
@@ -53,7 +53,7 @@ def vivid(
 
 @torch.no_grad()
 def next_log_probabilities(model: Transformer, source: Tensor, prefix: list[int]) -> list[float]:
-    """Ask the model, for one sentence without padding, what follows; with masks written out here."""
+    """Return the model's log-probabilities of the next token for one sentence, with masks built here."""
     source_mask = torch.ones(1, 1, len(source), dtype=torch.bool)
     target_mask = torch.ones(len(prefix), len(prefix)).tril().bool()
     logits = model(source.unsqueeze(0), source_mask, torch.tensor([prefix]), target_mask)[0, -1].tolist()
@@ -67,7 +67,7 @@ def rows_of(source: Tensor) -> list[Tensor]:
 
 
 def filled(rows: list[list[int]]) -> list[list[int]]:
-    """Fill the rows with the end symbol, up to the longest."""
+    """Pad the rows with the end symbol to the longest."""
     longest = max(map(len, rows))
     return [row + [END] * (longest - len(row)) for row in rows]
 
@@ -82,12 +82,12 @@ def slow_greedy(model: Transformer, source: Tensor, max_length: int) -> list[int
 
 
 def score(log_probability: float, written: list[int], alpha: float) -> float:
-    """Divide by the length penalty; the start is not counted, the end is."""
+    """Divide by the length penalty. The length excludes the start token but includes the end token."""
     return log_probability / ((5 + len(written) - 1) / 6) ** alpha
 
 
 def every_translation(model: Transformer, source: Tensor, max_length: int) -> list[tuple[float, list[int]]]:
-    """Write every translation there is, ended or cut off at max_length, with its log-probability."""
+    """Return every possible translation, ended or cut off at max_length, with its log-probability."""
     done, open_ones = [], [(0.0, [START])]
     while open_ones:
         log_probability, written = open_ones.pop()
@@ -102,7 +102,7 @@ def every_translation(model: Transformer, source: Tensor, max_length: int) -> li
 def slow_beam_search(
     model: Transformer, source: Tensor, beam: int, max_length: int, alpha: float
 ) -> list[int]:
-    """Search one sentence with lists: ended translations keep their place in the beam and their score."""
+    """Search for one sentence, using lists. Ended translations keep their place in the beam."""
     kept = [(0.0, [START], False)]
     while any(not ended for _, _, ended in kept) and len(kept[0][1]) < max_length:
         longer = []
@@ -121,7 +121,7 @@ def slow_beam_search(
 
 
 def lengths_after_start(decoded: Tensor) -> list[int]:
-    """Count the tokens up to the first end."""
+    """Count the tokens up to the first end token."""
     return [row[1:].index(END) + 1 if END in row[1:] else len(row) - 1 for row in decoded.tolist()]
 
 
@@ -130,7 +130,7 @@ def lengths_after_start(decoded: Tensor) -> list[int]:
     [*((*each, 4) for each in OF_FOUR_WORDS), *((*each, 5) for each in OF_FIVE_WORDS)],
 )
 def test_these_models_tell_searches_apart(seed: int, norm_first: bool, words: int) -> None:
-    """Else the comparisons below would prove little."""
+    """Otherwise the comparisons below would prove little."""
     model, source = vivid(seed, norm_first, words)
     mask, max_length = padding_mask(source, PAD), {4: 5, 5: 9}[words]
     greedy = greedy_decode(model, source, mask, max_length, START, END)
@@ -167,13 +167,13 @@ def test_the_start_counts_towards_the_greatest_length(seed: int, norm_first: boo
 
 
 def always(model: Transformer, token: int) -> None:
-    """Let the model write this token whatever it reads."""
+    """Make the model produce this token for every input."""
     with torch.no_grad():
         model.generator.bias[token] = 1e4
 
 
 def counting(model: Transformer) -> list[int]:
-    """Note the length of the target at every step of decoding."""
+    """Record the length of the target at every step of decoding. The list that is returned grows."""
     lengths = []
     model.decoder_layers[0].register_forward_hook(lambda _, inputs, __: lengths.append(inputs[0].shape[1]))
     return lengths
@@ -399,7 +399,7 @@ def test_pitfall_17_evaluating_switches_dropout_and_gradients_off_and_on_again()
 
 
 class CountingUp(nn.Module):
-    """A model of someone's own: it writes the ids upwards from the first word of the source, then the end."""
+    """A custom model that produces ascending ids from the first source token on, then the end token."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What holds of every module: it can be saved, copied and moved, and is no surprise in evaluation."""
+"""Properties of every module: it can be saved, copied and moved, and evaluation mode works as expected."""
 
 import copy
 import io
@@ -29,7 +29,7 @@ from .samples import assert_close, numbers, random_mask, sentences, unchanged, w
 
 @dataclass
 class Sample:
-    """How to build a module of a width, and what to feed it for a batch and a length."""
+    """A way to build a module of a given width, and its inputs for a batch size and a length."""
 
     build: Callable[[int], nn.Module]
     inputs: Callable[[int, int, int], tuple]

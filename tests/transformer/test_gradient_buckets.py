@@ -1,4 +1,4 @@
-"""`GradientBuckets` in one process. `test_replicas` trains with it among several."""
+"""`GradientBuckets` in one process. `test_replicas` trains with it in several."""
 
 import pytest
 import torch

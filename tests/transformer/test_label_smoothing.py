@@ -1,4 +1,4 @@
-"""Lesson 08: smoothed targets by hand, and their loss against `F.cross_entropy(label_smoothing=...)`."""
+"""Lesson 08: smoothed targets by hand, and their loss compared with PyTorch's label smoothing."""
 
 import math
 
@@ -17,7 +17,7 @@ smoothings = st.sampled_from([0.0, 0.1, 0.3, 1.0])
 
 
 def labels_of(seed: int, shape: tuple[int, ...], vocab_size: int, pad_id: int) -> Tensor:
-    """Draw labels, about a quarter of them padding, and the first one real."""
+    """Draw labels, of which about a quarter are padding, but never the first one."""
     torch.manual_seed(seed)
     labels = torch.randint(vocab_size, shape)
     labels[torch.rand(shape) < 0.25] = pad_id
@@ -97,7 +97,7 @@ def test_pitfall_12_a_perfect_model_pays_the_entropy_of_the_targets_and_not_zero
 
 @pytest.mark.parametrize(("smoothing", "labels"), [(0.0, [1, 3, 4]), (0.1, [0, 3, 4]), (0.0, [0, 3, 4])])
 def test_pitfall_12_a_token_that_cannot_come_gives_no_nan(smoothing: float, labels: list[int]) -> None:
-    """The first position rules one token out; it is not the label, or the position is padding."""
+    """The first position excludes one token, which is not the label, or the position is padding."""
     logits = numbers(3, 5)
     logits[0, 2] = -torch.inf
     ours, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""Lesson 04: masks and the shifted target, against masks written out by hand and by loops."""
+"""Lesson 04: masks and the shifted target, compared with masks written by hand and built by loops."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Lesson 06: the whole model, against PyTorch's stacks with our weights, and by its properties."""
+"""Lesson 06: the whole model, compared with PyTorch's stacks with our weights, and its properties."""
 
 import copy
 import itertools
@@ -115,7 +115,7 @@ def test_the_model_is_two_stacks_of_torch(
 
 @norm_orders
 def test_stacks_alone_are_those_of_torch_to_the_last_digits(norm_first: bool) -> None:
-    """Without the positions, which are float32, nothing is rounded."""
+    """Without the positions, which are float32, nothing is rounded to float32."""
     model = small_transformer(norm_first=norm_first)
     model.positions = nn.Identity()
     sizes = (2, 8, 2, 12, norm_first)

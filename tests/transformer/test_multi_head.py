@@ -1,4 +1,4 @@
-"""Lesson 02: heads, against indices written out and `nn.MultiheadAttention`."""
+"""Lesson 02: heads, compared with explicit indices and with `nn.MultiheadAttention`."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What holds of the whole package: its contract, its imports, its documentation, and these tests."""
+"""Properties of the whole package: its contract, imports and documentation, and these tests."""
 
 import ast
 import dataclasses
@@ -140,7 +140,7 @@ def test_the_lab_s_engine_is_under_the_hook() -> None:
 
 
 def imports(tree: ast.Module) -> set[str]:
-    """Collect the full name of every import, inside functions too."""
+    """Return the full names of all imports, including those inside functions."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -207,7 +207,7 @@ def test_pitfall_18_importing_does_nothing_and_needs_nothing_else(tmp_path: Path
 
 
 def public_definitions(tree: ast.Module) -> list[ast.FunctionDef | ast.ClassDef]:
-    """Collect the public functions, classes and methods of a file."""
+    """Return the public functions, classes and methods of a file."""
     found = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):

@@ -1,4 +1,4 @@
-"""Lesson 05: sinusoids, embeddings and their sum, against the formulas in plain Python."""
+"""Lesson 05: sinusoids, embeddings and their sum, compared with the formulas in plain Python."""
 
 import math
 
@@ -15,7 +15,7 @@ from .samples import assert_close, numbers, seeds, sentences, unchanged
 
 
 def sinusoid(position: int, column: int, d_model: int) -> float:
-    """Section 3.5, one number at a time."""
+    """Compute one number of section 3.5."""
     angle = position / 10000 ** (2 * (column // 2) / d_model)
     return math.cos(angle) if column % 2 else math.sin(angle)
 

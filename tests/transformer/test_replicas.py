@@ -1,4 +1,4 @@
-"""Replicas among real processes, with and without buckets and shards: everything equals one process."""
+"""Replicas in real processes, with and without buckets and shards: the results equal those of one process."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Lesson 07: the learning rate, against equation 3 worked out by hand, and driving real optimisers."""
+"""Lesson 07: the learning rate, compared with equation 3 by hand, and used with real optimisers."""
 
 import math
 import pickle
@@ -64,7 +64,7 @@ def test_there_is_no_update_before_the_first(step: int) -> None:
 def steps_of_a_weight(
     optimizer: torch.optim.Optimizer, scheduler: LRScheduler, weight: nn.Parameter, count: int
 ):
-    """Make `count` updates with a gradient of one: how far the weight falls is the rate each ran at."""
+    """Make `count` updates with a gradient of one: the decrease of the weight is the learning rate."""
     falls = []
     for _ in range(count):
         before = weight.item()

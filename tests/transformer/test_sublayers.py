@@ -1,4 +1,4 @@
-"""Lesson 03: normalisation, feed-forward network and residual connection, against PyTorch's layers."""
+"""Lesson 03: normalisation, feed-forward network and residual connection, compared with PyTorch's layers."""
 
 import pytest
 import torch
@@ -135,7 +135,7 @@ def test_feed_forward_treats_every_position_alone_and_alike(seed: int, length: i
 
 
 class Doubling(nn.Module):
-    """A sublayer that remembers what it was given."""
+    """A sublayer that records its input."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Lesson 09: one update, against the same update by `F.cross_entropy` over the whole batch at once."""
+"""Lesson 09: one update, compared with an update by `F.cross_entropy` over the whole batch."""
 
 import copy
 from collections.abc import Iterator
@@ -30,23 +30,23 @@ VOCABULARY = 11
 
 
 def constant(optimizer: torch.optim.Optimizer) -> LambdaLR:
-    """Leave the optimiser's rate as it is."""
+    """Keep the optimiser's learning rate."""
     return LambdaLR(optimizer, lambda _: 1.0)
 
 
 def pairs_of(source_lengths: list[int], target_lengths: list[int]) -> Pair:
-    """Draw sentences; targets of two and more tokens, the first of which is only read."""
+    """Draw sentences and targets. Targets have two or more tokens, the first of which is only read."""
     return sentences(source_lengths, VOCABULARY), sentences(target_lengths, VOCABULARY)
 
 
 def cut(batch: Pair, rows: list[int]) -> Pair:
-    """Take some sentences, each side cut to its own longest."""
+    """Select some sentences, and trim each side to its longest."""
     source, target = (tokens[rows] for tokens in batch)
     return tuple(tokens[:, : int((tokens != PAD).sum(dim=1).max())] for tokens in (source, target))
 
 
 def loss_by_torch(model: Transformer, batch: Pair, smoothing: float) -> Tensor:
-    """Compute the mean over the real tokens in one pass, with masks written out here."""
+    """Compute the mean over the real tokens in one pass, with masks built here."""
     source, target = batch
     read, labels = target[:, :-1], target[:, 1:]
     source_mask = (source != PAD)[:, None, :]
@@ -58,7 +58,7 @@ def loss_by_torch(model: Transformer, batch: Pair, smoothing: float) -> Tensor:
 
 
 def update_by_torch(model: Transformer, batch: Pair, rate: float, smoothing: float = 0.1) -> float:
-    """Descend along the gradient by hand."""
+    """Make an update along the gradient by hand."""
     loss = loss_by_torch(model, batch, smoothing)
     gradients = torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True)
     with torch.no_grad():
@@ -68,7 +68,7 @@ def update_by_torch(model: Transformer, batch: Pair, rate: float, smoothing: flo
 
 
 def updates_of(model: Transformer, before: Transformer) -> Tensor:
-    """Lay all changes of the weights side by side: their differences show, not the weights' own size."""
+    """Return the changes of all weights side by side, so that large weights don't hide differences."""
     old = dict(before.named_parameters())
     changes = [(weight - old[name]).flatten() for name, weight in model.named_parameters()]
     return torch.cat(changes).detach()
@@ -99,7 +99,7 @@ def test_an_update_is_that_of_torch_on_the_whole_batch(norm_first: bool, smoothi
 def test_pitfall_01_any_split_into_micro_batches_gives_the_same_parameters(
     seed: int, places: list[int], norm_first: bool
 ) -> None:
-    """Sentence number i goes into micro-batch places[i]: uneven, unordered, one or many."""
+    """Sentence i is in micro-batch places[i]: unequal, unordered, one or many micro-batches."""
     torch.manual_seed(seed)
     lengths = torch.randint(2, 7, (2, len(places))).tolist()
     batch = pairs_of(*lengths)
@@ -113,7 +113,7 @@ def test_pitfall_01_any_split_into_micro_batches_gives_the_same_parameters(
 
 
 def test_pitfall_01_micro_batches_of_unequal_size_are_not_averaged() -> None:
-    """One micro-batch of one token beside one of fourteen: a mean of their means is far off."""
+    """With micro-batches of one and of fourteen tokens, a mean of their means is far off."""
     batch = pairs_of([3, 3], [2, 15])
     model = small_transformer()
     before, twin = copy.deepcopy(model), copy.deepcopy(model)
@@ -234,7 +234,7 @@ def test_it_trains_in_training_mode() -> None:
 
 
 def test_padding_is_that_of_the_loss() -> None:
-    """With 5 for padding, columns of fives change nothing."""
+    """If 5 is the padding id, columns of fives change nothing."""
     source, target = (
         tokens.masked_fill(tokens == 5, 6).masked_fill(tokens == PAD, 5)
         for tokens in pairs_of([4, 2], [3, 5])
@@ -251,7 +251,7 @@ def test_padding_is_that_of_the_loss() -> None:
 
 
 class OnlyTheThree(nn.Module):
-    """A model of someone's own: `encode`, `decode` and `generator`, no more."""
+    """A custom model with only `encode`, `decode` and `generator`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -282,7 +282,7 @@ def test_adam_is_driven_as_well() -> None:
 
 
 def test_pitfall_15_the_copy_task_is_learnt_and_decoded_from_the_symbol_it_was_trained_with() -> None:
-    """Sentences of two to five words, so that padding, masks, start and end all matter."""
+    """Sentences have two to five tokens, so that padding, masks, start and end all matter."""
     config = TransformerConfig(layers=1, d_model=32, heads=2, d_ff=64, dropout=0.0)
     model = Transformer(8, 8, config)
     optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9)

@@ -1,4 +1,4 @@
-"""`build_vocabulary`, as the exercises' contract has it."""
+"""`build_vocabulary`, as the exercises' contract specifies it."""
 
 from collections import Counter
 

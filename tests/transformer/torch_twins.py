@@ -1,8 +1,8 @@
-"""PyTorch's own layers with the weights of ours: what both compute has to agree.
+"""PyTorch's own layers with our weights: both must compute the same results.
 
-The functions named `..._state` lay our weights out under PyTorch's names. They read either the weights
+The functions named `..._state` arrange our weights under PyTorch's names. They read either the weights
 (`torch.Tensor.detach`) or their gradients (`gradient`), so one layout serves to copy and to compare.
-PyTorch's masks are turned round: True means "may not look".
+PyTorch's masks are inverted: True means "may not attend".
 """
 
 from collections.abc import Callable, Mapping
@@ -155,7 +155,7 @@ def decoder_twin(
 
 
 def assert_same_gradients(twin: nn.Module, gradients: Mapping[str, Tensor]) -> None:
-    """Compare the gradients of the twin with ours, laid out under its names."""
+    """Compare the gradients of the twin with ours, arranged under its names."""
     assert gradients.keys() == dict(twin.named_parameters()).keys()
     for name, parameter in twin.named_parameters():
         assert_close(gradients[name], gradient(parameter))

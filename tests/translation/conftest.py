@@ -1,4 +1,4 @@
-"""What the lab's tests share: a small corpus in files, and a config that trains on it in a second."""
+"""Fixtures for the lab's tests: a small corpus in files, and a config that trains on it in a second."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ evaluation: {{tokens_per_batch: 1000, beam_size: 1}}
 
 @pytest.fixture
 def corpus_folder(tmp_path: Path) -> Path:
-    """A folder with train, validation and test in German and English."""
+    """A folder with train, validation and test files in German and English."""
     folder = tmp_path / "corpus"
     write_corpus(folder)
     return folder
@@ -37,7 +37,7 @@ def corpus_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def config_file(tmp_path: Path, corpus_folder: Path) -> Path:
-    """A config for that folder, with the run in `run` beside it."""
+    """A config file for the corpus, whose run folder `run` is next to it."""
     path = tmp_path / "tiny.yaml"
     path.write_text(CONFIG.format(run=tmp_path / "run", corpus=corpus_folder), "utf-8")
     return path
@@ -45,7 +45,7 @@ def config_file(tmp_path: Path, corpus_folder: Path) -> Path:
 
 @pytest.fixture
 def tiny_config(config_file: Path) -> Callable[..., RunConfig]:
-    """The same config, read, with overrides."""
+    """A function that loads the config with overrides."""
 
     def read(*overrides: str) -> RunConfig:
         return load_config(str(config_file), overrides)
@@ -55,7 +55,7 @@ def tiny_config(config_file: Path) -> Callable[..., RunConfig]:
 
 @pytest.fixture(scope="session")
 def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run that has learnt a little; the corpus lies beside it."""
+    """The folder of a finished run that has learned a little. The corpus is next to it."""
     distributed = tmp_path_factory.mktemp("lab")
     write_corpus(distributed / "corpus")
     config = distributed / "tiny.yaml"
@@ -68,5 +68,5 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def translator(trained_folder: Path) -> Translator:
-    """The translator of that run."""
+    """The translator of the finished run."""
     return load_translator(trained_folder)

@@ -1,4 +1,4 @@
-"""Trainers of a model so small that many can be trained and compared."""
+"""Trainers of a model that is small enough to train and compare many of them."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Made-up pairs of sentences, for the tests of the lab."""
+"""Made-up sentence pairs for the tests of the lab."""
 
 import random
 from pathlib import Path
@@ -9,7 +9,7 @@ THINGS = {"Hunde": "dogs", "Äpfel": "apples", "Bäume": "trees", "Fußbälle": 
 
 
 def phrase_pairs(count: int, seed: int) -> list[tuple[str, str]]:
-    """Pairs of one to four phrases, so that lengths are uneven."""
+    """Return pairs of one to four phrases, so that lengths differ."""
     rng = random.Random(seed)
     pairs = []
     for _ in range(count):

@@ -1,6 +1,6 @@
 """Real processes with a gloo group between them, as torchrun would start them.
 
-They are forked from a server that has torch imported, so that starting one takes a fraction of a second.
+They are forked from a server that has imported torch, so that starting one takes a fraction of a second.
 """
 
 import itertools
@@ -45,7 +45,7 @@ def start(
 
 
 def results(started: list[tuple[BaseProcess, Connection]]) -> list[Any]:
-    """Wait for the processes and give what their functions returned, rank by rank."""
+    """Wait for the processes, and return the results of their functions in the order of the ranks."""
     outcomes = []
     for process, receiver in started:
         assert receiver.poll(SECONDS), f"process {process.pid} gave no result in {SECONDS} seconds"
@@ -59,17 +59,17 @@ def results(started: list[tuple[BaseProcess, Connection]]) -> list[Any]:
 
 
 def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Run `function(distributed, *arguments)` in processes, and give their results rank by rank."""
+    """Run `function(distributed, *arguments)` in processes, and return the results by rank."""
     return results(start(world_size, function, *arguments))
 
 
 def start_command(
     world_size: int, arguments: list[str], kill_at: int | None = None, output: Path = Path(os.devnull)
 ) -> list[BaseProcess]:
-    """Start the command that trains in each of `world_size` processes; their exit code is its own.
+    """Start the training command in each of `world_size` processes, which exit with its exit code.
 
-    With `kill_at`, the first process kills itself right before so many file operations have been made. What
-    it says goes to the file `output`.
+    With `kill_at`, the first process kills itself just before this file operation. Its output is written to
+    the file `output`.
     """
     [port] = free_ports(1)
     started = []
@@ -101,7 +101,7 @@ def _command(
 
 
 def _kill_at_file_operation(number: int) -> None:
-    """SIGKILL this process between writing a file and giving it its name, or before removing one."""
+    """Kill this process with SIGKILL between writing a file and renaming it, or before removing one."""
     operations = itertools.count(1)
 
     def watch(event: str, _: tuple[Any, ...]) -> None:
@@ -112,7 +112,7 @@ def _kill_at_file_operation(number: int) -> None:
 
 
 def _name_place(rank: int, world_size: int, port: int) -> None:
-    """Say where this process stands, as torchrun does."""
+    """Set the environment variables that torchrun would set."""
     os.environ.update(
         RANK=str(rank),
         LOCAL_RANK=str(rank),

@@ -1,7 +1,7 @@
-"""A real SLURM of two nodes with two simulated GPUs each, out of Debian's packages.
+"""A real SLURM from Debian's packages, with two nodes that have two simulated GPUs each.
 
-It has its own folders, ports and keys.
-Both nodes are this machine: it needs root, as SLURM does to start jobs for its users.
+It has its own folders, ports and keys. Both nodes are this machine. Root is required, because SLURM needs it
+to start jobs for its users.
 """
 
 import os
@@ -50,21 +50,21 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def why_not() -> str | None:
-    """Why no SLURM can be started here; None where one can."""
+    """Return why no SLURM can be started here, or None if one can."""
     if missing := [name for name in (*DAEMONS, *COMMANDS) if _program(name) is None]:
         return f"{', '.join(missing)} not installed (Debian: slurm-wlm, munge)"
     return None if os.geteuid() == 0 else "SLURM's daemons need root"
 
 
 class Slurm:
-    """A running SLURM, and its commands."""
+    """A running SLURM and its commands."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
 
     def command(self, name: str, *arguments: str, may_fail: bool = False, **environment: str) -> str:
-        """Run a command of SLURM, and give what it prints."""
+        """Run a SLURM command, and return its output."""
         done = subprocess.run(
             [name, *arguments],
             env={**self.environment, **environment},
@@ -81,7 +81,7 @@ class Slurm:
         return self.command("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}")
 
     def start_now(self, job: str) -> None:
-        """Start a requeued job at once: SLURM would let two minutes pass, from when it has cleaned up."""
+        """Start a requeued job at once, because SLURM would wait two minutes after cleaning up."""
         deadline = time.monotonic() + SECONDS
         self.wait_for(job, "PENDING")
         _until(lambda: _idle(self) == 2)  # Before that, the end of the first try counts for the second.
@@ -93,7 +93,7 @@ class Slurm:
             time.sleep(1)
 
     def wait_for(self, job: str, state: str) -> None:
-        """Wait until a job is in that state."""
+        """Wait until a job is in this state."""
         deadline = time.monotonic() + SECONDS
         while (now := self.state(job)) != state:
             gave_up = now == "FAILED" or time.monotonic() > deadline
@@ -101,14 +101,14 @@ class Slurm:
             time.sleep(0.1)
 
     def _told(self, job: str) -> str:
-        """Give what SLURM itself has to say, where a job did not come to what was expected."""
+        """Return SLURM's own messages about a job that failed to reach the expected state."""
         logs = [f"{path.name}:\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.out"))]
         return "\n".join([self.command("scontrol", "show", "job", job), *logs])
 
 
 @contextmanager
 def real_slurm() -> Iterator[Slurm]:
-    """Start the daemons, and stop them and whatever they have started."""
+    """Start the daemons. Stop them and everything that they have started at the end."""
     with ExitStack() as stack:
         # A path short enough for a socket.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))

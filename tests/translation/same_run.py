@@ -1,4 +1,4 @@
-"""What two runs that are the same share, to the last bit."""
+"""Comparisons of runs that must be equal to the last bit."""
 
 import json
 from pathlib import Path
@@ -14,20 +14,20 @@ MEASURED = frozenset({"tokens_per_second", "mfu", "memory_gib"})
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a run, without how the machine did."""
+    """Return the rows of a run without the figures that depend on the machine."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
     return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
 
 
 def newest(folder: Path) -> dict[str, Any]:
-    """What a run would go on from."""
+    """Return the checkpoint from which a run would resume."""
     path = Checkpoints(folder / "checkpoints", 3).find_latest().path
     assert path is not None
     return load_checkpoint(path)
 
 
 def assert_same_tensors(got: Any, expected: Any) -> None:
-    """Nested dictionaries and lists with tensors are the same, bit by bit."""
+    """Require that nested dictionaries and lists with tensors are equal bit by bit."""
     if isinstance(expected, dict):
         assert got.keys() == expected.keys()
         for key in expected:
@@ -44,7 +44,7 @@ def assert_same_tensors(got: Any, expected: Any) -> None:
 
 
 def assert_same_run(got: Path, expected: Path) -> None:
-    """Two finished runs have the same weights, optimiser, metrics, models and translations."""
+    """Require that two finished runs have the same weights, optimiser, metrics, models and translations."""
     one, other = newest(got), newest(expected)
     for state in (one, other):
         del state["config"]["run_folder"], state["config"]["data"]["prepared"]

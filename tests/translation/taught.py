@@ -1,7 +1,7 @@
-"""Small models for the tests of decoding, with random enlarged weights or taught for a second.
+"""Small models for the tests of decoding, with enlarged random weights or one second of training.
 
-Freshly made weights hide mistakes of a search: every sentence gets the same short translation. A model that
-has learnt to copy with mistakes is unsure in many places, looks at the right words and ends in time.
+Initial weights hide mistakes of a search, because every sentence gets the same short translation. A model
+that has learned to copy with mistakes is often uncertain, attends to the right words and ends in time.
 """
 
 import copy
@@ -29,7 +29,7 @@ WORDS = 11
 def enlarged(
     seed: int, words: int = WORDS, norm_first: bool = False, tied: bool = False, end_bias: float = 1.0
 ) -> Transformer:
-    """Build a model of random, enlarged weights in float64."""
+    """Build a model with enlarged random weights in float64."""
     torch.manual_seed(seed)
     model = Transformer(words if tied else WORDS, words, TransformerConfig(2, 16, 4, 24, 0.3, norm_first))
     with torch.no_grad():
@@ -48,7 +48,7 @@ def enlarged(
 
 
 def taught(norm_first: bool = False, tied: bool = False, fused: bool = False) -> Transformer:
-    """Give a model, in float64, that copies sentences with words left out or replaced."""
+    """Return a model, in float64, that copies sentences while omitting or replacing words."""
     model = copy.deepcopy(_taught(norm_first, tied))
     if fused:
         for module in model.modules():
@@ -85,11 +85,11 @@ def _miscopied(row: Tensor) -> Tensor:
 
 
 def sentences(seed: int, lengths: Sequence[int]) -> list[Tensor]:
-    """Draw sentences of these lengths, of the words that every such model knows."""
+    """Draw sentences of these lengths from the words that every such model knows."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randint(3, 9, (length,), generator=generator) for length in lengths]
 
 
 def padded(rows: Sequence[Tensor]) -> Tensor:
-    """Put sentences into one matrix."""
+    """Pad sentences into one matrix."""
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=PAD)

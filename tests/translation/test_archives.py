@@ -1,4 +1,4 @@
-"""IWSLT17 and WMT14 are read from archives of the published layout, and anything else is refused by name."""
+"""IWSLT17 and WMT14 are read from archives with the published layout; others are refused by name."""
 
 import hashlib
 import io
@@ -18,7 +18,7 @@ from course_lib.translation.data.corpora.published import IWSLT17, WMT14, Publis
 
 
 def pack(path: Path, files: Mapping[str, str]) -> Path:
-    """Write a .tgz with these text files in it, and with one that nobody wants."""
+    """Write a .tgz with these text files and an unused one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as archive:
         for name, text in {"README": "about", **files}.items():
@@ -89,9 +89,9 @@ def wmt14_files() -> dict[str, dict[str, str]]:
 
 @pytest.fixture
 def publish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[], Corpus]]:
-    """Write archives into a mirror folder, and give a function that reads the corpus from there.
+    """Write archives to a mirror folder, and return a function that reads the corpus from there.
 
-    They take the place of the published ones: the checksums become theirs, all else stays.
+    The pinned checksums are replaced with those of these archives; everything else stays the same.
     """
 
     def write(corpus: PublishedCorpus, archives: Mapping[str, Mapping[str, str]]) -> Callable[[], Corpus]:

@@ -1,4 +1,4 @@
-"""The weights that are shown are those that the model computes with."""
+"""The recorded weights are those that the model computes with."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ TARGET = torch.tensor([[START, 5, 3]])
 
 @torch.no_grad()
 def by_hand(model: Transformer) -> tuple[torch.Tensor, torch.Tensor]:
-    """The first layer's self-attention of both stacks, from the embeddings on (post-norm)."""
+    """Compute the self-attention of both stacks' first layers from the embeddings (post-norm)."""
     weights = []
     for embed, tokens, layers, causal in (
         (model.source_embedding, SOURCE, model.encoder_layers, False),

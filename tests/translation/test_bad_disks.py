@@ -1,4 +1,4 @@
-"""A disk that is full or that forgets: training goes on, or goes on from what is whole, and says so."""
+"""Full or unreliable disks: training continues, or resumes from intact files, and reports the problem."""
 
 import subprocess
 import time
@@ -36,7 +36,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Leave no byte free; what fills the disk already stays, so that no room is made on the way."""
+    """Fill the disk completely by extending the file `filler`, and return the file's path."""
     filler = folder / "filler"
     with filler.open("ab", buffering=0) as file:
         for size in (64 * KIB, KIB, 1):
@@ -51,7 +51,7 @@ def fill(folder: Path) -> Path:
 def test_a_full_disk_stops_no_training_and_spoils_no_checkpoint(
     config_file: Path, small_disk: Path, tmp_path: Path
 ) -> None:
-    """It fills up once there is a checkpoint, and room is made once the run has come to its end."""
+    """The disk is kept full from the first checkpoint on, and gets space when the run has ended."""
     run, said = small_disk / "run", tmp_path / "said"
     arguments = [str(config_file), "training.epochs=4", "evaluation.beam_size=1", "evaluation.bleu_every=0"]
     (process,) = start_command(1, [*arguments, f"run_folder={run}"], output=said)

@@ -1,4 +1,4 @@
-"""BPE dropout splits as its paper says, and each epoch anew, as seed and epoch say and nothing else."""
+"""BPE dropout splits as its paper describes, and each epoch's splits depend only on seed and epoch."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""The best few of a row are those that a whole sort finds."""
+"""The best candidates of a row are those that a full sort finds."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The built-in corpus is the pinned one, and its splits keep the promises of their README."""
+"""The built-in corpus is the pinned one, and its splits satisfy the guarantees in their README."""
 
 import csv
 import re

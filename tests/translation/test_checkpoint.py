@@ -1,4 +1,4 @@
-"""A checkpoint comes back as it was, the newest that is whole is found, and what is none is refused."""
+"""A checkpoint is restored exactly, the newest intact one is found, and other files are refused."""
 
 import pickle
 import random
@@ -73,7 +73,7 @@ def test_only_damaged_ones_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_read_is_not_taken_for_damaged(tmp_path: Path) -> None:
-    """Else the run would go on from an older one, and remove it as soon as it saves."""
+    """Otherwise the run would resume from an older checkpoint, and soon remove the unreadable one."""
     Checkpoints(tmp_path, 2).save(10, STATE)
     (tmp_path / "step-00000020.pt").mkdir()
     with pytest.raises(BadInputError, match=r"step-00000020\.pt: .* cannot be read \(Is a directory\)"):
@@ -117,7 +117,7 @@ def test_half_a_file_a_flipped_bit_and_noise_are_refused(tmp_path: Path) -> None
 
 
 def test_torch_alone_would_not_see_a_flipped_bit(tmp_path: Path) -> None:
-    """What the seal is for: with this failing, torch checks for itself and the seal may go."""
+    """This justifies the checksum. If this test fails, torch verifies files itself, and ours can go."""
     path = tmp_path / "c.pt"
     save_checksummed(path, STATE)
     whole = bytearray(path.read_bytes())
@@ -135,7 +135,7 @@ def test_a_sealed_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 class Payload:
-    """What runs code when it is unpickled."""
+    """An object that runs code when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,7 +1,7 @@
-"""torch.compile is used where it works, for all lengths; where it does not, training goes on without.
+"""torch.compile is used for all lengths where it works; otherwise training continues without it.
 
-In processes of their own, where shapes are not checked at every call: the compiler would have to compile that
-as well.
+The tests run in processes in which shapes are not checked at every call, because the compiler would have to
+compile these checks as well.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Outcome = tuple[list[str], dict[str, list[float]], dict[str, float]]
 
 
 def trained(config: RunConfig, distributed: DistributedInfo) -> Outcome:
-    """Notes, weights and the compiler's counts after four updates."""
+    """Return the notes, weights and the compiler's counts after four updates."""
     trainer = new_trainer(config, distributed)
     counters = torch._dynamo.utils.counters
     counters.clear()
@@ -85,7 +85,7 @@ def test_where_compiling_fails_training_goes_on_on_all_processes(
 
 
 def with_the_front_end(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
-    """What the compiler's front end makes of the model is run as it is: the rest takes half a minute."""
+    """Run the output of the compiler's front end as it is, because the rest takes half a minute."""
     training.COMPILE_BACKEND = "eager"
     return [trained(config, distributed) for config in configs]
 

@@ -1,4 +1,4 @@
-"""Configs are typed and documented, and a wrong one is refused by the name of its key, in one line."""
+"""Configs are typed and documented, and an invalid one is refused in one line that names the key."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A run translates in either direction, and data or weights for the other one are refused by name."""
+"""A run translates in either direction, and data or weights for the other direction are refused by name."""
 
 from collections.abc import Callable
 from pathlib import Path

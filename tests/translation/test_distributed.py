@@ -1,4 +1,4 @@
-"""The process group and its collectives, on real processes."""
+"""The process group and its collectives, in real processes."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ def test_gather_and_sum() -> None:
 
 
 def order(distributed: DistributedInfo, folder: str) -> bool:
-    """The first makes a file, the others find it."""
+    """Create a file on rank 0; the other ranks open it."""
 
     def make() -> bool:
         if distributed.is_rank_zero:
@@ -156,7 +156,7 @@ def test_tensors_are_sent_as_they_are() -> None:
 
 
 def freeze(distributed: DistributedInfo, rank: int) -> str:
-    """Freeze one process while the other waits for it in a collective."""
+    """Freeze the process with this rank while the other one waits for it in a collective."""
     with watched_peers(distributed, 2):
         if distributed.rank == rank:
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -187,7 +187,7 @@ def test_an_error_after_a_long_wait_is_a_lost_peer() -> None:
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_nobody_waits_for_a_farewell_after_an_exception(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
-    """Over NCCL, leaving is waiting for the others, and these may be waiting for whoever leaves."""
+    """With NCCL, leaving the group waits for the others, which may be waiting for the leaving rank."""
     [port] = free_ports(1)
     place_in_environment(monkeypatch, 0, port)
     monkeypatch.setenv("WORLD_SIZE", "1")
@@ -222,7 +222,7 @@ def test_what_the_first_prepares_may_take_hours() -> None:
 
 
 def outcome_of_an_error(distributed: DistributedInfo, dies: bool) -> str:
-    """Rank 1 exits or waits; rank 0 raises an error, and says what it has become."""
+    """Raise an error on rank 0 while rank 1 exits or waits, and return rank 0's final error."""
     if distributed.rank == 1:
         if dies:
             os._exit(0)
@@ -246,7 +246,7 @@ def test_an_error_after_the_loss_of_a_peer_says_so() -> None:
 
 
 def test_an_error_is_no_loss_while_the_peers_are_there() -> None:
-    """The error of a rank has its own message, even though its peers don't answer."""
+    """A rank's error keeps its own message, even if the peers don't answer."""
     assert in_processes(2, outcome_of_an_error, False) == [
         "RuntimeError: anything that torch may say",
         "waited",

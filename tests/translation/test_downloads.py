@@ -1,4 +1,4 @@
-"""A download is the published file or is not kept, and goes on where it broke off."""
+"""A download is either the published file or discarded, and an interrupted download resumes."""
 
 import hashlib
 import time
@@ -22,7 +22,7 @@ CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], str]]:
-    """Start a web server that answers as told, and give its address."""
+    """Start a web server that answers as specified, and return its address."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(downloads, "PAUSE", 0.01)
     with ExitStack() as servers:

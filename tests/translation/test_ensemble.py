@@ -1,4 +1,4 @@
-"""Several models that write one translation together find what the reference finds with their average."""
+"""An ensemble finds the translations that the reference's search finds with averaged probabilities."""
 
 import math
 from pathlib import Path
@@ -33,7 +33,7 @@ LIMITS = [9, 4, 12, 8]
 
 
 class Average(nn.Module):
-    """The same by way of one model: its features are those of all, side by side."""
+    """An equivalent single model, which concatenates the features of all members."""
 
     def __init__(self, *models: Any) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Average(nn.Module):
 
 
 def own(model: Any) -> Any:
-    """Put a module of somebody's own into a model, so that it is decoded without a cache."""
+    """Insert a custom module into a model, so that it is decoded without a cache."""
     model.encoder_layers[0].sublayers[0].dropout = nn.Identity()
     return model
 
@@ -108,7 +108,7 @@ def test_the_average_of_all_is_searched(seed: int, beam: int, alpha: float, memb
 
 
 def test_probabilities_are_averaged_and_not_logarithms() -> None:
-    """What one model holds for impossible, another may hold for sure."""
+    """A token that is impossible for one model may be certain for another."""
     models = [taught(), taught()]
     for model, word in zip(models, (4, 5), strict=True):
         with torch.no_grad():
@@ -126,7 +126,7 @@ def test_probabilities_are_averaged_and_not_logarithms() -> None:
 
 @pytest.fixture(scope="module")
 def other_folder(trained_folder: Path) -> Path:
-    """A run on the same corpus, from another seed."""
+    """A run on the same corpus with a different seed."""
     folder = trained_folder.parent / "other"
     config = load_config(
         str(trained_folder / "config.yaml"), [f"run_folder={folder}", "seed=7", "training.average_last=0"]

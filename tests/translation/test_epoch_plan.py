@@ -1,4 +1,4 @@
-"""The plan of an epoch: which sentences meet in which batch, and in which order."""
+"""The plan of an epoch: the sentences in each batch, and the order of the batches."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Loss and translations are those of the sentences one by one, in their order."""
+"""Losses and translations equal those of single sentences, in the same order."""
 
 import threading
 from collections.abc import Callable

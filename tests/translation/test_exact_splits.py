@@ -1,4 +1,4 @@
-"""Any split of a batch over processes and micro-batches gives the same weights, and sends gradients once."""
+"""Any split of a batch over processes and micro-batches gives the same weights and sends gradients once."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,7 @@ SENTENCES, UPDATES = 13, 3
 
 
 def splits(parts: int) -> list[Update]:
-    """Deal the same sentences of each update to so many batches, some of one sentence, some of many."""
+    """Divide the sentences of each update into this many batches of different sizes."""
     updates = []
     for update in range(UPDATES):
         sentences = list(range(update * SENTENCES, (update + 1) * SENTENCES))
@@ -32,7 +32,7 @@ def splits(parts: int) -> list[Update]:
 
 
 def outcomes(distributed: DistributedInfo, cases: Sequence[Case]) -> list[Outcome]:
-    """Weights, and the window's sums, after the updates of each case."""
+    """Return the weights and the window's sums after the updates of each case."""
     found = []
     for config, updates in cases:
         trainer = new_trainer(config, distributed)
@@ -54,7 +54,7 @@ def assert_same(got: list[list[Outcome]], expected: list[Outcome], within: float
 def test_the_weights_do_not_depend_on_processes_and_micro_batches(
     tiny_config: Callable[..., RunConfig], world_size: int
 ) -> None:
-    """One to three micro-batches a process, and one batch less than that: a process then has one fewer."""
+    """One to three micro-batches per process, and one fewer in total, so that one process has fewer."""
     plain = tiny_config("training.precision=float64", "model.dropout=0")
     kinds = [
         tiny_config("training.precision=float64", *overrides)
@@ -87,7 +87,7 @@ def test_one_process_may_split_too(tiny_config: Callable[..., RunConfig], micro_
 
 
 def test_the_cases_can_tell(tiny_config: Callable[..., RunConfig]) -> None:
-    """Each option and each split of uneven batches matters far beyond what is allowed above."""
+    """Each option and each split changes the results by far more than the tolerance above."""
     given = [
         (),
         ("model.dropout=0.3",),
@@ -123,7 +123,7 @@ def test_float32_over_two_processes_stays_close(tiny_config: Callable[..., RunCo
 
 
 def all_reduces(distributed: DistributedInfo, config: RunConfig, updates: list[Update]) -> list[int]:
-    """Count the numbers that each update sends, from the profiler's record of what the processes did."""
+    """Count the numbers that each update sends, from the profiler's record of the processes."""
     trainer = new_trainer(config, distributed)
     trainer.update(updates[0])  # DDP sorts its buckets anew after the first.
     counts = []

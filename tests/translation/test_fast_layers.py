@@ -1,4 +1,4 @@
-"""Training with the fast layers, fixed shapes and prefetching gives the weights that the reference gives."""
+"""Training with fast layers, fixed shapes and prefetching gives the same weights as the reference does."""
 
 import copy
 from collections.abc import Callable

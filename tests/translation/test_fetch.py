@@ -1,4 +1,4 @@
-"""A mirror folder, fetched where there is internet, is one that the lab reads where there is none."""
+"""The lab reads a mirror folder that was downloaded on another machine."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What lesson 13 tells students to type: the configs, keys, options and scripts that it names are there."""
+"""The configs, keys, options and scripts that lesson 13 mentions exist."""
 
 import re
 from pathlib import Path

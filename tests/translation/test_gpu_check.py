@@ -1,4 +1,4 @@
-"""The command for GPUs is rehearsed on the CPU: every part runs, and a wrong result is reported."""
+"""The command for GPUs, rehearsed on the CPU: every part runs, and a wrong result is reported."""
 
 import json
 import os

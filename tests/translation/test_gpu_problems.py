@@ -1,4 +1,4 @@
-"""What is wrong with a GPU is said before training starts: an old driver, too little memory."""
+"""Problems with a GPU, such as an old driver or too little memory, are reported before training starts."""
 
 import subprocess
 import sys

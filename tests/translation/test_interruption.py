@@ -1,4 +1,4 @@
-"""Signals, as a process gets them: noted where that matters, at once where nothing is lost."""
+"""Signals to a process are recorded during an update, and handled at once where nothing can be lost."""
 
 import contextlib
 import os
@@ -83,7 +83,7 @@ def wait_for(path: Path, lines: int) -> None:
 
 
 def told_while_measuring(distributed: DistributedInfo, config_file: str) -> int:
-    """Train; the second process gets a signal as soon as the weights of an epoch are measured."""
+    """Train. The second process gets a signal as soon as an epoch's weights are validated."""
     measure = Evaluator.loss
 
     def told(evaluator: Evaluator, *arguments: Any) -> float:
@@ -101,19 +101,19 @@ def told_while_measuring(distributed: DistributedInfo, config_file: str) -> int:
 
 
 def test_one_of_two_processes_is_told_while_they_measure(config_file: Path) -> None:
-    """It does not leave the other one alone with the sums."""
+    """The signalled process must not leave the other one alone in a collective."""
     assert in_processes(2, told_while_measuring, str(config_file)) == [EXIT_RESTART, EXIT_RESTART]
 
 
 @contextlib.contextmanager
 def joined(distributed: DistributedInfo) -> Iterator[DistributedInfo]:
-    """A process group that the process has joined already."""
+    """A process group that this process has joined."""
     with lost_peers_reported(distributed):
         yield distributed
 
 
 def told_before_training(distributed: DistributedInfo, config_file: str, told_too: bool) -> int:
-    """Run the command; the second process gets a signal before the first epoch, the first one when alone."""
+    """Run the command. Rank 1 gets a signal before the first epoch, and so does rank 0 later if `told_too`."""
 
     def told(trainer: Trainer) -> None:
         if distributed.rank == 1:
@@ -135,7 +135,7 @@ def told_before_training(distributed: DistributedInfo, config_file: str, told_to
 
 @pytest.mark.parametrize("told_too", [True, False])
 def test_one_of_two_processes_is_told_later_than_the_other(config_file: Path, told_too: bool) -> None:
-    """Before the first epoch a process ends at once; the other, left alone, waits for its own signal."""
+    """Before the first epoch, a process ends at once, and the other one waits for its own signal."""
     codes = [EXIT_RESTART if told_too else train_command.EXIT_LOST_PEER, EXIT_RESTART]
     assert in_processes(2, told_before_training, str(config_file), told_too) == codes
 
@@ -144,7 +144,7 @@ def test_one_of_two_processes_is_told_later_than_the_other(config_file: Path, to
 def test_one_of_two_processes_is_told_both_save_and_the_run_goes_on(
     config_file: Path, tmp_path: Path, number: int
 ) -> None:
-    """No checkpoint falls due on the way: what there is was saved for the signal."""
+    """No regular checkpoint is due, so every checkpoint was saved because of the signal."""
     arguments = [str(config_file), *LONG, "checkpoints.stop_check_every=2", "evaluation.beam_size=1"]
     started = start_command(2, arguments)
     wait_for(tmp_path / "run" / "metrics.jsonl", 1)

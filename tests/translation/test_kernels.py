@@ -1,4 +1,4 @@
-"""The faster modules compute what the reference's compute, and dropout what dropout should."""
+"""The faster modules compute what the reference's compute, and dropout has the right distribution."""
 
 import pytest
 import torch
@@ -110,7 +110,7 @@ def test_dropout_drops_so_many_and_keeps_the_mean(dtype: torch.dtype, p: float) 
 
 
 def test_what_dropout_drops_is_random_in_every_place() -> None:
-    """Neighbours, and places four apart that come of one block's next, drop independently."""
+    """Adjacent elements, and elements four apart, which share a block, are dropped independently."""
     torch.manual_seed(1)
     dropped = BlockDropout(0.5)(torch.ones(400_000)) == 0
     for apart in (1, 2, 3, 4, 8):

@@ -1,4 +1,4 @@
-"""torchrun as the lab starts it: the dead are started again, signals handed on, exit codes come back."""
+"""The lab's torchrun restarts dead processes, forwards signals, and returns the processes' exit codes."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ TRAIN = ["-m", "course_lib.translation.train"]
 
 @pytest.fixture
 def launch() -> Iterator[Launch]:
-    """Starts the launcher; what a failed test leaves behind is ended."""
+    """Start the launcher, and end everything that a failed test leaves behind."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(output: Path, *arguments: str) -> subprocess.Popen[bytes]:
@@ -64,7 +64,7 @@ def children(process: int) -> list[int]:
 def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
     launch: Launch, config_file: Path, tmp_path: Path
 ) -> None:
-    """One is killed, torchrun starts both again; then torchrun gets SIGUSR1; then the run is finished."""
+    """One process is killed and torchrun restarts both; torchrun gets SIGUSR1; the run is then finished."""
     said = tmp_path / "said"
     arguments = [str(config_file), "training.epochs=30", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
     arguments += ["checkpoints.stop_check_every=2"]

@@ -1,4 +1,4 @@
-"""Lines come as they come: one by one from a keyboard, many at once from a file."""
+"""Lines are yielded as they arrive: one by one from a keyboard, many at once from a file."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""The metrics file drops what will be done again, and a window adds up over processes."""
+"""The metrics file drops rows that will be repeated, and a window sums over the processes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Multi30k comes from a mirror folder or a server, is the published one, or is refused."""
+"""Multi30k is read from a mirror folder or a server, and refused if it differs from the published corpus."""
 
 import gzip
 import os
@@ -32,7 +32,7 @@ def published() -> Path:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], str]]:
-    """Start a web server that answers as told, and give its address."""
+    """Start a web server that answers as specified, and return its address."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with ExitStack() as servers:
         yield lambda answer: servers.enter_context(serving(answer))

@@ -1,4 +1,4 @@
-"""The fast layers launch fewer operations and convert weights once an update; batches have few shapes."""
+"""The fast layers launch fewer operations and convert weights once per update; batches have few shapes."""
 
 import pytest
 

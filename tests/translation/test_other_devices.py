@@ -1,7 +1,7 @@
-"""What is computed on another device than the CPU stays there: no tensor of the CPU's gets in between.
+"""Computations on another device than the CPU stay there: no CPU tensor is mixed in.
 
-There need be no GPU for that. PyTorch's meta device computes shapes and no numbers, and refuses as a GPU does
-to compute with a tensor of the CPU's. It cannot show that a GPU's numbers are right.
+This needs no GPU. PyTorch's meta device computes shapes without numbers, and refuses, like a GPU, to combine
+its tensors with a CPU tensor. It cannot show that a GPU's results are correct.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ KINDS = ["model.attention=plain", "model.attention=fused", "model.norm_first=tru
 
 @pytest.fixture(autouse=True)
 def shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Autocast knows no meta device; and what has no numbers is neither true nor false."""
+    """Patch two gaps of the meta device: autocast doesn't support it, and its tensors have no truth value."""
     autocast, is_true = torch.autocast, Tensor.__bool__
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: autocast("cpu", enabled=False))
     monkeypatch.setattr(Tensor, "__bool__", lambda tensor: not tensor.is_meta and is_true(tensor))
@@ -68,7 +68,7 @@ def test_decoding_stays_on_its_device(tiny_config: Callable[..., RunConfig], kin
 
 
 def test_what_comes_from_the_cpu_is_refused(tiny_config: Callable[..., RunConfig]) -> None:
-    """The tests above can fail."""
+    """This shows that the tests above can fail."""
     config = tiny_config()
     batch, words = batch_of(config)
     loss_sum = LossSum(

@@ -1,4 +1,4 @@
-"""A run made of a student's own parts: the same run, however it is split, or a line that names the part."""
+"""Runs with a student's parts: the same result for any split, or an error of one line that names the part."""
 
 import re
 from collections.abc import Callable
@@ -113,7 +113,7 @@ def parts_of(
 
 
 def weights_after(distributed: DistributedInfo, folder: str, cases: list[tuple[RunConfig, Any]]) -> list[Any]:
-    """Weights after some updates with the parts in a folder, in each case."""
+    """Return the weights after some updates with the parts in a folder, for each case."""
     found = []
     for config, updates in cases:
         components = load_student_code(PartsChoice(folder), config, distributed, CPU).components()
@@ -237,7 +237,7 @@ def test_the_view_has_the_weights_and_no_copy(
 
 
 def refused(capsys: pytest.CaptureFixture[str], config_file: Path, student: Student, *arguments: str) -> str:
-    """The one line that the command says when it refuses."""
+    """Return the line that the command prints when it refuses to run."""
     assert main([str(config_file), "--parts", str(student.write()), *arguments]) == EXIT_BAD_INPUT
     said = capsys.readouterr().err
     assert said.startswith("train: ")
@@ -353,7 +353,7 @@ def test_parts_without_use_are_said_and_not_compared(
 
 
 def refusals(distributed: DistributedInfo, config: RunConfig, folder: str) -> str:
-    """What a process of several is told; each reads the folder with its own number."""
+    """Return the error of this rank, which reads the folder with its own number, or an empty string."""
     try:
         load_student_code(PartsChoice(folder.format(rank=distributed.rank)), config, distributed, CPU)
     except BadInputError as error:

@@ -1,4 +1,4 @@
-"""A student's schedule goes on where it was, whatever it is made of."""
+"""A student's schedule resumes where it stopped, whatever it is made of."""
 
 from typing import Any
 

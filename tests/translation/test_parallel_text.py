@@ -1,4 +1,4 @@
-"""Two files of one sentence a line become pairs, and anything else is refused by name."""
+"""Two files with one sentence per line become pairs, and invalid files are refused by name."""
 
 import gzip
 from pathlib import Path

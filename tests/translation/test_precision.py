@@ -1,4 +1,4 @@
-"""What `precision: auto` means is decided once for a run, by all of its ranks."""
+"""`precision: auto` is resolved once for a run, by all of its ranks together."""
 
 import pytest
 import torch

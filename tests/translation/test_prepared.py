@@ -1,4 +1,4 @@
-"""Sentences are made ready once, whole, from the training split alone; no sentence to score on is lost."""
+"""Data is prepared once and completely, from the training split alone, and no evaluation sentence is lost."""
 
 import json
 import resource
@@ -24,7 +24,7 @@ QUICK = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "evaluation.alpha=
 
 
 class Bench:
-    """A corpus in a folder, and what has been prepared from it."""
+    """A corpus in a folder, and the data prepared from it."""
 
     def __init__(self, folder: Path) -> None:
         self.corpus = folder / "corpus"

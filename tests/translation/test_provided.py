@@ -1,4 +1,4 @@
-"""The provided model: it translates both ways as its card says, and damage to it is detected."""
+"""The provided model translates in both directions as its card says, and damage to it is detected."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""A run keeps what it promises, goes on exactly where it was, and refuses what isn't its own."""
+"""A run writes what it promises, resumes exactly where it stopped, and refuses other runs' files."""
 
 import json
 import shutil
@@ -215,7 +215,7 @@ def test_processes_with_different_configs_are_refused_before_the_first_update(
 def test_processes_with_different_data_are_refused_before_the_first_update(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    """The second process's node holds another run folder, with other data in it."""
+    """The second process's node has a different run folder, which contains different data."""
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(tmp_path / "corpus", elsewhere)
     (elsewhere / "train.en").write_text("Something else.\n" * 240, "utf-8")
@@ -229,7 +229,7 @@ def test_processes_with_different_data_are_refused_before_the_first_update(
 
 
 def losses(distributed: DistributedInfo, *configs: RunConfig) -> list[str]:
-    """Train with each config, and give the refusals."""
+    """Train with each config, and return the errors."""
     return [refusal(distributed, config)[1] for config in configs]
 
 
@@ -291,7 +291,7 @@ def test_training_ends_after_the_updates_of_the_config_in_the_middle_of_an_epoch
 def test_training_ends_early_and_the_best_weights_translate(
     tiny_config: Callable[..., RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """At a rate that is far too large, the loss soon gets worse."""
+    """With a learning rate that is far too large, the loss soon increases."""
     config = tiny_config(
         "training.lr_factor=30",
         "training.epochs=40",

@@ -1,4 +1,4 @@
-"""BLEU is sacrebleu's, cased, with its signature."""
+"""BLEU is sacreBLEU's, case-sensitive, with its signature."""
 
 import pytest
 

@@ -41,7 +41,7 @@ def found(
 
 
 def expected(model: Any, row: Tensor, limit: int, beam: int, alpha: float) -> list[int]:
-    """What the reference finds for one sentence alone, up to its first end."""
+    """Return what the reference finds for one sentence alone, up to its first end token."""
     source = row.unsqueeze(0)
     mask = padding_mask(source, PAD)
     jaxtyping.config.update("jaxtyping_disable", True)  # Its shapes are checked by its own tests.
@@ -56,7 +56,7 @@ def expected(model: Any, row: Tensor, limit: int, beam: int, alpha: float) -> li
 
 @torch.no_grad()
 def log_probability(model: Any, row: Tensor, ids: list[int]) -> float:
-    """Ask the model, without dropout, for the log-probability of a translation."""
+    """Return the model's log-probability of a translation, without dropout."""
     model.eval()
     source, target = row.unsqueeze(0), torch.tensor([[START, *ids]])
     causal = torch.ones(len(ids), len(ids)).tril().bool()
@@ -65,7 +65,7 @@ def log_probability(model: Any, row: Tensor, ids: list[int]) -> float:
 
 
 def compare(model: Any, seed: int, beam: int, alpha: float, limits: list[int] = LIMITS) -> list[list[int]]:
-    """Compare a ragged batch with its sentences one by one, and give what was found."""
+    """Compare a batch of sentences of different lengths with single sentences, and return the hypotheses."""
     rows = sentences(seed, LENGTHS)
     got = found(model, rows, limits, SearchSettings(beam, alpha))
     for row, limit, (best, *others) in zip(rows, limits, got, strict=True):
@@ -116,7 +116,7 @@ def test_so_it_does_with_any_weights(
 
 @every_model
 def test_these_models_tell_searches_apart(norm_first: bool) -> None:
-    """Else the comparison would prove little."""
+    """Otherwise the comparisons would prove little."""
     model = taught(norm_first, tied=norm_first)
     outcomes = [
         [compare(model, seed, beam, alpha) for seed in range(5)]
@@ -153,7 +153,7 @@ def test_nothing_depends_on_when_it_looks_and_whom_it_drops(
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Note, for each step, how many sentences it was made for."""
+    """Record the number of sentences at each step."""
     sizes: list[int] = []
     step = CachedDecoder.step
 
@@ -232,7 +232,7 @@ def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.Monke
 
 
 def altered(model: nn.Module) -> nn.Module:
-    """Put a module of somebody's own into a model; it computes the same."""
+    """Insert a custom module that computes the same into a model."""
     own = nn.LayerNorm(16, eps=1e-6).double()
     norm = model.decoder_layers[0].sublayers[0].norm
     own.weight, own.bias = norm.scale, norm.shift
@@ -252,7 +252,7 @@ def test_a_model_of_own_parts_is_searched_without_a_cache(beam: int, monkeypatch
 
 
 def test_a_model_in_training_has_a_cache(tiny_config: Callable[..., RunConfig]) -> None:
-    """Whatever training puts in the places of the reference's modules, to be faster."""
+    """Faster modules that training inserts for the reference's support the cache too."""
     subwords = Subwords.learn(["ein Hund", "a dog"], 300)
     config = tiny_config()
     pairs = TokenPairs.of(zip(subwords.encode(["ein Hund"]), subwords.encode(["a dog"]), strict=True))

@@ -1,4 +1,4 @@
-"""The best weights and the end of patience, whatever the measurements are."""
+"""The best weights and early stopping, for all kinds of measurements."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Batches decoded side by side: each by a thread of its own, and all as if one had come after the other."""
+"""Batches decoded in parallel threads give the same results as batches decoded one after another."""
 
 import threading
 from collections.abc import Iterator

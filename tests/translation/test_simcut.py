@@ -1,4 +1,4 @@
-"""SimCut asks for the same answer with a few tokens missing."""
+"""SimCut trains for the same predictions with a few tokens missing."""
 
 from collections.abc import Callable
 

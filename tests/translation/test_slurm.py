@@ -1,4 +1,4 @@
-"""The lesson's sbatch scripts on a real SLURM: preempted, requeued, and done as if nothing had been."""
+"""The lesson's sbatch scripts on a real SLURM: preempted, requeued, and finished as if uninterrupted."""
 
 import os
 import sys
@@ -20,13 +20,13 @@ pytestmark = [pytest.mark.skipif(bool(why_not()), reason=str(why_not())), pytest
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    """Two nodes, idle."""
+    """A SLURM with two idle nodes."""
     with real_slurm() as running:
         yield running
 
 
 def submit(slurm: Slurm, folder: Path, script: str, gpus: int, *arguments: str, **environment: str) -> str:
-    """Submit a script and give the job's number; its log is `log` in that folder."""
+    """Submit a script, and return the job's number. Its log is `log` in this folder."""
     return slurm.command(
         "sbatch",
         "--parsable",

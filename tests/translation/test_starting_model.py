@@ -1,4 +1,4 @@
-"""A run that begins with another's model is the same run that it would be with those weights drawn."""
+"""A run that starts from another run's model equals a run whose initial weights happen to be the same."""
 
 import shutil
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Configs = Callable[..., RunConfig]
 
 @pytest.fixture
 def first_run(trained_folder: Path, tmp_path: Path) -> Path:
-    """A finished run; its averaged weights are what it translates with."""
+    """A finished run that translates with its averaged weights."""
     folder = tmp_path / "first"
     shutil.copytree(trained_folder, folder)
     config = (folder / "config.yaml").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Subwords lose nothing, come out the same each time, and leave specials to the model."""
+"""Subwords lose nothing, are the same each time, and never encode text as special tokens."""
 
 from pathlib import Path
 

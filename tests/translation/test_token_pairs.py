@@ -1,4 +1,4 @@
-"""Pairs as ids in files are the pairs that were written."""
+"""Pairs read from files of ids are the pairs that were written."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The command as a user gives it: alone and under torchrun, with good and bad input."""
+"""The training command as a user runs it: alone and under torchrun, with valid and invalid input."""
 
 import contextlib
 import json
@@ -52,7 +52,7 @@ def test_two_processes_under_torchrun_train_and_translate(config_file: Path, tmp
 def test_no_process_of_several_takes_python_down_under_the_threads_of_gloo(
     config_file: Path, tmp_path: Path, overrides: list[str], exit_code: int
 ) -> None:
-    """One of them that gives a tensor back meanwhile aborts the process; seldom, so the cause is tested."""
+    """gloo's threads can abort a process that ends, but seldom, so the cause is tested."""
     taken_down = tmp_path / "taken-down"
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, os, pathlib\n"

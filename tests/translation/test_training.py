@@ -1,4 +1,4 @@
-"""One update is the same update however it is split, and the same as the reference's train_step."""
+"""One update is the same however it is split, and equals the reference's train_step."""
 
 import copy
 from collections.abc import Callable, Sequence

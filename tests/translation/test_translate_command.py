@@ -1,4 +1,4 @@
-"""`python -m course_lib.translation.translate`: what it reads, writes and refuses."""
+"""The command `python -m course_lib.translation.translate`: what it reads, writes and refuses."""
 
 import contextlib
 import json
@@ -186,7 +186,7 @@ def test_output_that_cannot_be_kept_and_too_many_pictures_are_refused(
 
 
 def test_from_a_pipe_to_a_reader_who_has_seen_enough(trained_folder: Path, translator: Translator) -> None:
-    """The real command, answered line by line; then the reader goes away."""
+    """The real command answers line by line, and then the reader closes the pipe."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "course_lib.translation.translate", str(trained_folder), "--device", "cpu"],

@@ -1,4 +1,4 @@
-"""A run's folder is all that it takes to translate as the run did."""
+"""A run's folder is sufficient to translate as the run did."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The length penalty is chosen among the translations of one search."""
+"""The length penalty is selected with the hypotheses of one search."""
 
 from course_lib.translation.train.scoring import ALPHAS, Candidate, best_candidate, tune_alpha
 

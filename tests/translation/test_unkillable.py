@@ -1,4 +1,4 @@
-"""SIGKILL at any moment: the run goes on, and ends as the one that was never killed."""
+"""A run killed with SIGKILL at any moment resumes, and ends like an uninterrupted run."""
 
 import random
 import shutil

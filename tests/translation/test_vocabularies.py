@@ -1,4 +1,4 @@
-"""One vocabulary for both languages or one for each, learnt from the training split and kept in one file."""
+"""Shared or separate vocabularies, learned from the training split and saved in one file."""
 
 from pathlib import Path
 

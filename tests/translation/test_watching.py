@@ -1,4 +1,4 @@
-"""A run that is watched while it writes."""
+"""A run that is monitored while it writes."""
 
 import json
 from pathlib import Path

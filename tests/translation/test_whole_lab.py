@@ -1,4 +1,4 @@
-"""The lab from end to end, by its commands alone: train, go on, translate, look at attention, score."""
+"""The lab from end to end, with its commands alone: train, resume, translate, record attention, score."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def command(*arguments: str, given: str = "") -> str:
 
 @pytest.fixture
 def lessons(tmp_path: Path) -> Path:
-    """A student's notebooks: two lessons are not written yet."""
+    """A student's notebooks, in which two lessons are still unwritten."""
     folder = tmp_path / "lessons"
     folder.mkdir()
     student = Student(folder)

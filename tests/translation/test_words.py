@@ -1,4 +1,4 @@
-"""Whole words as tokens: spaCy's, from the training split alone, and text again without a detokeniser."""
+"""Whole words as tokens: spaCy's, from the training split alone, and converted back without a detokenizer."""
 
 import os
 import subprocess

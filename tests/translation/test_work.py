@@ -1,4 +1,4 @@
-"""The work of an update is what PyTorch's own counter of matrix products finds."""
+"""The number of operations of an update equals that of PyTorch's own counter of matrix products."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ VOCABULARY = 31
 
 
 def counted(source_length: int, target_length: int, sentences: int = 2) -> int:
-    """Count the products of a forward and a backward pass, no place of it padding."""
+    """Count the products of a forward and a backward pass over a batch without padding."""
     model = build_model(SIZES, VOCABULARY, VOCABULARY)
     loss_sum = LossSum(model, REFERENCE.loss(VOCABULARY, 0, 0.1), "float32")
     source = torch.randint(1, VOCABULARY, (sentences, source_length))

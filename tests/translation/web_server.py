@@ -1,4 +1,4 @@
-"""A web server on this machine, for the tests of downloads: it answers as it is told."""
+"""A web server on this machine for the tests of downloads, which answers as specified."""
 
 import re
 import threading
@@ -12,14 +12,14 @@ Answer = Callable[[BaseHTTPRequestHandler, str], None]
 
 @contextmanager
 def serving(answer: Answer) -> Iterator[str]:
-    """Serve on a free port, and give the address of the folder with the files."""
+    """Serve on a free port, and yield the address of the folder with the files."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer(self, self.path.rpartition("/")[2])
 
         def log_message(self, *_: object) -> None:
-            """Stay silent."""
+            """Do nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -31,7 +31,7 @@ def serving(answer: Answer) -> Iterator[str]:
 
 
 def send(handler: BaseHTTPRequestHandler, content: bytes, most: int | None = None) -> None:
-    """Send a file, or the rest of it that is asked for; break off after `most` bytes of it, where given."""
+    """Send a file, or the requested rest of it. Stop after `most` bytes if that is given."""
     asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
     first = int(asked[1]) if asked else 0
     if asked and first >= len(content):
@@ -46,6 +46,6 @@ def send(handler: BaseHTTPRequestHandler, content: bytes, most: int | None = Non
 
 
 def send_whole(handler: BaseHTTPRequestHandler, content: bytes) -> None:
-    """Send a file from its start, whatever part of it is asked for."""
+    """Send a whole file, even if only a part of it is requested."""
     del handler.headers["Range"]
     send(handler, content)

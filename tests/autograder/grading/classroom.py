@@ -1,4 +1,4 @@
-"""A small course and its instructor: submissions come in, a run grades them, the gradebook is read."""
+"""A small course and its instructor's actions: collect submissions, grade them, and read the gradebook."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ def configuration(course: Path) -> Config:
 
 
 def solved(released: NotebookNode) -> NotebookNode:
-    """Write answers into a released lesson."""
+    """Insert answers into a released lesson."""
     notebook = nbformat.from_dict(json.loads(json.dumps(released)))
     for name, source in SOLVED.items():
         cell_of(notebook, name).source = source
@@ -44,7 +44,7 @@ def solved(released: NotebookNode) -> NotebookNode:
 
 @contextmanager
 def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
-    """Put a folder on a disk of its own that is nearly full."""
+    """Mount a nearly full disk at a folder."""
     contents = folder.with_name("contents")
     if folder.exists():
         folder.rename(contents)
@@ -66,23 +66,23 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
 
 @dataclass
 class Classroom:
-    """Commands in one course, typed by an instructor."""
+    """A course, and the commands that an instructor runs in it."""
 
     course: Path
 
     @property
     def released(self) -> NotebookNode:
-        """The lesson that students got."""
+        """The lesson as released to students."""
         return nbformat.read(self.course / "lessons" / LESSON / f"{LESSON}.ipynb", as_version=4)
 
     def folder(self, student: str, step: str = "submitted") -> Path:
-        """Where a student's submission lies."""
+        """The folder of a student's submission."""
         return self.course / "autograder" / step / student / LESSON
 
     def hand_in(
         self, student: str, content: bytes | NotebookNode, name: str = f"{LESSON}.ipynb", at: str = ""
     ) -> Path:
-        """Put a file where nbgrader collects them, with its time where there is one; give the folder."""
+        """Write a file to the submission folder, with its time if there is one, and return the folder."""
         path = self.folder(student) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         text = nbformat.writes(content).encode() if isinstance(content, NotebookNode) else content
@@ -92,7 +92,7 @@ class Classroom:
         return self.folder(student)
 
     def autograde(self, **options: Any) -> list[str]:
-        """Grade what has come in, and give what nbgrader logs of warnings and errors."""
+        """Grade the submissions, and return the warnings and errors that nbgrader logged."""
         lines: list[str] = []
         log = logging.Logger("grading")
         handler = logging.Handler()
@@ -116,18 +116,18 @@ class Classroom:
         return nbformat.read(self.folder(student, "autograded") / f"{LESSON}.ipynb", as_version=4)
 
     def told(self, student: str) -> list[str]:
-        """Give what was noted about a submission, tampering included."""
+        """Return the notes on a submission, including those on tampering."""
         grading = self.autograded(student).metadata.course_grading
         return [*grading.repairs, *grading.tampering]
 
     @property
     def not_graded(self) -> dict[str, str]:
-        """Give the reasons, by student."""
+        """Return the reasons why submissions were not graded, by student."""
         path = self.course / "autograder/not_graded.json"
         return json.loads(path.read_text()).get(LESSON, {}) if path.is_file() else {}
 
     def scores(self, student: str) -> dict[str, float | None] | None:
-        """Read a student's automatic scores, by grade cell; None where the gradebook has no submission."""
+        """Return a student's automatic scores by grade cell, or None if the gradebook has no submission."""
         with Gradebook(f"sqlite:///{self.course}/autograder/gradebook.db") as gradebook:
             try:
                 notebook = gradebook.find_submission_notebook(LESSON, LESSON, student)
@@ -136,7 +136,7 @@ class Classroom:
             return {grade.name: grade.auto_score for grade in notebook.grades}
 
     def state(self) -> dict[str, Any]:
-        """Give all that grading leaves behind: the gradebook's contents, but not its keys, and the files."""
+        """Return everything that grading writes: the files, and the gradebook's contents except its keys."""
         with Gradebook(f"sqlite:///{self.course}/autograder/gradebook.db") as gradebook:
             gradings = {
                 submission.student.id: {

@@ -1,4 +1,4 @@
-"""A small course with its gradebook, made once and copied for each test that grades in it."""
+"""A small course with a gradebook, created once and copied for each test that grades in it."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,7 @@ from stand_in import CONFIG
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
-    """A small course that is released, gradebook and all. Nothing may be changed in it."""
+    """A small released course with a gradebook. Tests must not change it."""
     course = SmallCourse.make(tmp_path_factory.mktemp("released") / "course")
     path = course.root / "autograder/nbgrader_config.py"
     path.write_text(path.read_text(encoding="utf-8") + CONFIG, encoding="utf-8")
@@ -24,6 +24,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
 
 @pytest.fixture
 def classroom(made: SmallCourse, tmp_path: Path) -> Classroom:
-    """A copy of it, in which a class can hand in and be graded."""
+    """A copy of the released course, in which students can hand in and be graded."""
     shutil.copytree(made.root, tmp_path / "course")
     return Classroom(tmp_path / "course")

@@ -1,8 +1,8 @@
-"""Grades a small course over and over, killed at points given by number; the test beside it starts this.
+"""Grade a small course repeatedly, killing runs at numbered points. `test_interrupted_runs.py` starts this.
 
-Run with the course's folder, and the numbers of points as JSON on its input, a list for each trial. A run is
-killed at the n-th thing that it does to a file or to the gradebook. After the last kill of a trial the run is
-repeated to its end. What each trial leaves behind is written to the output, hashed.
+The argument is the course's folder. Standard input is JSON: a list of point numbers for each trial. A run is
+killed at its n-th operation on a file or the gradebook. After the last kill of a trial, the run is repeated
+to its end. A hash of the resulting state of each trial is written to the output.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ EVENTS = {"os.remove", "os.mkdir", "os.rmdir", "os.rename", "os.chmod", "shutil.
 
 
 class Points:
-    """Counts what a run does, and kills it at one point."""
+    """A counter of a run's operations, which kills the run at one of them."""
 
     def __init__(self, course: Path, last: int | None) -> None:
         self.course, self.last, self.number = str(course), last, 0
@@ -44,13 +44,13 @@ class Points:
             event.listen(Engine, name, self.count, named=True)
 
     def count(self, *_: object, **__: object) -> None:
-        """Count one, and end here if it is the last."""
+        """Count an operation, and end the process if it is the one to stop at."""
         self.number += 1
         if self.number == self.last:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def audit(self, name: str, arguments: tuple[Any, ...]) -> None:
-        """Count what changes a file of the course."""
+        """Count an operation that changes a file of the course."""
         if name == "open":
             path, _, flags = arguments
             changes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
@@ -61,7 +61,7 @@ class Points:
 
 
 def run(course: Path, last: int | None) -> int:
-    """Grade in a process of its own, killed at a point or not; give the number of points that it passed."""
+    """Grade in a child process, killed at a point if one is given. Return the number of passed points."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -84,7 +84,7 @@ def run(course: Path, last: int | None) -> int:
 
 
 def main() -> None:
-    """Do what is asked for, and print one line of JSON for each trial."""
+    """Run the requested trials, and print one line of JSON for each."""
     course = Path(sys.argv[1])
     before = course.with_name("before")
     shutil.copytree(course, before)

@@ -1,4 +1,4 @@
-"""In place of execution, where a test is about what stands around it: outputs follow from the text alone."""
+"""A replacement for running notebooks, in tests of everything else: outputs depend only on the source."""
 
 import hashlib
 from typing import Any
@@ -13,7 +13,7 @@ from autograder.submissions.repair import GRADING
 
 
 class StandInExecute(NbGraderPreprocessor):
-    """Gives each check some of its points, by the text of what it checks, and fails what is not written."""
+    """An executor that gives each check points according to the checked source, and fails stubs."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Write the outputs."""
@@ -35,10 +35,10 @@ class StandInExecute(NbGraderPreprocessor):
 
 
 class StandInRecord(NbGraderPreprocessor):
-    """The last step: says that the notebook is graded."""
+    """The last preprocessor, which records that the notebook has been graded."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write it into the metadata."""
+        """Write the record to the metadata."""
         nb.metadata[GRADING] = {**nb.metadata[GRADING], "complete": True}
         return nb, resources
 
@@ -58,8 +58,8 @@ c.AssignLatePenalties.plugin_class = "stand_in.APointADay"
 
 
 class APointADay(LateSubmissionPlugin):
-    """Takes a point for each day that a submission is late."""
+    """A plugin that subtracts a point for each day that a submission is late."""
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
-        """Give the penalty in points."""
+        """Return the penalty in points."""
         return total_seconds_late / 86400

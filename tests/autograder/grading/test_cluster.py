@@ -1,4 +1,4 @@
-"""A class graded on a Dask cluster: the same results as elsewhere, and only by workers with a sandbox."""
+"""Grading a class on a Dask cluster gives the local results, and uses only workers with a sandbox."""
 
 import logging
 import os
@@ -46,7 +46,7 @@ LOG = logging.getLogger("cluster")
 
 
 class Cluster:
-    """A scheduler and its workers, each a process of its own, as on several machines."""
+    """A scheduler and its workers, each in its own process, as on several machines."""
 
     def __init__(self, folder: Path, *options: str, scheme: str = "tcp") -> None:
         with socket.socket() as free:
@@ -59,7 +59,7 @@ class Cluster:
         self._start("scheduler", "--host", host, "--port", port, "--no-dashboard", "--no-show")
 
     def add_worker(self, **variables: str) -> subprocess.Popen[bytes]:
-        """Start a worker with room for one notebook."""
+        """Start a worker that runs one notebook at a time."""
         options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--no-dashboard")
         return self._start("worker", self.address, *options, **variables)
 
@@ -103,7 +103,7 @@ def job(number: int, seconds: float = 0.0) -> Job:
 
 
 def bodies(store: ResultStore) -> dict[str, bytes]:
-    """The results as they are stored, without the time that each took."""
+    """The stored results without the time that each took."""
     return {entry.path.name: entry.path.read_bytes().split(b"\n", 1)[1] for entry in store.entries(True)}
 
 

@@ -1,4 +1,4 @@
-"""A lesson on its way through nbgrader's exchange, between the accounts of an instructor and two students."""
+"""A lesson in nbgrader's exchange, with the Unix accounts of an instructor and two students."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ pytestmark = [
 
 @dataclass
 class Department:
-    """A course with its exchange, an instructor and two students, each with a Unix account and a home."""
+    """A course with an exchange, an instructor and two students, who each have a Unix account and a home."""
 
     folder: Path
     instructor: Account
@@ -53,7 +53,7 @@ class Department:
         return self.folder / account.name
 
     def run(self, account: Account, app: type[NbGrader], *arguments: str) -> str:
-        """Type a command of nbgrader that has to succeed, and return what it printed."""
+        """Run an nbgrader command that must succeed, and return its output."""
         teaches = account is self.instructor
         start = self.classroom.course / "autograder" if teaches else self.home(account)
 
@@ -72,7 +72,7 @@ class Department:
 
 @pytest.fixture
 def department(made: SmallCourse) -> Iterator[Department]:
-    """A course whose lesson is released to the exchange, and students with the configuration for it."""
+    """A course with a lesson released to the exchange, and students who are configured for it."""
     # Imports what the students' accounts may not be able to read from the interpreter's own files.
     clean("<b>warm</b>")
     with (

@@ -1,4 +1,4 @@
-"""The machine fails while it grades: each grade stays what it was, and each failure is reported by name."""
+"""Failures of the machine during grading: every grade is kept, and every failure is reported by name."""
 
 import logging
 import sqlite3
@@ -24,7 +24,7 @@ from autograder.sandbox.limits import Limits
 
 @pytest.fixture
 def graded(classroom: Classroom) -> Classroom:
-    """A class of two, graded, with manual points, of whom `anna` hands in again."""
+    """A graded class of two with manual points, in which `anna` hands in again."""
     for student in ("anna", "bela"):
         classroom.hand_in(student, solved(classroom.released), at="2025-01-30 12:00:00 UTC")
     assert classroom.autograde() == []
@@ -51,7 +51,7 @@ def test_a_full_disk_keeps_the_old_grade(graded: Classroom) -> None:
 
 
 class Once:
-    """An executor that runs a call at once, and counts."""
+    """An executor that runs calls immediately and counts them."""
 
     workers, calls = 1, 0
 
@@ -62,7 +62,7 @@ class Once:
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """There is nothing to stop."""
+        """Do nothing, because nothing has to be stopped."""
 
 
 @pytest.mark.parametrize("kind", ["full", "a file"])

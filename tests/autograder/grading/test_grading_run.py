@@ -1,4 +1,4 @@
-"""A class hands in all sorts of things: each is graded or reported by name, and none harms another."""
+"""Submissions of all kinds: each is graded or reported by name, and none affects another."""
 
 import json
 import os
@@ -25,14 +25,14 @@ NAME = f"{LESSON}.ipynb"
 
 @pytest.fixture
 def right(classroom: Classroom) -> NotebookNode:
-    """A solved lesson, which `anna` hands in."""
+    """A correct lesson, which `anna` hands in."""
     notebook = solved(classroom.released)
     classroom.hand_in("anna", notebook)
     return notebook
 
 
 def graded(classroom: Classroom, student: str) -> bool:
-    """Say whether a student has the scores of a right lesson, which `anna` has handed in."""
+    """Return whether a student has the scores of the correct lesson, which `anna` has handed in."""
     scores = classroom.scores(student)
     return (
         scores is not None

@@ -1,4 +1,4 @@
-"""A run that is killed, wherever it is, ends the same as one that is not, once it is started again."""
+"""Runs killed at any point: when restarted, they end in the same state as an uninterrupted run."""
 
 import json
 import random
@@ -24,7 +24,7 @@ TRIALS = 22
 
 
 def hand_in_a_class(classroom: Classroom) -> None:
-    """Some are graded already and come again, one is late, one cannot be read, one has another name."""
+    """Hand in submissions: resubmissions, a late one, an unreadable one, and one with another name."""
     right = solved(classroom.released)
     other = solved(classroom.released)
     cell_of(other, "attention_scores").source += "  # once more"
@@ -57,7 +57,7 @@ class Runs:
         )
 
     def trial(self, *kills: int) -> dict[str, Any]:
-        """Start from the class as it was, be killed at these points, one run each, and run to the end."""
+        """Restore the initial class, kill one run at each of these points, and then run to the end."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps(kills) + "\n")
@@ -89,7 +89,7 @@ def test_killed_anywhere_it_ends_the_same(classroom: Classroom) -> None:
 
 @pytest.fixture
 def graded(classroom: Classroom) -> Classroom:
-    """A classroom on which `anna` is graded."""
+    """A classroom in which `anna` has been graded."""
     classroom.hand_in("anna", solved(classroom.released), at="2025-01-30 12:00:00 UTC")
     classroom.hand_in("anna", b"1, 2", "mine.csv")
     classroom.autograde()

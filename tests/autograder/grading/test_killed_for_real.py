@@ -1,6 +1,6 @@
-"""`nbgrader autograde`, workers and sandboxes included, killed again and again: it ends as if never killed.
+"""`nbgrader autograde` with workers and sandboxes, killed repeatedly: the result equals that of a calm run.
 
-`COURSE_KILLS=20` kills more often than the ordinary test run.
+`COURSE_KILLS=20` sets a larger number of kills than the default.
 """
 
 import os
@@ -31,7 +31,7 @@ STUDENTS = 4
 
 @pytest.fixture
 def classrooms(tmp_path: Path) -> tuple[Classroom, Classroom]:
-    """Two copies of a course with a class: right, unscaled, blank, and ending the kernel."""
+    """Two copies of a course with a class: correct, unscaled and blank answers, and one ends the kernel."""
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
     course = SmallCourse.make(tmp_path / "calm")

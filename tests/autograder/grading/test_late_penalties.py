@@ -1,4 +1,4 @@
-"""Late work: the penalty is that of the points that count in the end."""
+"""Late submissions: the penalty is computed from the final points."""
 
 import pytest
 from classroom import Classroom, configuration, solved

@@ -60,7 +60,7 @@ def results(executor: LocalExecutor, tmp_path: Path) -> Results:
 
 
 def closing(executor: LocalExecutor) -> AbstractContextManager[LocalExecutor]:
-    """Close an executor at the end, without waiting for its jobs."""
+    """Close an executor at the end of the block, without waiting for its jobs."""
     stack = ExitStack()
     stack.callback(executor.shutdown, cancel_futures=True)
 
@@ -177,7 +177,7 @@ def value_or_death(value: int) -> int:
 
 
 def nothing() -> None:
-    """Initialize a worker that needs no sandbox."""
+    """Initialize a worker without a sandbox."""
 
 
 @pytest.mark.parametrize("position", [0, 3, 9])

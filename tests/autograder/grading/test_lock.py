@@ -1,4 +1,4 @@
-"""Only one run of `nbgrader autograde` at a time works in a course."""
+"""Only one run of `nbgrader autograde` at a time can work in a course."""
 
 import logging
 import subprocess

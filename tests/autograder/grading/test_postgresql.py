@@ -1,4 +1,4 @@
-"""The gradebook in PostgreSQL, by one setting: a real server, nbgrader's real commands, SQLite's grades."""
+"""A gradebook in PostgreSQL, selected by one setting: a real server gives the same grades as SQLite."""
 
 import csv
 import os
@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 
 
 def programs() -> Path | None:
-    """Find the newest server's programs, where Debian puts them or on the PATH."""
+    """Find the programs of the newest server, in Debian's folders or on the PATH."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which("initdb")
     return found[-1].parent if found else Path(on_path).parent if on_path else None
@@ -35,7 +35,7 @@ def programs() -> Path | None:
 
 @dataclass
 class Server:
-    """A server of our own, behind a socket in a temporary folder."""
+    """A PostgreSQL server for these tests, with a socket in a temporary folder."""
 
     address: str
     """The address of a database in it."""
@@ -78,7 +78,7 @@ def running() -> Iterator[Server]:
 
 @pytest.fixture
 def server(running: Server) -> str:
-    """The address of a database with the gradebook."""
+    """The address of a database for a gradebook."""
     return running.address
 
 
@@ -91,7 +91,7 @@ def nbgrader(classroom: Classroom, gradebook: str, *command: str) -> str:
 
 
 def grades(address: str) -> dict[str, list[tuple[str, float | None, float, bool]]]:
-    """Read what each student has, by grade cell."""
+    """Return each student's points by grade cell."""
     with Gradebook(address) as gradebook:
         return {
             submission.student.id: sorted(

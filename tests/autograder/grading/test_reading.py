@@ -1,4 +1,4 @@
-"""Files of all kinds are read, or refused with the reason."""
+"""Files of all kinds are either read or refused with a reason."""
 
 import json
 from typing import Any
@@ -139,14 +139,14 @@ def test_pictures_that_were_pasted_are_kept_and_nothing_else() -> None:
     ids=["one line", "many small ones"],
 )
 def test_outputs_are_skipped_without_being_built(outputs: bytes) -> None:
-    """30 MB of them: as objects they would take a gigabyte."""
+    """As Python objects, 30 MB of outputs would take a gigabyte."""
     raw = notebook(CODE).replace(b'"outputs": []', b'"outputs": ' + outputs)
     assert len(raw) > 30_000_000
     assert sources(raw) == ["x = 'é'"]
 
 
 def read_or_refused(raw: bytes) -> None:
-    """Anything else than a notebook of clean text or one line of reason is an error."""
+    """Read a file and require a notebook of clean text, or an error with a reason of one line."""
     try:
         cells = read_notebook(raw).cells
     except UnreadableError:

@@ -1,4 +1,4 @@
-"""A lesson is corrected in mid-term: the changes are shown first, and nobody is accused of anything."""
+"""A lesson corrected during the term: changes are shown before they are written, and nobody is accused."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def release(course: Path) -> None:
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> Classroom:
-    """A class of two: `anna` is right, `bela` forgot the root. A person has graded their explanations."""
+    """A class of two: `anna` is correct, `bela` forgot the root. A person has graded their explanations."""
     course = SmallCourse.make(tmp_path_factory.mktemp("corrected") / "course")
     config = configuration(course.root)
     GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()

@@ -1,4 +1,4 @@
-"""`nbgrader generate_assignment` never loses a release, whatever stops it."""
+"""`nbgrader generate_assignment` never loses a release, whatever stops the command."""
 
 import os
 from pathlib import Path
@@ -35,7 +35,7 @@ def add_graded_cell(course: Path) -> None:
 
 
 def generate(course: Path, **options: object) -> None:
-    """Release the lesson; raises NbGraderException if that fails."""
+    """Release the lesson. Raises NbGraderException if that fails."""
     config = configuration(course)
     directory = CourseDirectory(config=config, assignment_id=LESSON)
     converter = CourseGenerateAssignment(coursedir=directory, config=config)
@@ -56,7 +56,7 @@ def cells_in_gradebook(classroom: Classroom) -> set[str]:
 
 @pytest.fixture
 def graded(classroom: Classroom) -> Classroom:
-    """A class of one, graded."""
+    """A class of one student, graded."""
     classroom.hand_in("anna", solved(classroom.released))
     classroom.autograde()
     return classroom

@@ -1,4 +1,4 @@
-"""Spoilt notebooks of a real lesson are mended, and nbgrader takes whatever comes out."""
+"""Damaged notebooks of a real lesson are repaired, and nbgrader accepts every result."""
 
 import copy
 import json
@@ -400,7 +400,7 @@ def change(notebook: NotebookNode, place: int, what: str, value: Any) -> None:
 
 
 class Sanitizer:
-    """nbgrader's own sanitize preprocessors, on a real gradebook."""
+    """nbgrader's own sanitize preprocessors with a real gradebook."""
 
     def __init__(self, course: SmallCourse) -> None:
         self.course = course
@@ -436,7 +436,7 @@ def sanitizer(made: SmallCourse) -> Sanitizer:
 def test_nbgrader_takes_whatever_comes_out(
     released: NotebookNode, sanitizer: Sanitizer, changes: list[tuple[int, tuple[str, Any]]]
 ) -> None:
-    """However a notebook is spoilt: each cell of the release is in it once, with its points and its tests."""
+    """Whatever the damage, the result has each released cell exactly once, with its points and its tests."""
     notebook = solved(released)
     for place, (what, value) in changes:
         change(notebook, place, what, value)

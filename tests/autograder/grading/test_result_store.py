@@ -1,4 +1,4 @@
-"""The result store: what is stored is found again, and nothing else is taken for a result."""
+"""The result store: stored results are found again, and nothing else is accepted as a result."""
 
 import multiprocessing
 import os

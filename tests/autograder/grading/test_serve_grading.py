@@ -1,4 +1,4 @@
-"""The grading service: a verdict within seconds of a submission, and nothing left to run at the deadline."""
+"""The grading service: a verdict within seconds of a submission, and no work left at the deadline."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ LOG = logging.getLogger("serve-grading")
 
 @pytest.fixture
 def classroom(tmp_path: Path) -> Classroom:
-    """A course with an exchange of its own."""
+    """A course with its own exchange."""
     course = SmallCourse.make(tmp_path / "course")
     (tmp_path / "exchange").mkdir(mode=0o777)
     (tmp_path / "exchange").chmod(0o777)

@@ -1,4 +1,4 @@
-"""Grading with the result store, in the sandbox: what has been computed once is never computed again."""
+"""Grading in the sandbox with the result store: nothing is computed twice."""
 
 import shutil
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.sh
 
 
 class NoExecutor(Executor):
-    """Refuses to run anything."""
+    """An executor that refuses to run anything."""
 
     workers = 1
 
@@ -65,7 +65,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Classroom:
 
 @pytest.fixture
 def classroom(graded: Classroom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Classroom:
-    """A copy of that class, with the same store, on a machine that refuses to run notebooks."""
+    """A copy of the graded class with the same store, on a machine that refuses to run notebooks."""
     shutil.copytree(graded.course, tmp_path / "course")
     usual = converters.CourseAutograde.__init__
     monkeypatch.setattr(

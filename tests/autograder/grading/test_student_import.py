@@ -1,4 +1,4 @@
-"""`nbgrader db student import` with rosters that are damaged or ambiguous: all of them, or nobody."""
+"""`nbgrader db student import` with damaged or ambiguous rosters imports either everybody or nobody."""
 
 from pathlib import Path
 

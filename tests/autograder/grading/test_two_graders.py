@@ -1,4 +1,4 @@
-"""Two graders with Unix accounts of their own: whatever one may not do, no grade of the other is lost."""
+"""Two graders with different Unix accounts: whatever one is not allowed to do, no grade is lost."""
 
 import os
 import shutil
@@ -26,14 +26,14 @@ SHARED = "\nc.CourseDirectory.groupshared = True\n"
 
 @dataclass
 class Graders:
-    """A course with an instructor and an assistant, each with a Unix account."""
+    """A course with an instructor and an assistant, who each have a Unix account."""
 
     classroom: Classroom
     instructor: Account
     assistant: Account
 
     def autograde(self, account: Account, *options: str) -> tuple[int, str]:
-        """Type `nbgrader autograde` as one of them; return its exit code and what it printed."""
+        """Run `nbgrader autograde` as one of the graders, and return its exit code and its output."""
 
         def command() -> None:
             os.environ.pop("COURSE_GRADEBOOK", None)
@@ -45,13 +45,13 @@ class Graders:
         return account.call(command, umask=0o022 if account is self.instructor else 0o002)
 
     def share(self) -> None:
-        """Do what an instructor does to let assistants grade."""
+        """Set the file modes with which an instructor allows assistants to grade."""
         config = self.classroom.course / "autograder/nbgrader_config.py"
         config.write_text(config.read_text(encoding="utf-8") + SHARED, encoding="utf-8")
         subprocess.run(["chmod", "-R", "g+rwX", self.classroom.course], check=True)
 
     def hand_in(self, student: str, content: Any, at: str) -> Path:
-        """Hand in as nbgrader's collect leaves it: the instructor's file, readable by the group."""
+        """Hand in as nbgrader's collect does: the instructor owns the file, and its group can read it."""
         folder = self.classroom.hand_in(student, content, at=at)
         for path in (folder.parent, folder, *folder.iterdir()):
             os.chown(path, self.instructor.uid, self.instructor.group)
@@ -60,7 +60,7 @@ class Graders:
 
 @pytest.fixture
 def graders(made: SmallCourse) -> Iterator[Graders]:
-    """A class of two that the instructor has graded, alone, with nbgrader's usual modes."""
+    """A class of two, graded by the instructor alone, with nbgrader's default modes."""
     with (
         tempfile.TemporaryDirectory(prefix="two-graders-") as name,
         accounts("instructor", "assistant") as (instructor, assistant),
@@ -171,7 +171,7 @@ def graded_files(state: dict[str, Any], student: str) -> dict[str, Any]:
 
 
 def other(classroom: Classroom) -> Any:
-    """Return a solved lesson that earns other points."""
+    """Return a solved lesson that earns different points."""
     notebook = solved(classroom.released)
     cell_of(notebook, "attention_scores").source += "  # once more"
     return notebook

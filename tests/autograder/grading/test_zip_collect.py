@@ -77,7 +77,7 @@ def write(path: Path, files: Mapping[str, str]) -> None:
 
 
 def collected(classroom: Classroom) -> dict[str, str]:
-    """Return the contents of what was collected, by student and file."""
+    """Return the contents of the collected files, by student and file."""
     folder = classroom.course / "autograder/submitted"
     return {
         f"{path.relative_to(folder).parts[0]}/{path.name}": path.read_text(encoding="utf-8")
@@ -217,7 +217,7 @@ HOSTILE = {
 
 @pytest.fixture
 def hostile(classroom: Classroom) -> Classroom:
-    """A class whose uploads are in one archive, each under the number of its student."""
+    """A class whose uploads are in one archive, each with the number of its student."""
     umlauts = "ü" * 200
     uploads = {
         f"{umlauts}_901_1_{LESSON}.ipynb": b"umlauts",

@@ -27,9 +27,9 @@ class Account:
     group: int
 
     def call(self, function: Callable[[], object], umask: int = 0o002) -> tuple[int, str]:
-        """Call a function in a child process that runs as this user; return its exit code and its output.
+        """Call a function in a child process that runs as this user. Return its exit code and its output.
 
-        The child is forked, not started: another account may not be able to read the interpreter's own files.
+        The child is forked, because another account may not be able to read the interpreter's own files.
         """
         with tempfile.TemporaryFile() as output:
             child = os.fork()
@@ -75,7 +75,7 @@ def _run(*command: str, check: bool = True, typed: str | None = None) -> None:
 
 
 def give_home(account: Account, home: Path, password: str | None = None) -> None:
-    """Create an account's home folder, which nobody else can enter; with a password, it can log in."""
+    """Create an account's home folder, which nobody else can enter. A password permits logging in."""
     home.mkdir(mode=0o700, parents=True)
     os.chown(home, account.uid, account.group)
     _run("usermod", "--home", str(home), "--shell", "/bin/bash", account.name)

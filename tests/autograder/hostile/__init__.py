@@ -1,1 +1,1 @@
-"""Submissions that attack the grading: what each tries, may earn, and must not reach."""
+"""Submissions that attack grading: what each attempts, may earn, and must not reach."""

@@ -1,4 +1,4 @@
-"""Hand everything in, grade it, and say what harm was done."""
+"""Hand in all threats, grade them, and describe the harm that was done."""
 
 import contextlib
 import json
@@ -55,7 +55,7 @@ _OWN_IN_COURSE = (
 
 @dataclass(frozen=True)
 class Aftermath:
-    """What is left when all has been graded. Plain data, so that pytest's workers can share it."""
+    """The state after grading, as plain data, so that pytest's workers can share it."""
 
     course: Path
     students: dict[str, str]
@@ -69,11 +69,11 @@ class Aftermath:
     """What was done to anybody, in sentences."""
 
     def student(self, threat: str) -> str:
-        """Find who tried this."""
+        """Return the student who made this attack."""
         return next(student for student, tried in self.students.items() if tried == threat)
 
     def neighbours(self, student: str) -> list[str]:
-        """Give the nearest honest students, before and after in the alphabet."""
+        """Return the nearest honest students, before and after in alphabetical order."""
         names = list(self.students)
         honest = [name for name, tried in self.students.items() if tried == HONEST.name]
         place = names.index(student)
@@ -84,7 +84,7 @@ class Aftermath:
         return self.course / "autograder" / "autograded" / student / LESSON
 
     def notebook(self, student: str) -> NotebookNode:
-        """Read a graded notebook. Raises FileNotFoundError where there is none."""
+        """Read a graded notebook. Raises FileNotFoundError if there is none."""
         return nbformat.read(self.folder(student) / f"{LESSON}.ipynb", as_version=4)
 
     def write(self, path: Path) -> None:
@@ -104,7 +104,7 @@ def play(
     variables: Mapping[str, str] | None = None,
     seconds: float = 1500,
 ) -> Aftermath:
-    """Make a course, hand in these threats between honest students, grade them all in one run, and look."""
+    """Create a course, hand in threats among honest students, grade all in one run, and record the state."""
     arena = make_arena(root, config)
     try:
         return _play(arena, threats, variables or {}, seconds)
@@ -177,7 +177,7 @@ def _hand_in(arena: Arena, students: Mapping[str, Threat]) -> None:
 
 
 def _nbgrader(arena: Arena, environment: Mapping[str, str], seconds: float, *command: str) -> tuple[int, str]:
-    """Run a command. In a session of its own: attacks on its group don't reach the tests."""
+    """Run a command in its own session, so that attacks on its process group don't reach the tests."""
     log = arena.classroom.parent.parent / f"{command[0]}.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
@@ -210,7 +210,7 @@ def _places(arena: Arena) -> dict[str, dict[str, str]]:
 
 
 def _told(arena: Arena) -> list[str]:
-    """Give what the gradebook holds besides the submissions."""
+    """Return what the gradebook contains apart from the submissions."""
     with Gradebook(f"sqlite:///{arena.classroom}/gradebook.db") as gradebook:
         [assignment] = gradebook.assignments
         [notebook] = assignment.notebooks
@@ -235,7 +235,7 @@ def _scores(arena: Arena, student: str) -> dict[str, float | None] | None:
 
 
 def shown(notebook: NotebookNode) -> str:
-    """Give all that the outputs of a notebook hold, as text."""
+    """Return the text of all outputs of a notebook."""
     held: list[Any] = []
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
@@ -245,7 +245,7 @@ def shown(notebook: NotebookNode) -> str:
 
 
 def harm_by(threat: Threat, student: str, found: Aftermath) -> list[str]:
-    """Say, in sentences, all that went otherwise than it has to go with one submission."""
+    """Return sentences on everything about one submission that differs from the expected outcome."""
     if threat.hidden and not harm_by(threat.unseen, student, found):
         return []
     scores = found.scores[student]
@@ -274,7 +274,7 @@ def harm_by(threat: Threat, student: str, found: Aftermath) -> list[str]:
 
 
 def _reported(threat: Threat, notebook: NotebookNode) -> list[str]:
-    """Compare the report with what it should say."""
+    """Compare the report with the expected one."""
     expected = {name: "right" for name in POINTS if threat.scores[f"check_{name}"] == POINTS[name]} | dict(
         threat.verdicts
     )
@@ -301,7 +301,7 @@ def _reported(threat: Threat, notebook: NotebookNode) -> list[str]:
 
 
 def _kept(student: str, found: Aftermath) -> list[str]:
-    """Say what was kept of a submission that must not be."""
+    """Return sentences on submission files that were kept but must not be."""
     harm = []
     for path in found.folder(student).rglob("*") if found.folder(student).exists() else ():
         if path.is_symlink():

@@ -1,4 +1,4 @@
-"""A small course to attack, and around it what attackers would like to reach."""
+"""A small course to attack, and targets around it that attackers would like to reach."""
 
 import contextlib
 import hashlib
@@ -119,7 +119,7 @@ time.sleep(1800)
 
 @dataclass
 class Arena:
-    """The folders, the secrets in them, and whoever listens."""
+    """The folders, the secrets in them, and the servers that listen."""
 
     course: Path
     home: Path
@@ -140,12 +140,12 @@ class Arena:
 
     @property
     def classroom(self) -> Path:
-        """Where the commands are typed."""
+        """The folder in which the commands are run."""
         return self.course / "autograder"
 
     @property
     def facts(self) -> dict[str, object]:
-        """What attackers know: all but the secrets."""
+        """What attackers know: everything but the secrets."""
         return {
             "COURSE": str(self.course),
             "LESSON": LESSON,
@@ -164,7 +164,7 @@ class Arena:
 
     @property
     def socket(self) -> Path:
-        """Where a unix socket listens: a short path, since longer ones are refused."""
+        """The path of a listening unix socket. It is short, because longer paths are refused."""
         return self.outside / "socket"
 
     @property
@@ -174,7 +174,7 @@ class Arena:
 
     @property
     def environment(self) -> dict[str, str]:
-        """With which the commands are run."""
+        """The environment variables of the commands."""
         inherited = {name: value for name, value in os.environ.items() if name != "COURSE_GRADEBOOK"}
         return inherited | {
             "HOME": str(self.home),
@@ -185,7 +185,7 @@ class Arena:
         }
 
     def strays(self) -> dict[str, Path]:
-        """Give the files that attacks try to leave in the installed packages: by what they would spoil."""
+        """Return the files that attacks try to leave in installed packages, keyed by what they damage."""
         return {
             "torch's folder": Path(torch.__file__).parent / f"{self.mark}.txt",
             "the folder of packages": Path(torch.__file__).parents[1] / f"{self.mark}.txt",
@@ -196,7 +196,7 @@ class Arena:
 
 
 def make_arena(root: Path, config: str) -> Arena:
-    """Make a course, with lines added to its configuration, and the rest of the arena below a folder."""
+    """Create a course, with lines added to its configuration, and the rest of the arena in a folder."""
     kept = {
         place: f"secret{secrets.token_hex(8)}"
         for place in (
@@ -242,7 +242,7 @@ def make_arena(root: Path, config: str) -> Arena:
 
 
 def clear(arena: Arena) -> None:
-    """Remove what lies outside the test's own folder."""
+    """Remove what is outside the test's own folder."""
     for folder in (arena.outside, arena.hidden):
         shutil.rmtree(folder, ignore_errors=True)
     for path in arena.strays().values():
@@ -251,7 +251,7 @@ def clear(arena: Arena) -> None:
 
 @contextlib.contextmanager
 def inhabited(arena: Arena) -> Iterator[None]:
-    """Let servers listen, and let a process wait that can be sent signals."""
+    """Start servers, and a process that can receive signals."""
     with contextlib.ExitStack() as stack:
         for name, kind, address in (
             ("TCP", (socket.AF_INET, socket.SOCK_STREAM), ("127.0.0.1", 0)),
@@ -300,7 +300,7 @@ def _listen(server: socket.socket, name: str, heard: list[str]) -> None:
 
 
 def fingerprints(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """Give what lies in a folder, by path: its mode, and a link's goal or a file's hash."""
+    """Return the files in a folder, by path: the mode, and the target of a link or the hash of a file."""
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -317,7 +317,7 @@ def fingerprints(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, st
 
 
 def processes(*names: str) -> list[str]:
-    """Give this machine's processes with one of these texts in their name, command line or variables."""
+    """Return this machine's processes with one of these texts in their name, command line or variables."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -330,6 +330,6 @@ def processes(*names: str) -> list[str]:
 
 
 def end(process: str) -> None:
-    """End a process that was left behind, as `processes` names it."""
+    """End a process that was left behind, given as `processes` names it."""
     with contextlib.suppress(OSError):
         os.kill(int(process.partition(" ")[0]), 9)

@@ -1,4 +1,4 @@
-"""All threats are graded in one run, once for all of pytest's workers."""
+"""All threats are graded in one run, which all of pytest's workers share."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ c.SandboxedExecute.total_memory_bytes = 3 * 2**29
 
 @pytest.fixture(scope="session")
 def grade_once(tmp_path_factory: pytest.TempPathFactory) -> Grade:
-    """Grade threats, under a name for the run, with more environment variables; only once."""
+    """Grade threats only once, under a name for the run, with additional environment variables."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""A class of attackers is graded in one run: each gets what its answers are worth, and nobody is harmed."""
+"""A class of attackers is graded in one run: each earns what its answers are worth, and nobody is harmed."""
 
 import json
 import re
@@ -32,7 +32,7 @@ CASES = [
 
 
 def graded(grade_once: Grade, run: str) -> Aftermath:
-    """Grade all of a run's threats, once."""
+    """Grade all threats of a run once."""
     without = WITHOUT[run]
     if not probe(without=without).sufficient:
         pytest.skip(f"nothing confines code on this machine: {probe(without=without).name}")
@@ -93,7 +93,7 @@ def test_the_report_says_what_confined(grade_once: Grade, run: str) -> None:
 
 
 class _Elements(HTMLParser):
-    """Collects the elements of a page that could do something, and the text of its scripts."""
+    """A parser that collects the active elements of a page, and the text of its scripts."""
 
     def __init__(self) -> None:
         super().__init__()

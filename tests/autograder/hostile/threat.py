@@ -1,4 +1,4 @@
-"""What one hostile student hands in, and what is to become of it."""
+"""The submission of a hostile student, and its expected outcome."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -79,7 +79,7 @@ def named_process():
 
 @dataclass(frozen=True)
 class Threat:
-    """One attack, in a submission with right answers, or with none."""
+    """One attack, in a submission with correct answers or with none."""
 
     name: str
     does: str
@@ -115,23 +115,23 @@ class Threat:
 
     @property
     def scores(self) -> dict[str, float]:
-        """What the gradebook is to hold, by grade cell, before a person has read the explanation."""
+        """The expected contents of the gradebook, by grade cell, before a person has read the explanation."""
         earned = self.earned if self.answers == "blank" else set(POINTS) - set(self.lost)
         given = {f"check_{name}": points if name in earned else 0.0 for name, points in POINTS.items()}
         return given | {"explain_root": 0.0}
 
     @property
     def ran(self) -> bool:
-        """Whether its cell says that it came to its end; with right answers, the points say so."""
+        """Whether the attack's cell reports that it ran to its end. Points show that for correct answers."""
         return bool(self.attack) and self.graded and self.answers == "blank" and not self.garbled
 
     @property
     def unseen(self) -> "Threat":
-        """What it may come to where a person is told of it."""
+        """The outcome that is accepted as well if a person is told about it."""
         return replace(self, lost=(), verdicts={}, noted=self.hidden, hidden="")
 
     def notebook(self, released: NotebookNode, arena: Arena) -> NotebookNode:
-        """Write its notebook."""
+        """Write the threat's notebook."""
         notebook = copy.deepcopy(released)
         if self.answers == "right":
             for name, code in RIGHT.items():

@@ -1,7 +1,8 @@
-"""Show that the attacks are real: grade each with plain nbgrader, and say what harm it does there.
+"""Show that the attacks are real: grade each with plain nbgrader, and describe the harm that it does there.
 
-`python -m tests.autograder.hostile.unprotected [NAME ...]`. Run it where nothing is lost: the attacks are
-bounded, but nothing holds them. An attack without harm proves nothing about the grading that stops it.
+`python -m tests.autograder.hostile.unprotected [NAME ...]`. Run this on a machine where nothing can be lost:
+the attacks are bounded, but nothing contains them. An attack that does no harm here proves nothing about the
+grading that stops it.
 """
 
 import sys
@@ -27,7 +28,7 @@ ALONE = ("kills-its-parent", "fork-storm", "comes-back-again")
 
 
 def main(names: list[str]) -> int:
-    """Give the number of attacks that do no harm."""
+    """Return the number of attacks that do no harm."""
     chosen = [threat for threat in THREATS if not names or threat.name in names]
     together = [threat for threat in chosen if threat.name not in ALONE]
     silent: list[Threat] = []

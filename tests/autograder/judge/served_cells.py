@@ -1,4 +1,4 @@
-"""Stands in for a kernel: runs cells as a notebook would, with a lesson's view, and serves what they define.
+"""A replacement for a kernel: run cells with a lesson's view, as a notebook does, and serve what they define.
 
 `python -I served_cells.py VIEW CELLS SOCKET`: the view's folder, a JSON file, and the number of a socket.
 """

@@ -1,4 +1,4 @@
-"""Which cells have to run: none too many in the lessons, and never one too few."""
+"""Which cells have to run: no unnecessary ones in the lessons, and never too few."""
 
 import nbformat
 import pytest
@@ -10,7 +10,7 @@ from course_lib.curriculum.course_file import LESSONS, load_curriculum
 
 
 def runs(*sources: str, shows: str = "", graded: tuple[str, ...] = ("answer",)) -> str:
-    """Letters of the cells that run; those in `shows` may be left out."""
+    """Return the letters of the cells that run. The cells in `shows` may be skipped."""
     cells = [new_code_cell(source, id=chr(ord("a") + place)) for place, source in enumerate(sources)]
     return "".join(
         cell.id

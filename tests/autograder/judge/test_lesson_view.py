@@ -1,4 +1,4 @@
-"""What a submission sees of the course: nothing that gives an answer away, and all that it needs."""
+"""The copy of the course that a submission sees: no answers, and everything that it needs."""
 
 import ast
 import hashlib
@@ -46,7 +46,7 @@ def view_of(lesson: str) -> dict[str, bytes]:
 
 @cache
 def to_write(name: str) -> set[str]:
-    """The lines that students write, as they stand in the course and as Python would write them anew."""
+    """The lines that students write, as they are in the course and as `ast.unparse` writes them."""
     source = exercise(name).source
     definition = ast.parse(source).body[0]
     assert isinstance(definition, ast.FunctionDef | ast.ClassDef)
@@ -73,7 +73,7 @@ def test_no_line_that_students_write_stands_in_the_view(lesson: Lesson) -> None:
 
 
 def test_the_lines_that_are_looked_for_are_those_of_the_solutions() -> None:
-    """So that the test above would find them."""
+    """This shows that the test above could find them."""
     assert "return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])" in to_write("attention_scores")
     for name in WRITE:
         module = sys.modules[exercise(name).reference.__module__]
@@ -107,7 +107,7 @@ def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Le
 
 
 def starts_the_lab(cell: nbformat.NotebookNode) -> bool:
-    """The last lesson's pictures are of runs, which no grade needs: their cells are left out."""
+    """Return whether a cell draws the last lesson's pictures of runs, which affect no grade."""
     return cell.id.startswith("13-final-lab-see-")
 
 

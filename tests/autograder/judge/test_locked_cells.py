@@ -1,4 +1,4 @@
-"""Locked cells in the judge's process: what comes out of them, and who cannot replace what they use."""
+"""Locked cells in the judge's process: their outputs, and that students cannot replace what they use."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A notebook in a real sandbox, judged outside it: what ends a kernel costs its cell, not the rest."""
+"""A notebook in a real sandbox, judged from outside: what ends a kernel costs only the cell that did it."""
 
 import os
 import sys
@@ -33,7 +33,7 @@ VERSION = checks_version(SOURCE)
 
 
 class Classroom:
-    """Has notebooks run by a worker: a process of its own, as in a real run."""
+    """A worker in its own process, as in a real run, that runs notebooks."""
 
     def __init__(self) -> None:
         self.executor = LocalExecutor(1, initialize, (os.getpid(), probe()))
@@ -57,7 +57,7 @@ def classroom() -> Iterator[Classroom]:
 
 
 def said(result: Result) -> list[str]:
-    """What each cell put out, in short."""
+    """Return a short form of each cell's output."""
     return [
         " | ".join(str(output.get("text") or output.get("evalue") or output.get("data")) for output in cell)
         for cell in result.outputs

@@ -1,4 +1,4 @@
-"""Each lesson, judged from outside: its solutions run in another process that has the lesson's view alone."""
+"""Each lesson, judged from outside: its solutions run in another process that has only the lesson's view."""
 
 import ast
 import json
@@ -39,7 +39,7 @@ def released_cells(lesson: Lesson) -> dict[str, str]:
 
 
 def without_charts(setup: str) -> str:
-    """Drop the import of the pictures, which takes longer than all the rest."""
+    """Drop the import of the charts, which takes longer than everything else."""
     tree = ast.parse(setup)
     tree.body = [
         node

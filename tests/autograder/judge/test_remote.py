@@ -1,4 +1,4 @@
-"""Whatever a student's process does, a check goes on: with what it answered, or with why it did not."""
+"""Whatever a student's process does, a check continues, with its answer or the reason for having none."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.sandbox
 
 @contextmanager
 def forked(there_runs: Callable[[socket.socket], None]) -> Iterator[Channel]:
-    """Run something in another process, at the other end of a channel."""
+    """Run a function in another process, at the other end of a channel."""
     here, there = socket.socketpair()
     with warnings.catch_warnings():
         # torch has threads; the child only computes with the one that it has.
@@ -50,7 +50,7 @@ def serving(**names: object) -> Any:
 
 
 def answering(*answers: bytes) -> Any:
-    """Give these messages, whatever is asked."""
+    """Reply with these messages, whatever is asked."""
 
     def answer(there: socket.socket) -> None:
         channel = Channel(there)

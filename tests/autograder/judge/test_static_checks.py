@@ -1,4 +1,4 @@
-"""What a person is asked to look at: what no lesson needs, and nothing that lessons do."""
+"""Passages that a person should review: code that no lesson needs, but nothing that the lessons contain."""
 
 import nbformat
 import pytest

@@ -1,6 +1,6 @@
 """Lessons 12 and 13 in a real sandbox: ranks that communicate, and files that were handed in.
 
-Where bubblewrap does not work, there is no network of one's own. `test_every_lesson` has the other sandbox.
+Without bubblewrap, a sandbox has no network of its own. `test_every_lesson` tests the other sandbox.
 """
 
 import inspect
@@ -65,7 +65,7 @@ def judged(name: str, points: float, **options: object) -> str:
 
 
 class Classroom:
-    """Has the lesson's cells run by a worker in one of the sandboxes."""
+    """A worker that runs the lesson's cells in one of the sandboxes."""
 
     def __init__(self, without: tuple[str, ...]) -> None:
         self.executor = LocalExecutor(1, initialize, (os.getpid(), probe(without)))

@@ -1,4 +1,4 @@
-"""Run code as a student's kernel runs it: confined, in a process of its own."""
+"""Run code as a student's kernel does: confined, and in its own process."""
 
 import json
 import os
@@ -52,7 +52,7 @@ except (OSError, MemoryError, ValueError) as error:
 
 
 def skip_where_missing(mechanisms: Sequence[str]) -> None:
-    """Skip a test, and say so, where this machine lacks one of the mechanisms."""
+    """Skip a test, with a reason, if this machine lacks one of the mechanisms."""
     for name, reason in probe().reasons:
         if name in mechanisms:
             pytest.skip(reason)
@@ -66,7 +66,7 @@ def run(
     scratch_bytes: int = 2**20,
     **names: object,
 ) -> subprocess.CompletedProcess[str]:
-    """Run code in a scratch folder, confined by some mechanisms. `around` is a folder to use."""
+    """Run code in a scratch folder, confined by some mechanisms. The code can use the folder `around`."""
     skip_where_missing(mechanisms)
     scratch = bubblewrap.SCRATCH if "bubblewrap" in mechanisms else around / "scratch"
     if "bubblewrap" not in mechanisms:
@@ -90,5 +90,5 @@ def run(
 
 
 def as_root() -> bool:
-    """Whether the tests run as root, whom Linux lets do more."""
+    """Whether the tests run as root, whom Linux restricts less."""
     return os.geteuid() == 0

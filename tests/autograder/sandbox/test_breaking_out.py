@@ -1,4 +1,4 @@
-"""What confined code can't do, each tried for real, and what it still can."""
+"""What confined code can't do, tested with real attempts, and what it still can."""
 
 import errno
 import shutil
@@ -21,7 +21,7 @@ ways = pytest.mark.parametrize("mechanisms", WAYS, ids="+".join)
 
 @dataclass(frozen=True)
 class Outside:
-    """What is outside of a sandbox, and has to stay as it is."""
+    """The targets outside a sandbox, which must stay unchanged."""
 
     folder: Path
     process: subprocess.Popen[bytes]
@@ -32,7 +32,7 @@ class Outside:
 
     @property
     def names(self) -> dict[str, object]:
-        """How the code inside is told of it."""
+        """The paths, the ports and the process id of the targets, for the code inside."""
         return {
             "folder": self.folder,
             "secret": self.folder / "secret.txt",
@@ -45,7 +45,7 @@ class Outside:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """All that code inside might have changed."""
+        """Everything that code inside might have changed."""
         file = self.folder / "secret.txt"
         status = file.stat()
         return (
@@ -59,7 +59,7 @@ class Outside:
 
     @property
     def reached(self) -> list[str]:
-        """Which of its sockets something has arrived at."""
+        """Return the sockets at which something has arrived."""
         found = []
         for name, listener in (
             ("tcp", self.tcp),
@@ -195,7 +195,7 @@ def test_nothing_comes_through(mechanisms: tuple[str, ...], outside: Outside, tm
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_all_of_it_comes_through_where_nothing_confines(name: str, outside: Outside, tmp_path: Path) -> None:
-    """So what is tried above is no mistake in the trying."""
+    """This shows that the attempts above are effective."""
     if name in NOT_EVERYWHERE:
         pytest.skip("Linux itself refuses this on some machines")
     done = run(EVERYTHING[name], (), tmp_path, **outside.names)
@@ -319,7 +319,7 @@ for _ in range(1000):
 
 
 def test_a_program_reached_through_links_starts_in_bubblewrap(tmp_path: Path) -> None:
-    """As the Python of a virtual environment often is, in folders that are links as well."""
+    """The Python of a virtual environment is often such a program, and folders may be links too."""
     from autograder.sandbox import bubblewrap
 
     real = tmp_path / "real folder" / "bin"

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.sandbox
 
 
 def test_with_nothing_on_all_attempts_come_through() -> None:
-    """So what the probe tries is no mistake in the trying; Linux may itself refuse to trace."""
+    """This shows that the probe's attempts are effective; Linux itself may refuse to trace."""
     assert attempt([]) >= {"read", "list", "write", "tcp", "udp", "unix", "signal"}
 
 
@@ -41,7 +41,7 @@ def test_an_unknown_mechanism_is_refused_by_name() -> None:
 def test_a_bubblewrap_that_does_not_work_is_off_with_its_own_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where Ubuntu forbids ordinary users namespaces of their own."""
+    """For example, Ubuntu denies ordinary users new namespaces."""
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     broken.chmod(0o755)
@@ -71,7 +71,7 @@ _REFUSED = {"bubblewrap": ("clone", "unshare"), "landlock": ("landlock_create_ru
 
 @pytest.mark.parametrize("refused", ["bubblewrap", "landlock"])
 def test_what_a_seccomp_profile_refuses_is_off_and_the_reason_names_it(refused: str) -> None:
-    """As in a container: the filter of Docker denies namespaces, and earlier ones deny Landlock."""
+    """In a container, Docker's filter denies namespaces, and earlier versions deny Landlock."""
     pytest.importorskip("pyseccomp")
     program = f"""
 import os, pyseccomp

@@ -1,4 +1,4 @@
-"""Wrong answers that are no known mistake: nothing may be named for them."""
+"""Wrong answers that are no known mistake: the checks must not name one for them."""
 
 from collections.abc import Callable
 from typing import Any

@@ -13,7 +13,7 @@ def _loud(*arguments, **keywords):
 
 
 class _Forgets:
-    """Sets the rate once, and does nothing when it is stepped."""
+    """A scheduler that sets the rate once, and ignores further steps."""
 
     def step(self):
         pass

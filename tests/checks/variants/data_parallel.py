@@ -10,7 +10,7 @@ from torch import nn
 
 
 def shard_by_loop(batches, rank, world_size):
-    """Goes through all batches and keeps those whose turn it is."""
+    """Loop over all batches, and keep those of this rank."""
     mine = []
     for number, batch in enumerate(batches):
         if number % world_size == rank:
@@ -19,12 +19,12 @@ def shard_by_loop(batches, rank, world_size):
 
 
 def shard_by_range(batches, rank, world_size):
-    """Names the places."""
+    """Select the batches by their indices."""
     return tuple(batches[place] for place in range(rank, len(batches), world_size))
 
 
 def shard_by_dealing(batches, rank, world_size):
-    """Deals to all processes, as a person would."""
+    """Deal the batches to all ranks, as a person would."""
     hands = [[] for _ in range(world_size)]
     turn = 0
     for batch in batches:
@@ -34,7 +34,7 @@ def shard_by_dealing(batches, rank, world_size):
 
 
 def shard_by_rounds(batches, rank, world_size):
-    """Takes one batch of each round."""
+    """Take one batch of each round."""
     rounds = [batches[first : first + world_size] for first in range(0, len(batches), world_size)]
     return [one[rank] for one in rounds if rank < len(one)]
 
@@ -44,7 +44,7 @@ def shard_by_slice(batches, rank, world_size):
 
 
 def shard_by_popping(batches, rank, world_size):
-    """Works on a copy that it uses up."""
+    """Remove batches from a copy until it is empty."""
     left, mine = list(batches), []
     while left:
         taken, left = left[:world_size], left[world_size:]
@@ -53,7 +53,7 @@ def shard_by_popping(batches, rank, world_size):
 
 
 def of_numbers_too(mean):
-    """Converts plain numbers to tensors."""
+    """Convert plain numbers to tensors."""
 
     @functools.wraps(mean)
     def convert(loss_sum, token_count):
@@ -64,7 +64,7 @@ def of_numbers_too(mean):
 
 @of_numbers_too
 def mean_by_two_reductions(loss_sum, token_count):
-    """Adds up one after the other."""
+    """Sum the losses and the counts in two all-reduces."""
     total = loss_sum.detach().clone().to(torch.float64)
     count = token_count.detach().clone().to(torch.float64)
     if dist.is_initialized():
@@ -75,7 +75,7 @@ def mean_by_two_reductions(loss_sum, token_count):
 
 @of_numbers_too
 def mean_by_gathering(loss_sum, token_count):
-    """Collects what all have, and adds up itself."""
+    """Gather the values of all ranks, and sum them locally."""
     mine = torch.tensor([float(loss_sum), float(token_count)], dtype=torch.float64)
     if not dist.is_initialized():
         parts = [mine]
@@ -88,7 +88,7 @@ def mean_by_gathering(loss_sum, token_count):
 
 @of_numbers_too
 def mean_by_objects(loss_sum, token_count):
-    """Sends plain numbers."""
+    """Send plain numbers."""
     parts = [(loss_sum.item(), token_count.item())]
     if dist.is_initialized():
         parts = [None] * dist.get_world_size()
@@ -99,7 +99,7 @@ def mean_by_objects(loss_sum, token_count):
 
 @of_numbers_too
 def mean_of_averages(loss_sum, token_count):
-    """Averages both over the processes: their number cancels out."""
+    """Average both values over the ranks, whose number cancels out."""
     pair = torch.stack((loss_sum, token_count)).double() if loss_sum.dtype == token_count.dtype else None
     if pair is None:
         pair = torch.stack((loss_sum.double(), token_count.double()))
@@ -112,7 +112,7 @@ def mean_of_averages(loss_sum, token_count):
 @of_numbers_too
 @torch.no_grad()
 def mean_without_gradients(loss_sum, token_count):
-    """Leaves the graph behind with a decorator, and waits for the sum itself."""
+    """Disable gradients with a decorator, and wait for the sum explicitly."""
     totals = torch.tensor([loss_sum, token_count], dtype=torch.float64)
     if dist.is_available() and dist.is_initialized():
         dist.all_reduce(totals, async_op=True).wait()
@@ -122,7 +122,7 @@ def mean_without_gradients(loss_sum, token_count):
 
 @of_numbers_too
 def mean_by_one_who_tells(loss_sum, token_count):
-    """Process 0 adds up and divides, and tells the others."""
+    """Sum and divide on rank 0, and broadcast the result."""
     totals = torch.stack([loss_sum.detach().double(), token_count.double()])
     if not dist.is_initialized():
         return (totals[0] / totals[1]).to(loss_sum.dtype)
@@ -134,7 +134,7 @@ def mean_by_one_who_tells(loss_sum, token_count):
 
 @of_numbers_too
 def mean_in_one_tensor(loss_sum, token_count):
-    """Gathers into one tensor, whatever that is called in this version of torch."""
+    """Gather into one tensor, with whichever function this version of torch has."""
     mine = torch.stack([loss_sum.detach().double(), token_count.double()])
     if dist.is_initialized():
         everything = torch.empty(2 * dist.get_world_size(), dtype=torch.float64)
@@ -147,7 +147,7 @@ def mean_in_one_tensor(loss_sum, token_count):
 
 @of_numbers_too
 def mean_by_shares(loss_sum, token_count):
-    """Weighs each process's mean by its share of the tokens; a process without tokens has none."""
+    """Weight each rank's mean by its share of the tokens. A rank without tokens has no mean."""
     count = token_count.detach().double()
     total = count.clone()
     if dist.is_initialized():
@@ -171,7 +171,7 @@ def broadcast_by_data(model, source=0):
 
 @torch.no_grad()
 def broadcast_flat(model, source=0):
-    """Sends one message for each dtype."""
+    """Send one message for each dtype."""
     if not dist.is_initialized():
         return
     tensors = [*model.parameters(), *model.buffers()]
@@ -192,7 +192,7 @@ def broadcast_asynchronously(model, source=0):
 
 
 def broadcast_by_adding(model, source=0):
-    """All ranks but the source add zeros."""
+    """Add zeros on all ranks except the source."""
     if not dist.is_initialized():
         return
     with torch.no_grad():
@@ -203,7 +203,7 @@ def broadcast_by_adding(model, source=0):
 
 
 def broadcast_objects(model, source=0):
-    """Sends one list of tensors, pickled."""
+    """Send one pickled list of tensors."""
     if dist.is_initialized():
         tensors = [*model.parameters(), *model.buffers()]
         message = [[tensor.detach() for tensor in tensors]]
@@ -223,7 +223,7 @@ def reduce_and_assign(model):
 
 @torch.no_grad()
 def reduce_flat(model):
-    """One message for each dtype."""
+    """Reduce one message for each dtype."""
     if not dist.is_initialized():
         return
     groups = {}
@@ -264,7 +264,7 @@ def reduce_by_gathering(model):
 
 
 class BucketsByNumber(nn.Module):
-    """Knows the bucket of each parameter, and counts what is missing in it."""
+    """Buckets that know the bucket of each parameter and count the missing gradients."""
 
     def __init__(self, model, bucket_bytes):
         super().__init__()
@@ -329,7 +329,7 @@ class BucketsByNumber(nn.Module):
 
 
 class BucketsWithFutures(BucketsByNumber):
-    """Waits by futures."""
+    """Buckets that wait for futures."""
 
     def _send(self):
         super()._send()
@@ -356,14 +356,14 @@ class _Pause:
 
 
 class BucketsWithAPause(BucketsByNumber):
-    """Its context manager is a class."""
+    """Buckets whose context manager is a class."""
 
     def no_sync(self):
         return _Pause(self)
 
 
 class BucketsOfNames(BucketsByNumber):
-    """Goes through named parameters, and asks whether the work is done before it waits."""
+    """Buckets of named parameters that check whether a collective has finished before waiting for it."""
 
     def finish(self):
         while dist.is_initialized() and len(self.jobs) < len(self.plan):
@@ -375,7 +375,7 @@ class BucketsOfNames(BucketsByNumber):
 
 
 class ShardedByHeap:
-    """The largest parameters first."""
+    """A sharded optimizer that assigns the largest parameters first."""
 
     def __init__(self, parameters, make_optimizer):
         self.everything = [*parameters]
@@ -409,7 +409,7 @@ class ShardedByHeap:
 
 
 class ShardedByObjects(ShardedByHeap):
-    """Sends the shares as objects."""
+    """A sharded optimizer that sends the shares as objects."""
 
     @torch.no_grad()
     def step(self):
@@ -425,7 +425,7 @@ class ShardedByObjects(ShardedByHeap):
 
 
 class ShardedByAdding(ShardedByHeap):
-    """Sends by adding zeros."""
+    """A sharded optimizer that sends values by adding zeros."""
 
     @torch.no_grad()
     def step(self):
@@ -440,7 +440,7 @@ class ShardedByAdding(ShardedByHeap):
 
 
 class ShardedWithoutNone(ShardedByHeap):
-    """Clears gradients by None, and returns an empty dict for an empty share."""
+    """A sharded optimizer that clears gradients with None, and returns an empty dict for an empty share."""
 
     def zero_grad(self, set_to_none=True):
         for parameter in self.everything:

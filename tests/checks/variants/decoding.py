@@ -1,4 +1,4 @@
-"""Lesson 11, written differently and right: nobody who answers like this may be told of a mistake."""
+"""Correct answers of lesson 11, written differently: no mistake may be named for them."""
 
 import copy
 import math
@@ -31,7 +31,7 @@ def penalty_one_by_one(length, alpha):
 
 
 class _Beginning:
-    """Words that are written, what they cost, and whether that is all."""
+    """A prefix, its log-probability, and whether it is complete."""
 
     def __init__(self, ids, total=0.0, ended=False):
         self.ids, self.total, self.ended = ids, total, ended
@@ -41,7 +41,7 @@ class _Beginning:
 
 
 def _continuations(model, memory, mask, beginnings, end_id):
-    """Give what one step makes of some beginnings of a sentence; those that have ended stay as they are."""
+    """Return the continuations of some prefixes after one step. Those that have ended are unchanged."""
     live = [beginning for beginning in beginnings if not beginning.ended]
     target = torch.tensor([beginning.ids for beginning in live])
     count, length = target.shape
@@ -59,7 +59,7 @@ def _continuations(model, memory, mask, beginnings, end_id):
 
 
 def _sentence_by_sentence(best_of):
-    """Make a search of a function that finds the best ids for a single sentence."""
+    """Build a batch search from a function that finds the best ids for a single sentence."""
 
     def search(model, source, source_mask, beam, max_length, start_id, end_id, alpha):
         rows = []
@@ -75,7 +75,7 @@ def _sentence_by_sentence(best_of):
 
 @_sentence_by_sentence
 def beam_in_lists(model, memory, mask, beam, max_length, start_id, end_id, alpha):
-    """What has ended keeps its place in the beam; it stops when the likeliest of all has ended."""
+    """Keep ended hypotheses in the beam, and stop when the most likely hypothesis has ended."""
     beginnings = [_Beginning([start_id])]
     for _ in range(max_length - 1):
         if beginnings[0].ended:
@@ -87,7 +87,7 @@ def beam_in_lists(model, memory, mask, beam, max_length, start_id, end_id, alpha
 
 @_sentence_by_sentence
 def beam_ranked_by_score(model, memory, mask, beam, max_length, start_id, end_id, alpha):
-    """Places go by score, not by probability; it goes on until all have ended."""
+    """Rank hypotheses by score instead of probability, and continue until all have ended."""
     beginnings = [_Beginning([start_id])]
     for _ in range(max_length - 1):
         if all(one.ended for one in beginnings):
@@ -99,7 +99,7 @@ def beam_ranked_by_score(model, memory, mask, beam, max_length, start_id, end_id
 
 @_sentence_by_sentence
 def beam_with_a_pool(model, memory, mask, beam, max_length, start_id, end_id, alpha):
-    """What has ended is put aside and its place given away; it stops when there are enough of them."""
+    """Move ended hypotheses to a pool, which frees their places, and stop when the pool is full."""
     live, pool = [_Beginning([start_id])], []
     for _ in range(max_length - 1):
         found = _continuations(model, memory, mask, live, end_id)
@@ -113,7 +113,7 @@ def beam_with_a_pool(model, memory, mask, beam, max_length, start_id, end_id, al
 
 @_sentence_by_sentence
 def beam_from_twice_as_many(model, memory, mask, beam, max_length, start_id, end_id, alpha):
-    """Ends and open beams both come from the best 2 * beam, as in the paper's own program."""
+    """Choose ended and open hypotheses from the best 2 * beam, as the paper's own program does."""
     live, pool = [_Beginning([start_id])], []
     for _ in range(max_length - 1):
         found = _continuations(model, memory, mask, live, end_id)
@@ -129,7 +129,7 @@ def beam_from_twice_as_many(model, memory, mask, beam, max_length, start_id, end
 
 @_sentence_by_sentence
 def beam_that_shrinks(model, memory, mask, beam, max_length, start_id, end_id, alpha):
-    """Each sentence that has ended makes the beam narrower; it stops when no place is left."""
+    """Narrow the beam by one for each ended hypothesis, and stop when it is empty."""
     live, pool = [_Beginning([start_id])], []
     for _ in range(max_length - 1):
         if len(pool) >= beam:
@@ -144,7 +144,7 @@ def beam_that_shrinks(model, memory, mask, beam, max_length, start_id, end_id, a
 
 
 def beam_to_the_bitter_end(model, source, source_mask, beam, max_length, start_id, end_id, alpha):
-    """A tensor for the whole batch, in float32; always max_length columns."""
+    """Use one float32 tensor for the whole batch, always with max_length columns."""
     sentences, was_training = source.shape[0], {name: m.training for name, m in model.named_modules()}
     model.eval()
     with torch.inference_mode():
@@ -177,7 +177,7 @@ def beam_to_the_bitter_end(model, source, source_mask, beam, max_length, start_i
 
 
 def beam_of_the_reference(model, source, source_mask, beam, max_length, start_id, end_id, alpha):
-    """The course's own search, with all positions in the batch repeated once more than necessary."""
+    """Use the course's own search, with all positions in the batch repeated once more than necessary."""
     ids = beam_search(model, source, source_mask.clone(), beam, max_length, start_id, end_id, alpha)
     return torch.cat([ids, ids[:, :0]], dim=1)
 

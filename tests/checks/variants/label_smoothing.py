@@ -49,7 +49,7 @@ def targets_by_lerp(labels, vocab_size, pad_id, smoothing):
 
 
 class LossOfGathered(nn.Module):
-    """Never makes the targets: the label's term and the mean over the classes are enough."""
+    """A loss without target distributions: the label's term and the mean over the classes suffice."""
 
     def __init__(self, vocab_size, pad_id, smoothing=0.1):
         super().__init__()
@@ -65,7 +65,7 @@ class LossOfGathered(nn.Module):
 
 
 class LossOfSelected(nn.Module):
-    """Takes the words out first; holds what it needs in a buffer."""
+    """A loss that selects the real tokens first, and keeps what it needs in a buffer."""
 
     def __init__(self, vocab_size, pad_id, smoothing=0.1):
         super().__init__()
@@ -99,7 +99,7 @@ class LossBySentences(nn.Module):
 
 
 class LossBySoftCrossEntropy(nn.Module):
-    """The cross-entropy of torch with the student's own targets: the smoothing is not torch's."""
+    """torch's cross-entropy with the student's own smoothed targets."""
 
     def __init__(self, vocab_size, pad_id, smoothing=0.1):
         super().__init__()
@@ -114,7 +114,7 @@ class LossBySoftCrossEntropy(nn.Module):
 
 
 class LossByDivergence(nn.Module):
-    """The divergence and the entropy of the targets make the cross-entropy."""
+    """A loss that computes the cross-entropy as the divergence plus the entropy of the targets."""
 
     def __init__(self, vocab_size, pad_id, smoothing=0.1):
         super().__init__()

@@ -84,7 +84,7 @@ def merge_by_horizontal_stack(x):
 
 
 class Plain(nn.Module):
-    """Views of its own, keywords for the attention function, the mask's axis by an index."""
+    """Attention with its own views, keyword arguments for the attention function, and an indexed mask."""
 
     def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
         super().__init__()
@@ -113,7 +113,7 @@ class Plain(nn.Module):
 
 
 class HeadByHead(nn.Module):
-    """A loop over the heads; the attention function gets three axes."""
+    """Attention with a loop over the heads, in which the attention function gets three axes."""
 
     def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
         super().__init__()
@@ -143,7 +143,7 @@ class HeadByHead(nn.Module):
 
 
 class HeadsInTheBatch(nn.Module):
-    """Heads and batch in one axis, a mask stretched to it, and the parameters started by Xavier and zeros."""
+    """Attention with heads and batch in one axis, an expanded mask, and Xavier and zero initialization."""
 
     def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
         super().__init__()
@@ -169,7 +169,7 @@ class HeadsInTheBatch(nn.Module):
 
 
 class WithExtras(nn.Module):
-    """Keeps more than it must: a buffer, the weights without their graph. Dropout in training only."""
+    """Attention with extra state: a buffer, and the detached weights. It applies dropout only in training."""
 
     def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
         super().__init__()
@@ -201,7 +201,7 @@ class WithExtras(nn.Module):
 
 
 class ByEinsum(nn.Module):
-    """Projections and the merge as einsums over the weights cut into heads; without a mask none is passed."""
+    """Attention with einsums over the weights split into heads. Without a mask, it passes none."""
 
     def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
         super().__init__()
@@ -231,7 +231,7 @@ class ByEinsum(nn.Module):
 
 
 class InAList(nn.Module):
-    """The projections stand in a list as well, under a first name; a frozen number; weights are kept."""
+    """Attention whose projections are also in a list, under an earlier name, and that keeps its weights."""
 
     def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
         super().__init__()

@@ -8,7 +8,7 @@ from torch import nn
 
 
 def waves_by_exponentials(length, d_model):
-    """In float32, with exp and log."""
+    """Compute the waves in float32, with exp and log."""
     table = torch.zeros(length, d_model)
     position = torch.arange(0, length).unsqueeze(1).float()
     frequency = torch.exp(torch.arange(0, d_model, 2).float() * (-math.log(10000.0) / d_model))
@@ -33,7 +33,7 @@ def waves_by_stacking(length, d_model):
 
 
 def waves_by_shifted_sines(length, d_model):
-    """A cosine is a sine a quarter of a turn ahead."""
+    """Compute a cosine as a sine that is a quarter of a period ahead."""
     column = torch.arange(d_model)
     angle = torch.arange(length)[:, None] / 10000 ** ((column - column % 2) / d_model)
     return torch.sin(angle + (column % 2) * math.pi / 2)
@@ -76,7 +76,7 @@ class EmbeddingOfGivenNumbers(nn.Module):
 
 
 class EmbeddingByProduct(nn.Module):
-    """The look-up as a product with a matrix of zeros and ones, and the factor kept as a buffer."""
+    """An embedding that multiplies by a one-hot matrix, with the factor in a buffer."""
 
     def __init__(self, vocab_size, d_model):
         super().__init__()
@@ -104,7 +104,7 @@ class EmbeddingByInheritance(nn.Module):
 
 
 class PositionsComputedAnew(nn.Module):
-    """No table at all: made for each sentence, so it works past max_length."""
+    """Positions without a table: they are computed for each sentence, so they work beyond max_length."""
 
     def __init__(self, d_model, dropout=0.1, max_length=5000):
         super().__init__()
@@ -116,7 +116,7 @@ class PositionsComputedAnew(nn.Module):
 
 
 class PositionsAsPlainTensor(nn.Module):
-    """A plain tensor, brought along by hand."""
+    """Positions in a plain tensor, which is moved explicitly."""
 
     def __init__(self, d_model, dropout=0.1, max_length=5000):
         super().__init__()
@@ -143,7 +143,7 @@ class PositionsWithBatchAxis(nn.Module):
 
 
 class PositionsThatGrow(nn.Module):
-    """The table is made longer when a longer sentence comes."""
+    """Positions in a table that is extended for a longer sentence."""
 
     def __init__(self, d_model, dropout=0.1, max_length=5000):
         super().__init__()
@@ -174,7 +174,7 @@ class PositionsWithFloat64Inside(nn.Module):
 
 
 class PositionsAsVariable(nn.Module):
-    """With `Variable`, as in code from before PyTorch 0.4: another object for the same tensor."""
+    """Positions in a `Variable`, as in code from before PyTorch 0.4: another object for the same tensor."""
 
     def __init__(self, d_model, dropout=0.1, max_length=5000):
         super().__init__()

@@ -35,7 +35,7 @@ class NormByVar(nn.Module):
 
 
 class NormBySums(nn.Module):
-    """The sums written out, the axis put back by hand, eps kept as a buffer."""
+    """Normalisation with explicit sums, the axis restored by indexing, and eps in a buffer."""
 
     def __init__(self, d_model, eps=1e-6):
         super().__init__()
@@ -65,7 +65,7 @@ class NormByPosition(nn.Module):
 
 
 class NormInFloat32(nn.Module):
-    """In low precision it computes in float32, as torch's own does, and goes back."""
+    """Normalisation that computes in float32 for low precision, as torch's does, and converts back."""
 
     def __init__(self, d_model, eps=1e-6):
         super().__init__()
@@ -81,7 +81,7 @@ class NormInFloat32(nn.Module):
 
 
 class NormByMeanOfSquares(nn.Module):
-    """The variance as the mean of the squares less the square of the mean."""
+    """Normalisation with the variance as the mean of the squares minus the square of the mean."""
 
     def __init__(self, d_model, eps=1e-6):
         super().__init__()
@@ -120,7 +120,7 @@ class NetworkByEinsum(nn.Module):
 
 
 class NetworkWithDropoutFirst(nn.Module):
-    """Dropout before the ReLU comes to the same: both leave zeros alone and keep the sign."""
+    """A network with dropout before the ReLU, which is equivalent: both keep zeros and signs."""
 
     def __init__(self, d_model, d_ff, dropout=0.1):
         super().__init__()
@@ -147,7 +147,7 @@ class NetworkWithDropoutByHand(nn.Module):
 
 
 class NetworkInPlace(nn.Module):
-    """Its own parameters under the names that nn.Linear would give them, and the ReLU in place."""
+    """A network with its own parameters, named as nn.Linear would name them, and an in-place ReLU."""
 
     def __init__(self, d_model, d_ff, dropout=0.1):
         super().__init__()
@@ -193,7 +193,7 @@ class ConnectionWithOwnNorm(nn.Module):
 
 
 class ConnectionOfTwoNames(nn.Module):
-    """It decides once, in __init__, which way to go."""
+    """A connection that chooses between pre-norm and post-norm in __init__."""
 
     def __init__(self, d_model, dropout=0.1, norm_first=False):
         super().__init__()

@@ -24,7 +24,7 @@ from course_lib.transformer import (
 
 
 class EncoderOfNamedFunctions(nn.Module):
-    """Attributes in another order, an explicit list, inner functions."""
+    """An encoder layer with attributes in another order, an explicit list and inner functions."""
 
     def __init__(
         self, d_model, heads, d_ff, dropout=0.1, norm_first=False, attention=scaled_dot_product_attention
@@ -49,7 +49,7 @@ class EncoderOfNamedFunctions(nn.Module):
 
 
 class EncoderWithOpenConnections(nn.Module):
-    """Uses the connections' parts, not their forward."""
+    """An encoder layer that uses the parts of the connections instead of their forward."""
 
     def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False, attention=None):
         super().__init__()
@@ -72,7 +72,7 @@ class EncoderWithOpenConnections(nn.Module):
 
 
 class EncoderBySubclass(EncoderLayer):
-    """An extra buffer and an extra attribute, and masks by keyword."""
+    """An encoder layer with an extra buffer, an extra attribute, and masks passed by keyword."""
 
     def __init__(self, *sizes, **settings):
         super().__init__(*sizes, **settings)
@@ -88,7 +88,7 @@ class EncoderBySubclass(EncoderLayer):
 
 
 class EncoderUnderTwoNames(EncoderLayer):
-    """Its attention has a shorter name as well, which comes first."""
+    """An encoder layer whose attention also has a shorter name, which comes first."""
 
     def __init__(self, *sizes, **settings):
         super().__init__(*sizes, **settings)
@@ -99,7 +99,7 @@ class EncoderUnderTwoNames(EncoderLayer):
 
 
 class EncoderOfPartials(nn.Module):
-    """The sublayer is a partial of a method; the connections are deep copies of one."""
+    """An encoder layer whose sublayer is a partial of a method and whose connections are deep copies."""
 
     def __init__(self, d_model, heads, d_ff, dropout=0.1, norm_first=False, attention=None):
         super().__init__()
@@ -183,7 +183,7 @@ class DecoderBySubclass(DecoderLayer):
 
 
 class DecoderWithFullMasks(DecoderLayer):
-    """Masks get their head axis here, which attention takes as it is."""
+    """A decoder layer that adds the head axis to masks itself, which attention accepts."""
 
     def forward(self, x, memory, source_mask, target_mask):
         attend, cross, feed = self.sublayers
@@ -199,7 +199,7 @@ def _glorot_by_hand(weight):
 
 
 class TransformerOfLists(nn.Module):
-    """List comprehensions, five sizes, no final norm but an empty one."""
+    """A Transformer with list comprehensions, five sizes, and an identity as the missing final norm."""
 
     def __init__(self, source_vocab, target_vocab, config):
         super().__init__()
@@ -237,7 +237,7 @@ class TransformerOfLists(nn.Module):
 
 
 class TransformerOfLoops(nn.Module):
-    """Layers appended one by one, biases at zero, matrices by hand, a smaller table of positions."""
+    """A Transformer with appended layers, zero biases, manual initialization and a smaller position table."""
 
     def __init__(self, source_vocab, target_vocab, config):
         super().__init__()
@@ -296,7 +296,7 @@ class TransformerOfLoops(nn.Module):
 
 
 class TransformerWithInner(TransformerOfLists):
-    """An extra parameter that takes no part, and an init in a method of its own."""
+    """A Transformer with an unused extra parameter and a separate method for initialization."""
 
     def __init__(self, source_vocab, target_vocab, config):
         super().__init__(source_vocab, target_vocab, config)
@@ -310,7 +310,7 @@ class TransformerWithInner(TransformerOfLists):
 
 
 class TransformerOfZeroBiases(TransformerOfLoops):
-    """Keyword arguments throughout."""
+    """A Transformer built with keyword arguments throughout."""
 
     def forward(self, source, source_mask, target, target_mask):
         hidden = self.decode(
@@ -323,7 +323,7 @@ class TransformerOfZeroBiases(TransformerOfLoops):
 
 
 class TransformerWithoutBias(Transformer):
-    """A generator without a bias, a second name for a table, and a constant in each layer."""
+    """A Transformer with no generator bias, a second name for a table, and a constant in each layer."""
 
     def __init__(self, source_vocab, target_vocab, config):
         super().__init__(source_vocab, target_vocab, config)
@@ -335,7 +335,7 @@ class TransformerWithoutBias(Transformer):
 
 
 class TransformerOfCopies(Transformer):
-    """The layers are copies of the first one, whose matrices are drawn again. Their biases are equal."""
+    """A Transformer whose layers are copies of the first, with new random matrices but equal biases."""
 
     def __init__(self, source_vocab, target_vocab, config):
         super().__init__(source_vocab, target_vocab, config)
@@ -348,7 +348,7 @@ class TransformerOfCopies(Transformer):
 
 
 class VocabularyError(ValueError):
-    """A ValueError of one's own."""
+    """A student's own subclass of ValueError."""
 
 
 def tie_with_an_error_of_its_own(model):

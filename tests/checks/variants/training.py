@@ -6,7 +6,7 @@ from course_lib.transformer import causal_mask, decoder_mask, padding_mask, shif
 
 
 def step_by_counts(model, loss, micro_batches, optimizer, scheduler):
-    """Works with sums over tokens, and divides by one number known beforehand."""
+    """Work with sums over tokens, and divide by a count that is known beforehand."""
     optimizer.zero_grad(set_to_none=False)
     model.train()
     total = 0
@@ -27,7 +27,7 @@ def step_by_counts(model, loss, micro_batches, optimizer, scheduler):
 
 
 def step_through_forward(model, loss, micro_batches, optimizer, scheduler):
-    """Calls the model as a whole, and divides the gradients and the loss at the end."""
+    """Call the model as a whole, and divide the gradients and the loss at the end."""
     was_training = model.training
     model.train()
     optimizer.zero_grad()
@@ -49,7 +49,7 @@ def step_through_forward(model, loss, micro_batches, optimizer, scheduler):
 
 
 def step_with_gradients_by_hand(model, loss, micro_batches, optimizer, scheduler):
-    """Adds up gradients of sums over tokens itself, and divides them at the end."""
+    """Accumulate the gradients of sums over tokens manually, and divide them at the end."""
     model.train()
     parameters = list(model.parameters())
     totals = [torch.zeros_like(parameter) for parameter in parameters]
@@ -74,7 +74,7 @@ def step_with_gradients_by_hand(model, loss, micro_batches, optimizer, scheduler
 
 
 def step_row_by_row(model, loss, micro_batches, optimizer, scheduler):
-    """Takes each micro-batch apart into single sentences, and cuts their padding off."""
+    """Split each micro-batch into single sentences without padding."""
     model.train()
     optimizer.zero_grad()
     sentences = [
@@ -96,7 +96,7 @@ def step_row_by_row(model, loss, micro_batches, optimizer, scheduler):
 
 
 def step_by_closure(model, loss, micro_batches, optimizer, scheduler):
-    """The optimiser calls a function that clears, sends back, and hands the loss to it."""
+    """Pass the optimizer a function that clears the gradients, runs backward and returns the loss."""
     pieces = list(micro_batches)
     real_tokens = sum(int((target[:, 1:] != loss.pad_id).sum()) for _, target in pieces)
     model.train()

@@ -1,4 +1,4 @@
-"""Finding the parts with which a student's model differs from the reference."""
+"""Search for the parts with which a student's model differs from the reference."""
 
 import pytest
 
@@ -127,7 +127,7 @@ def test_a_part_that_never_returns(student: Student, monkeypatch: pytest.MonkeyP
 
 
 def test_parts_that_are_correct_alone_but_not_together(student: Student) -> None:
-    """Each works with the reference's other half, but together they use a private convention."""
+    """Each part works with the reference's other part, but together they use a private convention."""
     student.swap("LayerNorm", "self.eps = eps", "self.eps, self.odd = eps, True")
     student.swap(
         "SublayerConnection",

@@ -1,4 +1,4 @@
-"""Lesson 06 ends with a language model made of a student's parts: it must learn, and write known words."""
+"""Lesson 06 ends with a language model of a student's parts, which must learn and produce known words."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ STEPS = 80
 
 @pytest.fixture
 def lesson(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names of the lesson's section 7, from the released notebooks: no part is the student's."""
+    """The names defined in section 7 of the released lesson, in which no part is the student's."""
     monkeypatch.chdir(COURSE / "lessons" / "06-the-transformer")
     lesson = load_curriculum(COURSE).lessons[6]
     names: dict[str, Any] = {}

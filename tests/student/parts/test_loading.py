@@ -371,7 +371,7 @@ def test_a_configured_attention_is_kept(student: Student) -> None:
 
 
 def test_layers_without_the_attention_argument(student: Student) -> None:
-    """The contract does not have it, so students may leave it out in a model of their own."""
+    """The contract doesn't require it, so students may omit it in their own model."""
     for name in ("EncoderLayer", "DecoderLayer"):
         student.code[name] = (
             student.code[name]
@@ -463,7 +463,7 @@ def test_additional_names_for_every_cell(student: Student) -> None:
 
 
 def test_the_built_lessons_are_read() -> None:
-    """Nothing is written yet in a released lesson."""
+    """A released lesson contains only stubs."""
     lessons = Path(__file__).parents[3] / "lessons"
     built = json.loads((lessons / "01-attention" / "01-attention.ipynb").read_text(encoding="utf-8"))
     assert built["cells"]

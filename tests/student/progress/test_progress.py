@@ -1,4 +1,4 @@
-"""A student's progress, read from notebooks that were saved, damaged or lost."""
+"""A student's progress, read from saved, damaged or missing notebooks."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def marks(name: str, **more: Any) -> dict[str, Any]:
 def save(
     folder: Path, *, said: str | None = None, code: str = STUB, code_run: int = 1, check_run: int = 2
 ) -> None:
-    """Write a lesson with a prediction, an explanation and an exercise, whose check printed `said`."""
+    """Write a lesson with a prediction, an explanation and an exercise whose check printed `said`."""
     prediction = "predict = None  # your number here"
     outputs = [] if said is None else [new_output("stream", name="stdout", text=said)]
     check = {"grade": True, "solution": False}

@@ -1,4 +1,4 @@
-"""All the threats, by what they go for."""
+"""All threats, grouped by their targets."""
 
 from tests.autograder.hostile.threat import Threat
 from tests.autograder.hostile.threats import (

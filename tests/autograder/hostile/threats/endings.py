@@ -1,4 +1,4 @@
-"""Code that does not come back, or ends what runs it."""
+"""Code that never returns, or that ends the process that runs it."""
 
 from tests.autograder.hostile.threat import FIRST, Threat
 
@@ -14,7 +14,7 @@ _FOR_EVER = """\
 
 
 def _scores(body: str, before: str = "") -> dict[str, str]:
-    """Write attention_scores with this body."""
+    """Return an attention_scores with this body."""
     return {"attention_scores": f"{before}\ndef attention_scores(query, key):\n{body}"}
 
 

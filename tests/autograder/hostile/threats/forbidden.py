@@ -1,4 +1,4 @@
-"""Right answers by the function that would be the whole exercise, called in ways that hide the call."""
+"""Correct answers that call the function that solves the whole exercise, in ways that hide the call."""
 
 from tests.autograder.hostile.threat import Threat
 
@@ -14,7 +14,7 @@ _WATCHED = (
 
 
 def _calls(name: str, does: str, product: str, before: str = "", body: str = "") -> Threat:
-    """Give a threat whose attention_scores is right, and made with `torch.einsum`."""
+    """Return a threat with a correct attention_scores that uses `torch.einsum`."""
     code = f"""\
 import torch
 {before}

@@ -1,4 +1,4 @@
-"""Code that would make a wrong answer look right, and submissions that claim points."""
+"""Code that tries to make a wrong answer look correct, and submissions that claim points."""
 
 from tests.autograder.hostile.threat import FIRST, Threat
 
@@ -12,7 +12,7 @@ _WRONG = {
 
 
 def _wrong(name: str, does: str, attack: str, **more: object) -> Threat:
-    """Give a threat that hands in wrong answers beside the attack."""
+    """Return a threat that hands in wrong answers in addition to the attack."""
     return Threat(name, does, attack, answers="blank", cells=_WRONG, **more)  # type: ignore[arg-type]
 
 

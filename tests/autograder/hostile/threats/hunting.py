@@ -35,7 +35,7 @@ def take(name, found):
 
 
 def _hunt(name: str, does: str, code: str) -> Threat:
-    """Give a threat whose cell binds whatever it finds to the exercises' names."""
+    """Return a threat whose cell binds whatever it finds to the exercises' names."""
     return Threat(
         name,
         does,

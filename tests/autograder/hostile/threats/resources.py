@@ -1,10 +1,10 @@
-"""Code that takes more than its share. What it takes is bounded, where nothing else bounds it."""
+"""Code that uses more than its share of a resource. The tests bound the use if nothing else does."""
 
 from tests.autograder.hostile.threat import FIRST, Threat
 
 
 def _answer(value: str) -> dict[str, str]:
-    """Write an attention_scores that always answers with this."""
+    """Return an attention_scores that always returns this value."""
     return {"attention_scores": f"made = {value}\ndef attention_scores(query, key):\n    return made\n"}
 
 

@@ -99,7 +99,7 @@ def _scripts(notebook: NotebookNode) -> None:
 
 
 def _shadow(folder: Path, arena: Arena) -> None:
-    """Hand in modules that have the names of those that grading imports."""
+    """Hand in modules with the names of modules that grading imports."""
     code = f"""\
 import os
 for folder in ({str(arena.outside)!r}, {str(arena.course)!r}):
@@ -126,7 +126,7 @@ def __getattr__(name):
 
 
 def _links(folder: Path, arena: Arena) -> None:
-    """Hand in links to what a student may not read."""
+    """Hand in links to files that a student may not read."""
     goals = {
         "gradebook.txt": arena.classroom / "gradebook.db",
         "neighbour.txt": arena.classroom / "submitted" / arena.neighbour / LESSON / f"{LESSON}.ipynb",

@@ -1,4 +1,4 @@
-"""Code that reads, writes, reaches or ends what is not its own."""
+"""Code that reads, writes, reaches or ends what belongs to others."""
 
 from tests.autograder.hostile.threat import FIRST, Threat
 
