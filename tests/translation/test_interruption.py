@@ -113,7 +113,7 @@ def joined(distributed: DistributedInfo) -> Iterator[DistributedInfo]:
 
 
 def told_before_training(distributed: DistributedInfo, config_file: str, told_too: bool) -> int:
-    """Run the command. Rank 1 gets a signal before the first epoch, and so does rank 0 later if `told_too`."""
+    """Run the command. Rank 1 gets a signal before the first epoch, and later rank 0 if `told_too`."""
 
     def told(trainer: Trainer) -> None:
         if distributed.rank == 1:
