@@ -65,7 +65,8 @@ def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object
 
     The student's `names` can't replace builtins or the names in `trusted`.
 
-    Raises NotComputedError if a check itself fails, because that must not cost the student any points.
+    Raises NotComputedError if a check itself fails or the cell imports a name that this version of the course
+    doesn't have, because neither must cost the student any points.
     """
     InteractiveShell.instance(config=_NO_HISTORY)  # handles calls of `display` in the cell
     allowed = {name: value for name, value in names.items() if not hasattr(builtins, name)}
@@ -81,6 +82,12 @@ def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object
     for finding in findings:
         if finding.verdict == "error":
             raise NotComputedError(finding.look_at or str(failed))
+    if isinstance(failed, ImportError) and (failed.name or "").partition(".")[0] == "course_lib":
+        raise NotComputedError(
+            f"{failed}. The lesson was released with another version of the course. Run "
+            "`nbgrader generate_assignment` for it, which keeps all grades, or grade with the version that "
+            "released it."
+        )
     outputs = [
         new_output("display_data", data=dict(output.data), metadata=dict(output.metadata or {}))
         for output in captured.outputs

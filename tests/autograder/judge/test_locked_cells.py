@@ -66,6 +66,15 @@ def test_a_check_whose_reference_fails_costs_no_points(monkeypatch: pytest.Monke
         judged(source, attention_scores=RIGHT)
 
 
+def test_a_cell_of_another_version_of_the_course_costs_no_points() -> None:
+    with pytest.raises(
+        NotComputedError, match=r"cannot import name 'grading' .* another version of the course"
+    ):
+        judge("from course_lib.checks import grading\ngrading(points=1)", {}, {})
+    (failed,) = judge("import a_package_of_an_instructor", {}, {}).outputs
+    assert failed.ename == "ModuleNotFoundError"
+
+
 def test_a_bug_in_a_probe_costs_no_points(monkeypatch: pytest.MonkeyPatch) -> None:
     def buggy(candidate: Candidate, draw: Draw) -> Observed:
         return {}["a key that is missing"]
