@@ -1,4 +1,4 @@
-"""The site, feedback and both reports follow WCAG 2.1 AA, on a laptop and on a phone in dark mode.
+"""The site, feedback, both reports and marking follow WCAG 2.1 AA, on a laptop and on a phone in dark mode.
 
 The start page is tested in `test_start_page.py`, where JupyterLab is running.
 """
@@ -14,6 +14,7 @@ from nbgrader.converters import GenerateFeedback
 from playwright.sync_api import Page
 from traitlets.config import PyFileConfigLoader
 
+from autograder.marking.server import MarkingServer
 from autograder.release.build import COURSE
 from autograder.reports.learning.concept_test import load
 from autograder.reports.learning.figures import figures
@@ -22,6 +23,8 @@ from autograder.reports.learning.records import LearningRecords, Run
 from course_lib.charts import found_beside_expected
 from course_lib.charts.theme import as_svg
 from tests.autograder.graded_class import NOT_SCALED, RIGHT, GradedClass, about, empty_course
+from tests.autograder.marked_class import MarkedClass
+from tests.autograder.marked_class import served as marking_served
 from tests.browser.accessibility import overflow, violations
 from tests.browser.screenshots import shoot
 from tests.browser.web_server import served
@@ -114,6 +117,23 @@ def test_learning_report(tmp_path: Path, page: Page) -> None:
     (tmp_path / "learning.html").write_text(html, encoding="utf-8")
     with served(tmp_path) as address:
         assert_accessible(page, f"{address}/learning.html", "learning-report")
+
+
+def test_marking_page(tmp_path: Path, page: Page) -> None:
+    """Check `course mark`, also with the comment bank open."""
+    marked = MarkedClass.make(tmp_path / "course")
+    marked.hand_in(
+        {"anna": "Variances add up.", "bela": "The variances add up.", "cleo": "The softmax is saturated."}
+    )
+    with marking_served(MarkingServer(marked.answers(), marked.bank())) as address:
+        page.goto(address)  # the address holds a secret, which works once
+        page.locator(".card").nth(2).wait_for()
+        assert_accessible(page, page.url, "marking")
+        page.locator(".card").first.wait_for()
+        page.keyboard.press("b")
+        page.keyboard.type("variances")
+        shoot(page, "marking-bank")
+        assert violations(page) == "", "with the comment bank open"
 
 
 @pytest.fixture(scope="module")
