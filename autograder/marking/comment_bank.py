@@ -1,13 +1,11 @@
 """Comments that graders can insert: saved ones, criteria of the mark scheme, and misconceptions."""
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
 from autograder.marking.answers import Question
@@ -90,7 +88,8 @@ class CommentBank:
             raise CommentError(f"The name of a comment needs 1 to {MAX_KEY} characters, but got {len(key)}.")
         if not text:
             raise CommentError("The comment is empty. Write it first, then save it.")
-        with self._locked():
+        # The lock has a file of its own, because each write replaces the file of comments.
+        with FileLock(self._path.with_name(f".{FILE}.lock"), mode=0o664 if self._shared else 0o644):
             saved = self._read()
             comments = saved.setdefault(f"{self._lesson}/{question.name}", {})
             if comments.setdefault(key, text) != text:
@@ -109,18 +108,3 @@ class CommentBank:
                 f"{self._path} is not valid, so no saved comments are shown or added: "
                 f"{error.errors()[0]['msg']}. Correct it, or move it away."
             ) from None
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold a lock on the file of comments, after waiting for any other grader to release it.
-
-        The lock has a file of its own, because each write replaces the file of comments.
-        """
-        descriptor = os.open(self._path.with_name(f".{FILE}.lock"), os.O_RDWR | os.O_CREAT, 0o664)
-        try:
-            if self._shared and os.fstat(descriptor).st_uid == os.getuid():
-                os.fchmod(descriptor, 0o664)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)

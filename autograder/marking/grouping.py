@@ -54,11 +54,16 @@ def grouped(answers: Iterable[Answer]) -> list[Group]:
     # Every group is built around its most frequent answer.
     identical.sort(key=lambda same: (-len(same), min(answer.id for answer in same)))
     groups = [Group(tuple(_cards(members))) for members in _alike(identical)]
-    return sorted(groups, key=lambda group: (_is_unanswered(group.cards[0].first), -group.size))
+
+    def is_unanswered(group: Group) -> bool:
+        mark = group.cards[0].first.mark
+        return mark.automatic is not None and not mark.waiting
+
+    return sorted(groups, key=lambda group: (is_unanswered(group), -group.size))
 
 
 def _alike(identical: Sequence[tuple[Answer, ...]]) -> Iterator[list[tuple[Answer, ...]]]:
-    words = [_words(same[0]) for same in identical]
+    words = [" ".join(_WORD.findall(same[0].written.source[:_COMPARED].casefold())) for same in identical]
     open_places = set(range(len(identical)))
     for place, text in enumerate(words):
         if place not in open_places:
@@ -82,14 +87,6 @@ def _cards(members: Iterable[tuple[Answer, ...]]) -> Iterator[Card]:
         for answer in same:
             by_mark.setdefault(answer.version, []).append(answer)
         yield from (Card(tuple(equal)) for equal in by_mark.values())
-
-
-def _is_unanswered(answer: Answer) -> bool:
-    return answer.mark.automatic is not None and not answer.mark.waiting
-
-
-def _words(answer: Answer) -> str:
-    return " ".join(_WORD.findall(answer.written.source[:_COMPARED].casefold()))
 
 
 @dataclass(frozen=True)

@@ -115,9 +115,9 @@ class MarkingServer:
         """The Jinja environment with the templates of the page."""
         environment = templates(Path(__file__).parent)
         environment.filters |= {
-            "markdown": _markdown,
+            "markdown": lambda text: Markup(markdown_to_html(text)),
             "inline_markdown": _inline,
-            "number": _number,
+            "number": "{:g}".format,
             "state": _state,
         }
         environment.globals |= {"differences": differences, "written": _written}
@@ -347,13 +347,5 @@ def _written(written: Written) -> Markup:
     return page
 
 
-def _markdown(text: str) -> Markup:
-    return Markup(markdown_to_html(text))
-
-
 def _inline(text: str) -> Markup:
     return Markup(markdown_to_html(text).strip().removeprefix("<p>").removesuffix("</p>"))
-
-
-def _number(value: float) -> str:
-    return f"{value:g}"

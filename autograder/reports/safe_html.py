@@ -54,10 +54,10 @@ _OPENS_OR_CLOSES = re.compile(
 )
 
 
-def templates(folder: Path) -> Environment:
-    """Return a Jinja environment for a folder of templates that escapes values and rejects unknown names."""
+def templates(*folders: Path) -> Environment:
+    """Return a Jinja environment for folders of templates that escapes values and rejects unknown names."""
     return Environment(
-        loader=FileSystemLoader(folder),
+        loader=FileSystemLoader(folders),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

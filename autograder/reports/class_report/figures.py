@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
-from itertools import pairwise
+from datetime import datetime, timedelta
+from statistics import fmean
 
 import pandas as pd
 
@@ -186,31 +186,19 @@ def _students_to_help(
 
 
 _VERDICTS = (
-    "known_mistake",
-    "other_mistake",
-    "not_written",
-    "forbidden_call",
-    "took_too_long",
-    "not_checked",
+    *("known_mistake", "other_mistake", "not_written"),
+    *("forbidden_call", "took_too_long", "not_checked"),
 )
 
 
 def _verdict(mark: Points) -> str | None:
-    if mark.verdict is None:
+    if mark.verdict is None or mark.verdict.verdict == "right":
         return None
-    match mark.verdict.verdict:
-        case "wrong":
-            return "known_mistake" if mark.verdict.misconceptions else "other_mistake"
-        case "unwritten" | "missing":
-            return "not_written"
-        case "forbidden":
-            return "forbidden_call"
-        case "out-of-time":
-            return "took_too_long"
-        case "right":
-            return None
-        case _:
-            return "not_checked"
+    if mark.verdict.verdict == "wrong":
+        return "known_mistake" if mark.verdict.misconceptions else "other_mistake"
+    names = {"forbidden": "forbidden_call", "out-of-time": "took_too_long"}
+    names |= dict.fromkeys(("unwritten", "missing"), "not_written")
+    return names.get(mark.verdict.verdict, "not_checked")
 
 
 def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
@@ -225,6 +213,7 @@ def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
                 continue
             final = [mark for mark in found if not mark.open]
             verdicts = Counter(filter(None, map(_verdict, found)))
+            shares = [mark.points / mark.most for mark in final if mark.most]
             full = sum(mark.points >= mark.most for mark in final)
             none = sum(mark.points <= 0 < mark.most for mark in final)
             yield {
@@ -233,7 +222,7 @@ def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
                 "kind": "answer in words" if found[0].by_hand else "check",
                 "of": found[0].most,
                 "students": len(found),
-                "mean_share": _mean([mark.points / mark.most for mark in final if mark.most]),
+                "mean_share": fmean(shares) if shares else None,
                 "discrimination": _discrimination(cell, lesson.name, records),
                 "full": full,
                 "partial": len(final) - full - none,
@@ -241,10 +230,6 @@ def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
                 "waiting": len(found) - len(final),
                 **{name: verdicts[name] for name in _VERDICTS},
             }
-
-
-def _mean(numbers: list[float]) -> float | None:
-    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _discrimination(cell: str, lesson: str, records: ClassRecords) -> float | None:
@@ -303,20 +288,13 @@ def _similar(records: ClassRecords) -> Iterator[dict[str, object]]:
 
 def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
     names = _names(records)
-    by_student: dict[str, list[SubmissionRecord]] = defaultdict(list)
-    for submission in records.submissions:
-        if submission.handed_in is not None:
-            by_student[submission.student].append(submission)
-    before = {
-        (later.lesson, later.student): later.handed_in - earlier.handed_in
-        for submissions in by_student.values()
-        for earlier, later in pairwise(submissions)
-        if earlier.handed_in is not None and later.handed_in is not None
-    }
-    for submission in records.submissions:
+    last: dict[str, datetime] = {}
+    for submission in records.submissions:  # in the order of the lessons
         if submission.handed_in is None:
             continue
-        days = before.get((submission.lesson, submission.student))
+        before = last.get(submission.student)
+        last[submission.student] = submission.handed_in
+        days = submission.handed_in - before if before is not None else None
         late = submission.handed_in - submission.due if submission.due else None
         yield {
             "lesson": submission.lesson,

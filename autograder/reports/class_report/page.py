@@ -1,6 +1,5 @@
 """Render the class report as one self-contained HTML page without scripts."""
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def report_page(
         figures=figures,
         tables=tables,
         charts={name: _drawn(draw(figures)) for name, draw in CHARTS.items()},
-        lessons=[_LessonSummary.of(lesson, figures) for lesson in records.lessons],
+        lessons=[_lesson_summary(lesson, figures) for lesson in records.lessons],
         grid=_grid(records, figures),
         latest=max((entry.handed_in for entry in records.submissions if entry.handed_in), default=None),
         unjudged=_unjudged(records),
@@ -69,7 +68,7 @@ def _template() -> Template:
         "number": _number,
         "percent": _percent,
         "cut": _cut,
-        "listed": _listed,
+        "listed": lambda texts: [text for text in str(texts).split("; ") if text],
     }
     return environment.get_template("page.html.j2")
 
@@ -93,11 +92,6 @@ def _percent(value: float | None) -> str:
     return "–" if value is None or pd.isna(value) else f"{float(value):.0%}"
 
 
-def _listed(texts: str) -> list[str]:
-    """Split the text of a table cell into its entries."""
-    return [text for text in str(texts).split("; ") if text]
-
-
 def _cut(code: str) -> str:
     lines = code.strip("\n").splitlines()
     shown = [
@@ -107,45 +101,23 @@ def _cut(code: str) -> str:
     return "\n".join([*shown, f"… {more} more lines"] if more else shown)
 
 
-@dataclass(frozen=True)
-class _LessonSummary:
-    """A row about one lesson in the tables below the charts."""
-
-    name: str
-    title: str
-    most: float
-    minutes: int | None
-    handed_in: int
-    graded: int
-    waiting: int
-    shares: pd.Series
-    days: pd.Series
-    timed: int
-    due: bool
-    late: int
-    hours_late: float
-
-    @classmethod
-    def of(cls, lesson: LessonRecord, figures: Figures) -> "_LessonSummary":
-        scores = figures.scores[figures.scores["lesson"] == lesson.name]
-        times = figures.time_per_lesson[figures.time_per_lesson["lesson"] == lesson.name]
-        hours = times["hours_late"].dropna().astype(float)
-        late = hours[hours > 0]
-        return cls(
-            name=lesson.name,
-            title=lesson.title,
-            most=lesson.most,
-            minutes=lesson.minutes,
-            handed_in=int((scores["state"] != NOT_HANDED_IN).sum()),
-            graded=int(scores["state"].isin([GRADED, WAITING]).sum()),
-            waiting=int((scores["state"] == WAITING).sum()),
-            shares=scores["share"].dropna().astype(float),
-            days=times["days_since_lesson_before"].dropna().astype(float),
-            timed=len(times),
-            due=lesson.due is not None,
-            late=len(late),
-            hours_late=float(late.median()) if len(late) else 0.0,
-        )
+def _lesson_summary(lesson: LessonRecord, figures: Figures) -> dict[str, object]:
+    """Return the entries of a lesson's row in the tables below the charts."""
+    scores = figures.scores[figures.scores["lesson"] == lesson.name]
+    times = figures.time_per_lesson[figures.time_per_lesson["lesson"] == lesson.name]
+    hours = times["hours_late"].dropna().astype(float)
+    late = hours[hours > 0]
+    return {
+        **vars(lesson),
+        "handed_in": int((scores["state"] != NOT_HANDED_IN).sum()),
+        "graded": int(scores["state"].isin([GRADED, WAITING]).sum()),
+        "waiting": int((scores["state"] == WAITING).sum()),
+        "shares": scores["share"].dropna().astype(float),
+        "days": times["days_since_lesson_before"].dropna().astype(float),
+        "timed": len(times),
+        "late": len(late),
+        "hours_late": float(late.median()) if len(late) else 0.0,
+    }
 
 
 def _grid(records: ClassRecords, figures: Figures) -> list[tuple[str, str, list[str], float]]:

@@ -110,19 +110,15 @@ def _only(names: Container[str]) -> Callable[[str], bool]:
     return names.__contains__ if names else lambda _: True
 
 
+@dataclass
 class _Reader:
     """A reader of one class's records."""
 
-    def __init__(
-        self,
-        gradebook: Gradebook,
-        course: CourseDirectory,
-        wants_student: Callable[[str], bool],
-        wants_lesson: Callable[[str], bool],
-    ) -> None:
-        self._gradebook, self._course = gradebook, course
-        self._wants_student, self._wants_lesson = wants_student, wants_lesson
-        self._records = ClassRecords()
+    _gradebook: Gradebook
+    _course: CourseDirectory
+    _wants_student: Callable[[str], bool]
+    _wants_lesson: Callable[[str], bool]
+    _records: ClassRecords = field(default_factory=ClassRecords)
 
     def read(self) -> ClassRecords:
         records, curriculum = self._records, self._curriculum()

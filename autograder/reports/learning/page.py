@@ -4,13 +4,13 @@ from pathlib import Path
 
 import altair as alt
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from autograder.reports.class_report.charts import finished, rows_of
 from autograder.reports.learning.concept_test import TESTS, ConceptTest
 from autograder.reports.learning.figures import MIN_FOR_GAIN, MIN_FOR_INTERVAL, Figures, gain
 from autograder.reports.learning.records import LearningRecords
+from autograder.reports.safe_html import templates
 from course_lib.charts import Picture, as_svg
 from course_lib.charts.theme import CATEGORIES, INK, QUIET_INK
 
@@ -21,13 +21,7 @@ _TEST_NAMES = {"pre": "pre-test", "post": "post-test"}
 
 def learning_page(test: ConceptTest, records: LearningRecords, figures: Figures, course: str) -> str:
     """Render the page of the learning report, using the styles of the class report."""
-    environment = Environment(
-        loader=FileSystemLoader([_HERE, _HERE.with_name("class_report")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(_HERE, _HERE.with_name("class_report"))
     quartiles = figures.scores.describe().T.drop(columns="count").reset_index()
     both = len(figures.scores)
     return environment.get_template("learning.html.j2").render(

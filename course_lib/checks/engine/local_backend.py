@@ -196,14 +196,6 @@ def _call(found: Any, request: Request, given: Given, keywords: Keywords) -> Any
     return _method(found, request.method)(*given, **keywords)
 
 
-def _make(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
-    return given[0]
-
-
-def _copy(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
-    return copy.deepcopy(found)
-
-
 def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -> dict[str, Any]:
     inputs = [
         item.requires_grad_() for item in given if isinstance(item, Tensor) and item.is_floating_point()
@@ -243,16 +235,8 @@ def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> Non
             entries[name].copy_(weight)
 
 
-def _weights(found: Any, request: Request, given: Given, keywords: Keywords) -> dict[str, Tensor]:
-    return dict(found.state_dict())
-
-
 def _train(found: Any, request: Request, given: Given, keywords: Keywords) -> None:
     found.train(*given)
-
-
-def _modes(found: Any, request: Request, given: Given, keywords: Keywords) -> dict[str, bool]:
-    return {name: module.training for name, module in found.named_modules()}
 
 
 def _number(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
@@ -266,13 +250,13 @@ MAKING = ("build", "make", "copy")
 _ACTIONS: dict[str, Callable[[Any, Request, Given, Keywords], Any]] = {
     "call": _call,
     "build": _call,
-    "make": _make,
-    "copy": _copy,
+    "make": lambda found, request, given, keywords: given[0],
+    "copy": lambda found, *_: copy.deepcopy(found),
     "gradients": _gradients,
     "load": _load,
-    "weights": _weights,
+    "weights": lambda found, *_: dict(found.state_dict()),
     "train": _train,
-    "modes": _modes,
+    "modes": lambda found, *_: {name: module.training for name, module in found.named_modules()},
     "number": _number,
 }
 
