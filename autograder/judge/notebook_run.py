@@ -33,8 +33,9 @@ from autograder.sandbox.limits import Limits
 from autograder.sandbox.provisioner import PROVISIONER, Launch
 from course_lib.checks.engine.findings import Finding
 from course_lib.checks.exercises.final_lab.hand_in import handed_in
-from course_lib.checks.remote.client import Channel, student_objects
+from course_lib.checks.remote.client import student_objects
 from course_lib.checks.remote.serialization import pack
+from course_lib.checks.remote.transport import Channel
 
 #: Addresses in the representations of objects. They differ in each run, so they are removed from outputs.
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,}")

@@ -48,7 +48,7 @@ def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | Non
     shades = Shades.spanning(*matrices, at_most=SCALE_ROOM * largest or np.inf)
     windows = [_window(matrix.shape, wrong) for matrix in matrices]
     cell, stacked = _layout(windows)
-    grids = [_grid(window, cell) for window in windows]
+    grids = [Grid(*([str(index) for index in indices] for indices in window), cell) for window in windows]
     shown = [matrix[np.ix_(*window)] for matrix, window in zip(matrices, windows, strict=True)]
     cells = [grid.numbers(part, shades) for grid, part in zip(grids, shown, strict=True)]
     notes = _notes(matrices, windows, shades, [cell for part in cells for cell in part])
@@ -85,11 +85,6 @@ def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
         range(start, min(size, start + LARGEST)) for start, size in zip(starts, shape, strict=True)
     )
     return rows, columns
-
-
-def _grid(window: Window, cell: int) -> Grid:
-    rows, columns = ([str(index) for index in indices] for indices in window)
-    return Grid(rows, columns, cell)
 
 
 def _layout(windows: Sequence[Window]) -> tuple[int, bool]:

@@ -10,12 +10,13 @@ from torch import Tensor
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
 from course_lib.checks.engine.comparison import Difference
-from course_lib.checks.engine.diagnosis import BrokenCheckError, Verdict, examine, examine_prediction
+from course_lib.checks.engine.diagnosis import Verdict, examine, examine_prediction
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.findings import Finding, Kind, emit, record
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception, WrongNumber
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME
+from course_lib.checks.engine.versions import BrokenCheckError
 from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, look
 from course_lib.checks.exercises.registry import catalogue, find
 from course_lib.student import check_log
@@ -227,12 +228,10 @@ def _show(difference: Difference) -> None:
         same = found.shape == expected.shape
         where = difference.position[:-2] if same else ()
         tables = (found[where], expected[where]) if same else (_first_table(found), _first_table(expected))
-        display(SVG(as_svg(found_beside_expected(*tables, title=_title(where)))))
+        title = "Your result beside the expected one"
+        title += f", at {list(where)} of the leading axes" if where else ""
+        display(SVG(as_svg(found_beside_expected(*tables, title=title))))
 
 
 def _first_table(tensor: Tensor) -> Tensor:
     return tensor[(0,) * (tensor.dim() - 2)]
-
-
-def _title(where: tuple[int, ...]) -> str:
-    return f"Your result beside the expected one{f', at {list(where)} of the leading axes' if where else ''}"

@@ -165,10 +165,7 @@ def _public(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 @cache
 def public_curriculum() -> Curriculum:
     """Load the part of the course that students may see."""
-    return _curriculum(json.loads(CURRICULUM.read_text(encoding="utf-8")))
-
-
-def _curriculum(entries: Mapping[str, Any]) -> Curriculum:
+    entries = json.loads(CURRICULUM.read_text(encoding="utf-8"))
     return Curriculum(entries["title"], lessons=[_lesson(lesson) for lesson in entries["lessons"]])
 
 

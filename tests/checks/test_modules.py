@@ -6,11 +6,12 @@ from typing import Any
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.diagnosis import combinable, examine
+from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
+from course_lib.checks.engine.search import combinable
 from course_lib.transformer import LayerNorm
 
 EXERCISE = Exercise(LayerNorm, Path(__file__).with_name("layer_norm_misconceptions.toml"))

@@ -13,11 +13,12 @@ import torch
 
 from course_lib.checks import CheckError, check
 from course_lib.checks.engine.candidate import Request
-from course_lib.checks.engine.diagnosis import BrokenCheckError, examine
+from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.findings import record
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
+from course_lib.checks.engine.versions import BrokenCheckError
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.transformer import attention_scores, attention_weights, scaled_dot_product_attention
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.errors import BadInputError
-from course_lib.translation.decoding.line_stream import BYTES, arriving_lines
+from course_lib.translation.translate import READ_BYTES, arriving_lines
 
 
 def of_bytes(content: bytes) -> list[list[str]]:
@@ -42,7 +42,7 @@ def test_a_file_gives_many_at_once_and_loses_none(tmp_path: Path) -> None:
     with path.open("rb") as file:
         lists = list(arriving_lines(file.fileno(), str(path)))
     assert [line for some in lists for line in some] == expected
-    components = path.stat().st_size / BYTES
+    components = path.stat().st_size / READ_BYTES
     assert 2 < components <= len(lists) <= components + 2, (
         "many at a time, also where that cuts a letter in two"
     )

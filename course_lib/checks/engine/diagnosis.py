@@ -31,19 +31,9 @@ from course_lib.checks.engine.reply import (
     Reply,
     Returned,
 )
-from course_lib.checks.engine.search import Explanation, Resemblance, Search, combinable
-from course_lib.checks.engine.versions import BrokenCheckError, Outcome, Versions, difference, outcome_of
+from course_lib.checks.engine.search import Explanation, Resemblance, Search
+from course_lib.checks.engine.versions import Outcome, Versions, difference, outcome_of
 from course_lib.student.stubs import UNWRITTEN
-
-__all__ = [
-    "BrokenCheckError",
-    "Tier",
-    "Verdict",
-    "combinable",
-    "examine",
-    "examine_prediction",
-    "examine_version",
-]
 
 #: What a message is based on: misconceptions that explain all results or one of them, facts, or numbers.
 Tier = Literal["exact", "partial", "structural", "numbers"]
@@ -245,17 +235,12 @@ def _facts(expected: Outcome, found: Outcome, differs: Difference) -> tuple[str,
     for wanted, told in zip(expected.replies, found.replies, strict=False):
         if isinstance(wanted, Returned) and isinstance(told, Returned) and wanted.called != told.called:
             name, times = (*told.called, *wanted.called)[0], len(told.called)
-            often = {0: "never calls", 1: "calls", 2: "calls twice"}.get(times)
-            said = f"{often} the {name}" if often else f"calls the {name} {times} times"
-            if times == 2:
-                said = f"calls the {name} twice"
-            facts.append(f"Your code {said}; {_times(len(wanted.called))} is expected.")
+            said = {0: f"never calls the {name}", 1: f"calls the {name}", 2: f"calls the {name} twice"}
+            calls = {0: "no call", 1: "one call"}.get(len(wanted.called), f"{len(wanted.called)} calls")
+            told_times = said.get(times, f"calls the {name} {times} times")
+            facts.append(f"Your code {told_times}; {calls} is expected.")
             break
     return tuple(facts)
-
-
-def _times(count: int) -> str:
-    return {0: "no call", 1: "one call"}.get(count, f"{count} calls")
 
 
 def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber | str | None:

@@ -13,17 +13,6 @@ from course_lib.checks.remote.serialization import SerializationError, pack, unp
 from course_lib.checks.remote.server import LONGEST_NAME, MOST_NAMES
 from course_lib.checks.remote.transport import Channel, ChannelClosed, ChannelOverrun, ChannelTimeout
 
-__all__ = [
-    "KERNEL_DIED",
-    "Channel",
-    "ChannelClosed",
-    "ChannelOverrun",
-    "ChannelTimeout",
-    "RemoteObject",
-    "StudentError",
-    "student_objects",
-]
-
 #: The timeout for a reply. The server stops the student's code a little earlier.
 PATIENCE = SECONDS + 5.0
 

@@ -9,7 +9,7 @@ code. Replies of a student's process are read with `unpack_reply`, which validat
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, get_args
 
 import torch
@@ -23,46 +23,21 @@ class SerializationError(ValueError):
     """An error for a message that is invalid or exceeds the limits."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The limits on a message. Correct answers stay far below all of them."""
+# The limits on a message, whose size is at most MOST_BYTES. Correct answers stay far below all of them.
+#: The maximum size of the header, in bytes.
+MOST_HEADER = 2 * 2**20
+#: The maximum number of values, including nested ones, and the maximum nesting depth.
+MOST_ENTRIES, MOST_DEPTH = 100_000, 40
+#: The maximum length of a string, and the maximum number of digits of an integer.
+MOST_LETTERS, MOST_DIGITS = 100_000, 300
+#: The maximum number of axes of a tensor.
+MOST_AXES = 32
 
-    total: int = MOST_BYTES
-    """The maximum size of the whole message, in bytes."""
-    header: int = 2 * 2**20
-    """The maximum size of the header, in bytes."""
-    entries: int = 100_000
-    """The maximum number of values, including nested ones."""
-    depth: int = 40
-    """The maximum nesting depth."""
-    letters: int = 100_000
-    """The maximum length of a string."""
-    digits: int = 300
-    """The maximum number of digits of an integer, so that any integer can be converted to a float."""
-    axes: int = 32
-    """The maximum number of axes of a tensor."""
-
-
-USUAL = Limits()
-
-_DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in (
-        torch.bool,
-        torch.uint8,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.uint16,
-        torch.uint32,
-        torch.uint64,
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-        torch.complex64,
-        torch.complex128,
+_DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, name)
+    for name in (
+        *("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"),
+        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
     )
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
@@ -70,62 +45,63 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _LENGTH_BYTES = 4
 
 
-def pack(message: object, limits: Limits = USUAL) -> bytes:
+def pack(message: object) -> bytes:
     """Serialize a request, a reply or any plain value.
 
     Tensors are detached and made contiguous. A tensor on a device other than the CPU, or of an unusual dtype,
     is sent as `Opaque`. Raises SerializationError for a value that is too large or isn't plain.
     """
-    writer = _Writer(limits)
+    writer = _Writer()
     content = writer.write(message, 0)
     header = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
-    if len(header) > limits.header:
-        raise SerializationError(f"the header has {len(header)} bytes, more than {limits.header}")
+    if len(header) > MOST_HEADER:
+        raise SerializationError(f"the header has {len(header)} bytes, more than {MOST_HEADER}")
     return b"".join((len(header).to_bytes(_LENGTH_BYTES, "big"), header, *writer.tensors))
 
 
-def unpack(data: bytes, limits: Limits = USUAL) -> Any:
+def unpack(data: bytes) -> Any:
     """Deserialize a message from `pack`. Raises SerializationError if it is invalid or too large."""
-    return _Reader(data, limits, requests=True).message()
+    return _Reader(data, requests=True).message()
 
 
-def unpack_reply(data: bytes, handles: int, limits: Limits = USUAL) -> Reply:
+def unpack_reply(data: bytes, handles: int) -> Reply:
     """Deserialize a reply from an untrusted process, in which only handles below `handles` are valid.
 
     Raises SerializationError for anything but a reply of plain values within the limits.
     """
-    reply = unpack_value(data, handles, limits)
+    reply = unpack_value(data, handles)
     if not isinstance(reply, Returned | Raised):
         raise SerializationError(f"expected a reply, got {type(reply).__name__}")
     return reply
 
 
-def unpack_value(data: bytes, handles: int, limits: Limits = USUAL) -> Any:
+def unpack_value(data: bytes, handles: int) -> Any:
     """Deserialize a reply or a plain value from an untrusted process; see `unpack_reply`."""
-    return _Reader(data, limits, handles=handles).message()
+    return _Reader(data, handles=handles).message()
 
 
 class _Writer:
     """A converter of a message to JSON and the bytes of its tensors."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self) -> None:
         self.tensors: list[bytes] = []
-        self._limits = limits
-        self._room = limits.total
+        self._room = MOST_BYTES
         self._entries = 0
 
     def write(self, value: Any, depth: int) -> Any:
         self._entries += 1
-        if self._entries > self._limits.entries:
-            raise SerializationError(f"the message holds more than {self._limits.entries} values")
-        if depth > self._limits.depth:
-            raise SerializationError(f"values are nested more than {self._limits.depth} levels deep")
+        if self._entries > MOST_ENTRIES:
+            raise SerializationError(f"the message holds more than {MOST_ENTRIES} values")
+        if depth > MOST_DEPTH:
+            raise SerializationError(f"values are nested more than {MOST_DEPTH} levels deep")
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, int):
-            return _bounded(int(value), self._limits)
+            if int.bit_length(value) > MOST_DIGITS * math.log2(10):
+                raise SerializationError(f"an integer has more than {MOST_DIGITS} digits")
+            return int(value)
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else ["float", str(float(value))]
         if isinstance(value, Tensor):
@@ -164,18 +140,18 @@ class _Writer:
         )
 
     def _text(self, text: str) -> str:
-        if len(text) > self._limits.letters:
-            raise SerializationError(f"a string has {len(text)} characters, more than {self._limits.letters}")
+        if len(text) > MOST_LETTERS:
+            raise SerializationError(f"a string has {len(text)} characters, more than {MOST_LETTERS}")
         return text
 
     def _tensor(self, tensor: Tensor) -> list[Any]:
         if tensor.device.type != "cpu" or tensor.dtype not in _NAMES or tensor.layout != torch.strided:
             return ["opaque", f"Tensor of dtype {tensor.dtype} on the device {tensor.device}"]
-        if tensor.dim() > self._limits.axes:
-            raise SerializationError(f"a tensor has {tensor.dim()} axes, more than {self._limits.axes}")
+        if tensor.dim() > MOST_AXES:
+            raise SerializationError(f"a tensor has {tensor.dim()} axes, more than {MOST_AXES}")
         self._room -= tensor.numel() * tensor.dtype.itemsize
         if self._room < 0:
-            raise SerializationError(f"the tensors have more than {self._limits.total} bytes in total")
+            raise SerializationError(f"the tensors have more than {MOST_BYTES} bytes in total")
         plain = tensor.detach().as_subclass(Tensor).resolve_conj().resolve_neg()
         # Copied because a single element may have an unusual stride, which prevents a view as bytes.
         row = plain.reshape(-1).clone(memory_format=torch.contiguous_format)
@@ -186,11 +162,8 @@ class _Writer:
 class _Reader:
     """A converter of a message back to values. Every size is validated before it is used."""
 
-    def __init__(
-        self, data: bytes, limits: Limits, *, handles: int | None = None, requests: bool = False
-    ) -> None:
+    def __init__(self, data: bytes, *, handles: int | None = None, requests: bool = False) -> None:
         self._data = memoryview(data)
-        self._limits = limits
         self._handles = handles
         self._entries = 0
         self._kinds: dict[str, Callable[[list[Any], int], Any]] = {
@@ -211,13 +184,13 @@ class _Reader:
             }
 
     def message(self) -> Any:
-        if len(self._data) > (most := self._limits.total + self._limits.header + _LENGTH_BYTES):
+        if len(self._data) > (most := MOST_BYTES + MOST_HEADER + _LENGTH_BYTES):
             raise SerializationError(f"the message has {len(self._data)} bytes, more than {most}")
         length = int.from_bytes(self._data[:_LENGTH_BYTES], "big")
         self._at = _LENGTH_BYTES + length
-        if self._at > len(self._data) or length > self._limits.header:
+        if self._at > len(self._data) or length > MOST_HEADER:
             raise SerializationError(
-                f"expected a header of at most {self._limits.header} bytes in the message, got {length} bytes"
+                f"expected a header of at most {MOST_HEADER} bytes in the message, got {length} bytes"
             )
         try:
             content = json.loads(
@@ -241,10 +214,10 @@ class _Reader:
 
     def _read(self, content: Any, depth: int) -> Any:
         self._entries += 1
-        if self._entries > self._limits.entries or depth > self._limits.depth:
+        if self._entries > MOST_ENTRIES or depth > MOST_DEPTH:
             raise SerializationError(
-                f"the message holds more than {self._limits.entries} values, or values nested more than "
-                f"{self._limits.depth} levels deep"
+                f"the message holds more than {MOST_ENTRIES} values, or values nested more than "
+                f"{MOST_DEPTH} levels deep"
             )
         if content is None or isinstance(content, bool | int | float):
             return content
@@ -263,8 +236,8 @@ class _Reader:
         return [self._read(item, depth) for item in items]
 
     def _text(self, content: Any) -> str:
-        if not isinstance(content, str) or len(content) > self._limits.letters:
-            raise SerializationError(f"expected a string of at most {self._limits.letters} characters")
+        if not isinstance(content, str) or len(content) > MOST_LETTERS:
+            raise SerializationError(f"expected a string of at most {MOST_LETTERS} characters")
         # A lone surrogate could not be printed.
         return content.encode("utf-8", "replace").decode()
 
@@ -280,8 +253,8 @@ class _Reader:
         return texts
 
     def _whole(self, digits: str) -> int:
-        if len(digits.removeprefix("-")) > self._limits.digits:
-            raise SerializationError(f"an integer has {len(digits)} digits, more than {self._limits.digits}")
+        if len(digits.removeprefix("-")) > MOST_DIGITS:
+            raise SerializationError(f"an integer has {len(digits)} digits, more than {MOST_DIGITS}")
         return int(digits)
 
     def _unusual_float(self, items: list[Any], depth: int) -> float:
@@ -318,13 +291,13 @@ class _Reader:
     def _tensor(self, items: list[Any], depth: int) -> Tensor:
         dtype = self._dtype(items[:1], depth)
         shape = items[1:]
-        if len(shape) > self._limits.axes or not all(type(size) is int and size >= 0 for size in shape):
+        if len(shape) > MOST_AXES or not all(type(size) is int and size >= 0 for size in shape):
             raise SerializationError(
-                f"shape: expected at most {self._limits.axes} non-negative integers, got {str(shape)[:40]}"
+                f"shape: expected at most {MOST_AXES} non-negative integers, got {str(shape)[:40]}"
             )
         # With an axis of length 0 the total size is 0, however long the other axes are.
-        if any(size > self._limits.total for size in shape):
-            raise SerializationError(f"a tensor has an axis longer than {self._limits.total}")
+        if any(size > MOST_BYTES for size in shape):
+            raise SerializationError(f"a tensor has an axis longer than {MOST_BYTES}")
         end = self._at + math.prod(shape) * dtype.itemsize
         if end > len(self._data):
             raise SerializationError(
@@ -365,12 +338,6 @@ class _Reader:
                 f"an exception has {len(items)} parts instead of {len(Raised.__dataclass_fields__)}"
             )
         return Raised(*map(self._text, items))
-
-
-def _bounded(number: int, limits: Limits) -> int:
-    if number.bit_length() > limits.digits * math.log2(10):
-        raise SerializationError(f"an integer has more than {limits.digits} digits")
-    return number
 
 
 def _finite(digits: str) -> float:

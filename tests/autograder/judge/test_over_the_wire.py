@@ -17,8 +17,9 @@ from autograder.release.build import COURSE
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises.registry import catalogue
-from course_lib.checks.remote.client import Channel, RemoteObject, student_objects
+from course_lib.checks.remote.client import RemoteObject, student_objects
 from course_lib.checks.remote.serialization import pack
+from course_lib.checks.remote.transport import Channel
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import LESSONS, load_curriculum
 

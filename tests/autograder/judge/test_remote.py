@@ -14,12 +14,20 @@ import pytest
 import torch
 
 from course_lib.checks.engine.candidate import Candidate, Fixture, Request
-from course_lib.checks.engine.reply import OUT_OF_TIME, RAISED_BY_NAME, Handle, Opaque, Raised, Returned
+from course_lib.checks.engine.reply import (
+    KERNEL_DIED,
+    OUT_OF_TIME,
+    RAISED_BY_NAME,
+    Handle,
+    Opaque,
+    Raised,
+    Returned,
+)
 from course_lib.checks.exercises.fixtures.callables import multiply
-from course_lib.checks.remote.client import KERNEL_DIED, Channel, RemoteObject, StudentError, student_objects
+from course_lib.checks.remote.client import RemoteObject, StudentError, student_objects
 from course_lib.checks.remote.serialization import pack
 from course_lib.checks.remote.server import serve
-from course_lib.checks.remote.transport import ChannelClosed, ChannelOverrun, ChannelTimeout
+from course_lib.checks.remote.transport import Channel, ChannelClosed, ChannelOverrun, ChannelTimeout
 
 pytestmark = pytest.mark.sandbox
 

@@ -10,16 +10,6 @@ from course_lib.translation.configs.schema import DataConfig
 from course_lib.translation.data.corpora.parallel_text import Corpus, ParallelText, read_parallel_text
 from course_lib.translation.data.corpora.published import PUBLISHED
 
-__all__ = [
-    "CAPTIONS",
-    "PUBLISHED",
-    "Corpus",
-    "ParallelText",
-    "corpus_fingerprint",
-    "load_captions",
-    "load_corpus",
-]
-
 #: The built-in corpus. The README in this folder describes it.
 CAPTIONS = Path(__file__).with_name("captions")
 
