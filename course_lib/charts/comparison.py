@@ -48,7 +48,9 @@ def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | Non
     shades = Shades.spanning(*matrices, at_most=SCALE_ROOM * largest or np.inf)
     windows = [_window(matrix.shape, wrong) for matrix in matrices]
     cell, stacked = _layout(windows)
-    grids = [Grid(*([str(index) for index in indices] for indices in window), cell) for window in windows]
+    grids = []
+    for rows, columns in windows:
+        grids.append(Grid([str(row) for row in rows], [str(column) for column in columns], cell))
     shown = [matrix[np.ix_(*window)] for matrix, window in zip(matrices, windows, strict=True)]
     cells = [grid.numbers(part, shades) for grid, part in zip(grids, shown, strict=True)]
     notes = _notes(matrices, windows, shades, [cell for part in cells for cell in part])
