@@ -100,6 +100,25 @@ def test_a_page_is_written_again_if_it_would_look_different(graded: Classroom) -
     assert pages(graded)[f"carl/{LESSON}/timestamp.txt"] == b"2025-01-01 12:00:00 UTC"
 
 
+def test_students_and_files_with_unusual_names(classroom: Classroom) -> None:
+    students = (
+        "josé o'neil & sohn",
+        "ü" * 100,
+        "Wolfeschlegelstein" * 11 + "xy",
+    )  # the last has 200 characters
+    for student in students:
+        classroom.hand_in(student, solved(classroom.released))
+        classroom.hand_in(student, b"text", f"größe {'ä' * 100} + 1.txt")
+    assert classroom.autograde() == []
+    write_pages(classroom)
+    for student in students:
+        scores = classroom.scores(student)
+        assert scores is not None
+        assert scores["check_attention_scores"] is not None
+        assert f"{student}/{LESSON}/{LESSON}.html" in pages(classroom)
+        assert f"{student}/{LESSON}/größe {'ä' * 100} + 1.txt" in pages(classroom)
+
+
 def test_while_a_run_grades_no_page_is_written(graded: Classroom) -> None:
     with (
         course_lock(graded.course / "autograder", logging.getLogger()),

@@ -27,37 +27,46 @@ class Account:
     group: int
 
     def call(self, function: Callable[[], object], umask: int = 0o002) -> tuple[int, str]:
-        """Call a function in a child process that runs as this user. Return its exit code and its output.
+        """Call a function in a child process that runs as this user. Return its exit code and its output."""
+        return self.start(function, umask)()
+
+    def start(self, function: Callable[[], object], umask: int = 0o002) -> Callable[[], tuple[int, str]]:
+        """Start a function in a child process that runs as this user, and return a function that waits for it.
 
         The child is forked, because another account may not be able to read the interpreter's own files.
         """
-        with tempfile.TemporaryFile() as output:
-            child = os.fork()
-            if child == 0:
-                code = 70
-                try:
-                    os.dup2(output.fileno(), 1)
-                    os.dup2(output.fileno(), 2)
-                    sys.stdout = sys.stderr = io.TextIOWrapper(
-                        io.FileIO(1, "w"), encoding="utf-8", line_buffering=True
-                    )
-                    os.setgroups([])
-                    os.setresgid(self.group, self.group, self.group)
-                    os.setresuid(self.uid, self.uid, self.uid)
-                    os.umask(umask)
-                    function()
-                    code = 0
-                except SystemExit as end:
-                    code = end.code if isinstance(end.code, int) else int(end.code is not None)
-                except BaseException:
-                    traceback.print_exc()
-                finally:
-                    sys.stdout.flush()
-                    sys.stderr.flush()
-                    os._exit(code)
-            _, status = os.waitpid(child, 0)
-            output.seek(0)
-            return os.waitstatus_to_exitcode(status), output.read().decode()
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - `wait` closes it
+        child = os.fork()
+        if child == 0:
+            code = 70
+            try:
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+                sys.stdout = sys.stderr = io.TextIOWrapper(
+                    io.FileIO(1, "w"), encoding="utf-8", line_buffering=True
+                )
+                os.setgroups([])
+                os.setresgid(self.group, self.group, self.group)
+                os.setresuid(self.uid, self.uid, self.uid)
+                os.umask(umask)
+                function()
+                code = 0
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+
+        def wait() -> tuple[int, str]:
+            with output:
+                _, status = os.waitpid(child, 0)
+                output.seek(0)
+                return os.waitstatus_to_exitcode(status), output.read().decode()
+
+        return wait
 
 
 def why_unavailable() -> str | None:
@@ -84,9 +93,9 @@ def give_home(account: Account, home: Path, password: str | None = None) -> None
 
 
 @contextmanager
-def accounts(*roles: str) -> Iterator[list[Account]]:
+def accounts(*roles: str, group: str = "course") -> Iterator[list[Account]]:
     """Create one account per role, all in one group, and remove them afterwards."""
-    group = f"course{os.getpid()}"
+    group = f"{group}{os.getpid()}"
     names = [f"{role}{os.getpid()}" for role in roles]
     _run("groupadd", group)
     try:

@@ -1,17 +1,19 @@
-"""Two graders with different Unix accounts: whatever one is not allowed to do, no grade is lost."""
+"""Graders with different Unix accounts: whatever one is not allowed to do, no grade is lost."""
 
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 from classroom import Classroom, solved
-from nbgrader.apps import AutogradeApp
+from nbformat import NotebookNode
+from nbgrader.apps import AutogradeApp, CollectApp, NbGrader
 from small_course import LESSON, SmallCourse, cell_of
 from unix_accounts import Account, accounts, why_unavailable
 
@@ -26,29 +28,52 @@ SHARED = "\nc.CourseDirectory.groupshared = True\n"
 
 @dataclass
 class Graders:
-    """A course with an instructor and an assistant, who each have a Unix account."""
+    """A course with an instructor, two assistants and two students, who each have a Unix account."""
 
     classroom: Classroom
     instructor: Account
     assistant: Account
+    second_assistant: Account
+    students: list[Account]
+
+    @property
+    def exchange(self) -> Path:
+        """The folder through which students hand in."""
+        return self.classroom.course.parent / "exchange"
 
     def autograde(self, account: Account, *options: str) -> tuple[int, str]:
         """Run `nbgrader autograde` as one of the graders, and return its exit code and its output."""
+        return self.start(account, AutogradeApp, *options)()
+
+    def start(self, account: Account, app: type[NbGrader], *options: str) -> Callable[[], tuple[int, str]]:
+        """Start a command of nbgrader, and return a function that waits until it ends."""
 
         def command() -> None:
             os.environ.pop("COURSE_GRADEBOOK", None)
             os.environ["HOME"] = str(self.classroom.course.parent / "home")
             os.chdir(self.classroom.course / "autograder")
-            AutogradeApp.clear_instance()
-            AutogradeApp.launch_instance([LESSON, *options])
+            app.clear_instance()
+            app.launch_instance([LESSON, *options])
 
-        return account.call(command, umask=0o022 if account is self.instructor else 0o002)
+        return account.start(command, umask=0o022 if account is self.instructor else 0o002)
 
     def share(self) -> None:
         """Set the file modes with which an instructor allows assistants to grade."""
         config = self.classroom.course / "autograder/nbgrader_config.py"
         config.write_text(config.read_text(encoding="utf-8") + SHARED, encoding="utf-8")
         subprocess.run(["chmod", "-R", "g+rwX", self.classroom.course], check=True)
+
+    def submit(self, student: Account, content: NotebookNode, at: str) -> None:
+        """Write a submission to the exchange as a student, as `nbgrader submit` does."""
+        folder = self.exchange / "build-the-transformer/inbound" / f"{student.name}+{LESSON}+{at}+0"
+
+        def copy() -> None:
+            folder.mkdir(mode=0o755)
+            nbformat.write(content, folder / NAME)
+            (folder / "timestamp.txt").write_text(at)
+
+        code, printed = student.call(copy, umask=0o022)
+        assert code == 0, printed
 
     def hand_in(self, student: str, content: Any, at: str) -> Path:
         """Hand in as nbgrader's collect does: the instructor owns the file, and its group can read it."""
@@ -63,7 +88,8 @@ def graders(made: SmallCourse) -> Iterator[Graders]:
     """A class of two, graded by the instructor alone, with nbgrader's default modes."""
     with (
         tempfile.TemporaryDirectory(prefix="two-graders-") as name,
-        accounts("instructor", "assistant") as (instructor, assistant),
+        accounts("instructor", "assistant", "second") as (instructor, *assistants),
+        accounts("ann", "ben", group="students") as students,
     ):
         folder = Path(name)
         folder.chmod(0o755)
@@ -76,7 +102,13 @@ def graders(made: SmallCourse) -> Iterator[Graders]:
         classroom = Classroom(folder / "course")
         for path in (classroom.course, *classroom.course.rglob("*")):
             os.chown(path, instructor.uid, instructor.group)
-        graders = Graders(classroom, instructor, assistant)
+        graders = Graders(classroom, instructor, *assistants, students)
+        inbound = graders.exchange / "build-the-transformer/inbound"
+        inbound.mkdir(parents=True)
+        inbound.chmod(0o733)
+        os.chown(inbound, instructor.uid, instructor.group)
+        with (classroom.course / "autograder/nbgrader_config.py").open("a") as config:
+            config.write(f"\nc.Exchange.root = {str(graders.exchange)!r}\n")
         (classroom.course / "autograder/submitted").mkdir()
         os.chown(classroom.course / "autograder/submitted", instructor.uid, instructor.group)
         for student in ("anna", "bela"):
@@ -89,14 +121,57 @@ def graders(made: SmallCourse) -> Iterator[Graders]:
         yield graders
 
 
-def test_a_second_grader_with_nothing_to_grade_changes_nothing(graders: Graders) -> None:
+def test_two_assistants_with_nothing_to_grade_change_nothing(graders: Graders) -> None:
     graders.share()
     before = graders.classroom.state()
-    code, printed = graders.autograde(graders.assistant)
+    assistants = (graders.assistant, graders.second_assistant)
+    for assistant in assistants:
+        code, printed = graders.autograde(assistant)
+        assert code == 0, printed
+        assert graders.classroom.state() == before
+    for ended in [graders.start(assistant, AutogradeApp) for assistant in assistants]:
+        code, printed = ended()
+        assert code == 0 or "another nbgrader command is working in" in printed
+    assert graders.classroom.state() == before
+
+
+def test_an_assistant_collects_while_another_grades(graders: Graders) -> None:
+    graders.share()
+    graders.exchange.joinpath("build-the-transformer/inbound").chmod(0o773)
+    before = graders.classroom.state()["gradings"]
+    for student in graders.students:
+        graders.submit(student, solved(graders.classroom.released), at="2025-01-30 12:00:00 UTC")
+    running = [
+        graders.start(graders.assistant, CollectApp),
+        graders.start(graders.second_assistant, AutogradeApp, "--force"),
+    ]
+    (collected, printed), (code, said) = [ended() for ended in running]
+    assert collected == 0, printed
+    assert code == 0 or "not graded: " in said  # what is still being copied is reported by name
+    for account in (graders.second_assistant, graders.instructor, graders.assistant):
+        code, said = graders.autograde(account)
+        assert code == 0, said
     after = graders.classroom.state()
-    assert after["gradings"] == before["gradings"]
-    assert after["files"] == before["files"]
-    assert code == 0, printed
+    assert {name: after["gradings"][name] for name in before} == before
+    assert graders.classroom.not_graded == {}
+    names = [student.name for student in graders.students]
+    assert len({str(after["gradings"][name]["grades"]) for name in names}) == 1
+    assert_usable_by_all(graders)
+
+
+def assert_usable_by_all(graders: Graders) -> None:
+    """Check that all three graders can read and replace every file."""
+
+    def look() -> None:
+        root = graders.classroom.course / "autograder"
+        for folder in ("submitted", "autograded"):
+            for path in (root / folder, *(root / folder).rglob("*")):
+                assert os.access(path, os.R_OK | (os.W_OK | os.X_OK if path.is_dir() else 0)), path
+        assert os.access(root / "gradebook.db", os.R_OK | os.W_OK)
+
+    for account in (graders.instructor, graders.assistant, graders.second_assistant):
+        code, printed = account.call(look)
+        assert code == 0, printed
 
 
 def test_a_second_grader_can_grade_what_is_handed_in_again(graders: Graders) -> None:
