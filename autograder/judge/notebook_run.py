@@ -3,12 +3,11 @@
 import asyncio
 import contextlib
 import json
-import math
 import os
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
@@ -27,7 +26,7 @@ from autograder.judge.lesson_context import LessonContext
 from autograder.judge.locked_cells import judge
 from autograder.judge.static_checks import static_warnings
 from autograder.sandbox.archive import pack_files
-from autograder.sandbox.fork_server import ForkServer
+from autograder.sandbox.fork_server import ForkServer, ForkServerError
 from autograder.sandbox.kernel import JUDGE
 from autograder.sandbox.limits import Limits
 from autograder.sandbox.provisioner import PROVISIONER, Launch
@@ -58,8 +57,10 @@ class _KernelNotStartedError(_KernelFailedError):
 def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
     """Run a notebook. Return a result even if its code fails or ends the kernel.
 
-    Raises NotComputedError if a check itself fails, or if kernels don't start and the files next to the
-    notebook aren't the cause.
+    Time limits don't count time in which the student's code is ready to run but has no core.
+
+    Raises NotComputedError if a check itself fails, if kernels don't start and the files next to the notebook
+    aren't the cause, or if the notebook waits for a core for longer than it may run.
     """
     start = time.monotonic()
     result = asyncio.run(_Run(job, lesson, fork_server).run())
@@ -71,12 +72,56 @@ def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
     return result
 
 
+class _Clock:
+    """A clock that stops while a notebook's kernel waits for a core."""
+
+    def __init__(self, fork_server: ForkServer, most: float) -> None:
+        self._fork_server, self._most = fork_server, most
+        self._of_earlier_kernels = self._of_this_kernel = 0.0
+
+    def seconds(self) -> float:
+        """Return the time, in seconds since some moment."""
+        return time.monotonic() - self.without_core()
+
+    def without_core(self) -> float:
+        """Return how many seconds the kernels have waited for a core in total, up to the maximum."""
+        with contextlib.suppress(ForkServerError):
+            # A kernel that has ended reports 0.
+            self._of_this_kernel = max(self._of_this_kernel, self._fork_server.state().without_core)
+        return min(self._of_earlier_kernels + self._of_this_kernel, self._most)
+
+    def kernel_ended(self) -> None:
+        """Prepare for the next kernel, which starts to wait at 0."""
+        self._of_earlier_kernels += self._of_this_kernel
+        self._of_this_kernel = 0.0
+
+    def require_core(self) -> None:
+        """Raise NotComputedError if the kernels have waited for the maximum time."""
+        if self._of_earlier_kernels + self._of_this_kernel >= self._most:
+            raise NotComputedError(
+                f"the machine was too busy: this notebook waited {self._most:g} seconds for a processor. "
+                "Run this command again when less else is running, or with fewer workers"
+            )
+
+    async def limit(self, awaitable: Awaitable[Any], seconds: float) -> None:
+        """Wait for an awaitable. Raises TimeoutError if it takes longer than `seconds` on this clock."""
+        task, end = asyncio.ensure_future(awaitable), self.seconds() + seconds
+        while not task.done():
+            left = end - self.seconds()
+            if left <= 0:
+                task.cancel()
+                raise TimeoutError
+            await asyncio.wait({task}, timeout=left)
+        task.result()
+
+
 class _Run:
     """One run of a notebook. If a kernel ends, a new one is started, up to the limit on restarts."""
 
     def __init__(self, job: Job, lesson: LessonContext, fork_server: ForkServer) -> None:
         self.job, self.lesson, self.fork_server = job, lesson, fork_server
         self.result = Result([[] for _ in job.cells])
+        self.clock = _Clock(fork_server, job.limits.notebook_seconds + _START_TIMEOUT)
         self.failed: set[int] = set()
         """The indices of cells that ended a kernel. They are not run again."""
         self.reached = 0
@@ -95,7 +140,7 @@ class _Run:
         judged = {cell.id for cell in self.job.cells if cell.judged}
         optional = {cell.id for cell in self.job.cells if cell.optional and not self.job.everything}
         runs = cells_to_run(cells, optional, judged, self.lesson.may_not_call)
-        deadline = time.monotonic() + self.job.limits.notebook_seconds
+        deadline = self.clock.seconds() + self.job.limits.notebook_seconds
         reason, failed = f"the kernel ended {self.job.limits.restarts + 1} times", None
         for _ in range(self.job.limits.restarts + 1):
             try:
@@ -107,19 +152,21 @@ class _Run:
                         if cell.id in judged and not again:
                             await self._judge_cell(kernel, index)
                         elif runs[index] and index not in self.failed:
-                            await self._run_cell(kernel, cell, index, deadline - time.monotonic(), again)
+                            await self._run_cell(kernel, cell, index, deadline - self.clock.seconds(), again)
                 failed = None
                 break
             except _KernelFailedError as ended:
+                self.clock.require_core()
                 failed = ended
                 self._note(str(ended))
                 if self.silent_kernels > _MAX_SILENT_KERNELS:
                     reason = "earlier kernels didn't answer the judge"
                     break
-                if time.monotonic() > deadline:
+                if self.clock.seconds() > deadline:
                     reason = f"the notebook took longer than {self.job.limits.notebook_seconds:g} seconds"
                     break
             finally:
+                self.clock.kernel_ended()
                 for violation in self.fork_server.clear().violations:
                     self._note(violation)
         if isinstance(failed, _KernelNotStartedError):
@@ -182,7 +229,8 @@ class _Run:
             # state.
             client.start_channels(stdin=False, hb=False)
             await _wait_until_ready(client, self.fork_server)
-            yield _Kernel(manager, client, Channel(ours, self.job.limits.reply_bytes))
+            channel = Channel(ours, self.job.limits.reply_bytes, self.clock.without_core)
+            yield _Kernel(manager, client, channel)
         finally:
             ours.close()
             theirs.close()
@@ -194,21 +242,21 @@ class _Run:
     async def _run_cell(
         self, kernel: "_Kernel", cell: NotebookNode, index: int, left: float, again: bool
     ) -> None:
-        runner = _CellRunner(new_notebook(cells=[cell]), self.job.limits, left)
+        runner = _CellRunner(new_notebook(cells=[cell]), self.job.limits, left, self.clock)
         runner.km, runner.kc = kernel.manager, kernel.client
         cell.outputs = []
         try:
             if left <= 0:
                 raise CellTimeoutError
             await runner.async_execute_cell(cell, 0)
-        except CellTimeoutError:
-            message = (
-                f"the notebook took longer than {self.job.limits.notebook_seconds:g} seconds"
-                if left < self.job.limits.cell_seconds
-                else f"stopped after {self.job.limits.cell_seconds:g} seconds"
-            )
-            self._cell_failed(index, cell, "OutOfTime", message)
-        except DeadKernelError:
+        except (CellTimeoutError, DeadKernelError):
+            if left <= 0 or runner.timed_out:
+                message = (
+                    f"the notebook took longer than {self.job.limits.notebook_seconds:g} seconds"
+                    if left < self.job.limits.cell_seconds
+                    else f"stopped after {self.job.limits.cell_seconds:g} seconds"
+                )
+                self._cell_failed(index, cell, "OutOfTime", message)
             state = self.fork_server.state()
             message = "; ".join(state.violations) or f"the kernel ended with exit status {state.ended}"
             self._cell_failed(index, cell, "KernelDied", message)
@@ -238,7 +286,7 @@ class _Run:
         cell = self.job.cells[index]
         request = kernel.client.execute(JUDGE, silent=True, store_history=False)
         channel = kernel.judge
-        names = student_objects(channel, self.lesson.may_not_call, _FIRST_ANSWER_TIMEOUT)
+        names = student_objects(channel, self.lesson.may_not_call, first_patience=_FIRST_ANSWER_TIMEOUT)
         if channel.dead:
             self.silent_kernels += 1
             message = f"the kernel didn't answer the judge: {channel.dead}"
@@ -246,13 +294,14 @@ class _Run:
             raise _KernelFailedError(f"{cell.id}: {message}")
         with handed_in(dict(self.job.files)):
             judged = judge(cell.source, names, self.lesson.trusted)
+        self.clock.require_core()
         self.result.outputs[index] = judged.outputs
         for finding in judged.findings:
             self.result.findings[cell.id] = asdict(finding)
         if not channel.dead:
             with contextlib.suppress(Exception):
                 channel.send(pack({"do": "done"}), _RETURN_TIMEOUT)
-                await asyncio.wait_for(_wait_for_reply(kernel.client, request), _RETURN_TIMEOUT)
+                await self.clock.limit(_wait_for_reply(kernel.client, request), _RETURN_TIMEOUT)
                 return
         raise _KernelFailedError(f"{cell.id}: {channel.dead or 'the kernel is stuck after the check'}")
 
@@ -285,10 +334,10 @@ class _Kernel:
 class _CellRunner(NotebookClient):
     """A NotebookClient that runs one cell of untrusted code and limits its output."""
 
-    def __init__(self, notebook: NotebookNode, limits: Limits, left: float) -> None:
+    def __init__(self, notebook: NotebookNode, limits: Limits, left: float, clock: _Clock) -> None:
         super().__init__(
             notebook,
-            timeout=math.ceil(min(limits.cell_seconds, left)),
+            timeout=None,  # replaced by `_async_poll_kernel_alive`
             allow_errors=True,
             interrupt_on_timeout=False,
             record_timing=False,
@@ -299,6 +348,10 @@ class _CellRunner(NotebookClient):
         )
         self.remaining = limits.output_bytes
         self.truncated = False
+        self.timed_out = False
+        """Whether the cell has exceeded its time limit, or that of the notebook."""
+        self._clock = clock
+        self._end = clock.seconds() + min(limits.cell_seconds, left)
 
     def output(self, outs: list[NotebookNode], msg: dict[str, Any], display_id: str, cell_index: int) -> Any:
         """Keep an output within the limit: truncate printed text, and drop any other large output."""
@@ -316,8 +369,10 @@ class _CellRunner(NotebookClient):
         """Ignore widgets, which don't affect a grade."""
 
     async def _async_poll_kernel_alive(self) -> None:
-        while await self.km.is_alive():
+        while await self.km.is_alive() and not self.timed_out:
             await asyncio.sleep(0.1)
+            # The clock asks the fork server, so look at it only if it may have reached the end.
+            self.timed_out = time.monotonic() > self._end and self._clock.seconds() > self._end
         if self.task_poll_for_reply is not None:
             self.task_poll_for_reply.cancel()
 

@@ -40,6 +40,8 @@ class KernelState:
     """The kernel's exit status; negative if a signal ended it."""
     violations: tuple[str, ...]
     """The limits that the kernel has exceeded."""
+    without_core: float = 0.0
+    """The seconds for which the kernel was ready to run, but had no core."""
 
 
 #: The state of a kernel whose fork server has ended.
@@ -189,7 +191,9 @@ class ForkServer:
         except OSError:
             raise ForkServerError(f"the grading sandbox exited unexpectedly:\n{self.log_tail()}") from None
         answer = self._receive(ANSWER_TIMEOUT)
-        return KernelState(answer["running"], answer["ended"], tuple(answer["violations"]))
+        return KernelState(
+            answer["running"], answer["ended"], tuple(answer["violations"]), answer["without_core"]
+        )
 
     def _receive(self, timeout: float) -> dict[str, Any]:
         assert self._control is not None

@@ -93,7 +93,12 @@ class Supervisor:
                     os.kill(self.kernel, command["signal"])
             case "kill":
                 self.kill()
-        return {"running": self.kernel is not None, "ended": self.ended, "violations": self.violations}
+        return {
+            "running": self.kernel is not None,
+            "ended": self.ended,
+            "violations": self.violations,
+            "without_core": 0.0 if self.kernel is None else _seconds_without_core(self.kernel),
+        }
 
     def launch(self, command: Mapping[str, Any], judge: int, *archives: int) -> None:
         """Kill the last kernel and fork a new one.
@@ -241,6 +246,16 @@ def _descendants(root: int) -> Iterator[int]:
         pid = pending.pop()
         yield pid
         pending += children.get(pid, ())
+
+
+def _seconds_without_core(pid: int) -> float:
+    """Return how long the main thread of a process has been ready to run without a core, in seconds.
+
+    `course_lib.time_limit` reads the same figure, but is not in the sandbox.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="utf-8").split()[1]) / 1e9
+    return 0.0
 
 
 def _private_memory(pid: int) -> int:

@@ -11,7 +11,10 @@ _MIB, _GIB = 2**20, 2**30
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one submission. All are positive; times are in seconds, sizes in bytes."""
+    """The limits of one submission. All are positive; times are in seconds, sizes in bytes.
+
+    Wall time doesn't include time in which the kernel is ready to run but has no core.
+    """
 
     cell_seconds: float = 60.0
     """Wall time of a cell, and of a request from the judge."""

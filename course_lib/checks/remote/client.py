@@ -91,14 +91,18 @@ class RemoteObject:
 
 
 def student_objects(
-    channel: Channel, may_not_call: Mapping[str, Sequence[str]] | None = None, patience: float = PATIENCE
+    channel: Channel,
+    may_not_call: Mapping[str, Sequence[str]] | None = None,
+    patience: float = PATIENCE,
+    first_patience: float = PATIENCE,
 ) -> dict[str, RemoteObject]:
     """Return a backend for each name that the student's code defines, or an empty dict if the channel fails.
 
-    `may_not_call` maps the name of an exercise to the functions that it forbids.
+    `may_not_call` maps the name of an exercise to the functions that it forbids. `patience` is the timeout of
+    a reply in seconds, `first_patience` that of the first one, for which no code of the student runs.
     """
     forbidden = may_not_call or {}
-    data = exchange(channel, pack({"do": "names"}), patience)
+    data = exchange(channel, pack({"do": "names"}), first_patience)
     if isinstance(data, Raised):
         return {}
     try:

@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections.abc import Callable
 
 #: The maximum size of a message in bytes, slightly more than `serialization` writes.
 LONGEST = 80 * 2**20
@@ -21,12 +22,29 @@ class ChannelOverrun(ValueError):  # noqa: N818
     """An error for a message whose announced length exceeds the limit."""
 
 
-class Channel:
-    """A connected socket that sends and receives messages. The first error closes it."""
+#: A timeout is extended only if that gains more seconds than this.
+_SHORTEST_EXTENSION = 0.05
 
-    def __init__(self, connection: socket.socket, longest: int = LONGEST) -> None:
+
+class Channel:
+    """A connected socket that sends and receives messages. The first error closes it.
+
+    `without_core`, if given, returns for how many seconds the peer has waited for a core so far. Timeouts are
+    extended by this time, because a peer on a busy machine isn't at fault.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        longest: int = LONGEST,
+        without_core: Callable[[], float] | None = None,
+    ) -> None:
         self._connection = connection
         self._longest = longest
+        self._without_core = without_core
+        self._extended = 0.0
+        self._until: float | None = None
+        """The time at which the current message times out."""
         self.dead = ""
         """The reason why the channel is closed; empty while it is open."""
 
@@ -36,13 +54,16 @@ class Channel:
         Raises ChannelClosed if the peer is gone, or ChannelTimeout if it doesn't accept the message in time.
         """
         self._refuse_dead()
-        try:
-            self._connection.settimeout(seconds)
-            self._connection.sendall(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
-        except TimeoutError:
-            raise self._end(ChannelTimeout("the peer did not accept a message in time")) from None
-        except OSError as error:
-            raise self._end(ChannelClosed(f"the peer has closed the connection: {error}")) from None
+        self._until = None if seconds is None else time.monotonic() + seconds
+        left = memoryview(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
+        while left:
+            self._set_timeout("the peer did not accept a message in time")
+            try:
+                left = left[self._connection.send(left) :]
+            except TimeoutError:
+                pass
+            except OSError as error:
+                raise self._end(ChannelClosed(f"the peer has closed the connection: {error}")) from None
 
     def receive(self, seconds: float | None = None) -> bytes:
         """Wait for a message, with an optional timeout.
@@ -51,37 +72,45 @@ class Channel:
         ChannelOverrun if the message is too long.
         """
         self._refuse_dead()
-        until = None if seconds is None else time.monotonic() + seconds
-        length = int.from_bytes(self._exactly(_LENGTH_BYTES, until), "big")
+        self._until = None if seconds is None else time.monotonic() + seconds
+        length = int.from_bytes(self._exactly(_LENGTH_BYTES), "big")
         if length > self._longest:
             raise self._end(
                 ChannelOverrun(f"the announced message has {length} bytes, more than {self._longest}")
             )
-        return self._exactly(length, until)
+        return self._exactly(length)
 
     def close(self, why: str = "the channel was closed") -> None:
         """Close the channel and record the reason in `dead`, unless there already is one."""
         self.dead = self.dead or why
         self._connection.close()
 
-    def _exactly(self, count: int, until: float | None) -> bytes:
+    def _exactly(self, count: int) -> bytes:
         received = bytearray()
         while len(received) < count:
-            left = None if until is None else until - time.monotonic()
+            self._set_timeout("the peer did not answer in time")
             try:
-                if left is not None and left <= 0:
-                    raise TimeoutError
-                self._connection.settimeout(left)
                 # Don't allocate the announced length in advance: the peer may never send that much.
                 piece = self._connection.recv(min(count - len(received), 2**20))
             except TimeoutError:
-                raise self._end(ChannelTimeout("the peer did not answer in time")) from None
+                continue
             except OSError as error:
                 raise self._end(ChannelClosed(f"the peer has closed the connection: {error}")) from None
             if not piece:
                 raise self._end(ChannelClosed("the peer has closed the connection"))
             received += piece
         return bytes(received)
+
+    def _set_timeout(self, problem: str) -> None:
+        """Set the timeout to the time left for the current message. Raises ChannelTimeout if none is left."""
+        left = None if self._until is None else self._until - time.monotonic()
+        if left is not None and left <= 0:
+            waited = self._without_core() if self._without_core is not None else 0.0
+            left = waited - self._extended
+            if left < _SHORTEST_EXTENSION:
+                raise self._end(ChannelTimeout(problem))
+            self._extended, self._until = waited, time.monotonic() + left
+        self._connection.settimeout(left)
 
     def _refuse_dead(self) -> None:
         if self.dead:

@@ -1,9 +1,13 @@
 """A notebook in a real sandbox, judged from outside: what ends a kernel costs only the cell that did it."""
 
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+import psutil
 import pytest
 
 from autograder.judge.job import Cell, Job, NotComputedError, Result
@@ -158,6 +162,38 @@ def test_a_notebook_has_an_end(classroom: Classroom) -> None:
     nap = "import time\ntime.sleep(3)"
     result = classroom.run(nap, nap, nap, RIGHT, CHECK, notebook_seconds=2)
     assert said(result)[4] == "the notebook took longer than 2 seconds"
+
+
+@contextmanager
+def busy_core() -> Iterator[None]:
+    """Make all processes that grade share one core with two others that never rest."""
+    here = os.sched_getaffinity(0)
+    core = {min(here)}
+    workers = psutil.Process().children(recursive=True)
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        for pid in [process.pid for process in (*workers, *burners)]:
+            os.sched_setaffinity(pid, core)
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(worker.pid, here)
+
+
+def test_waiting_for_a_core_costs_no_points(classroom: Classroom) -> None:
+    classroom.run("ready = True")  # starts the worker
+    work = "import time\nstart = time.process_time()\nwhile time.process_time() < start + 1.4: pass"
+    with busy_core():
+        since = time.monotonic()
+        result = classroom.run(work, "print('done')", RIGHT, CHECK, cell_seconds=2)
+        assert time.monotonic() - since > 3.0
+    assert said(result)[:2] == ["", "done\n"]
+    assert said(result)[3].startswith("✓ attention_scores: correct")
+    assert result.violations == []
 
 
 def test_output_is_cut_where_it_is_too_long(classroom: Classroom) -> None:

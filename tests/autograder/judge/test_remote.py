@@ -273,6 +273,24 @@ def test_a_program_that_does_not_answer_is_not_waited_for_again() -> None:
         assert channel.dead
 
 
+def test_a_timeout_is_extended_by_time_without_a_core() -> None:
+    def answer_late(there: socket.socket) -> None:
+        time.sleep(0.8)
+        Channel(there).send(b"late")
+        time.sleep(60)
+
+    since = time.monotonic()
+    with forked(answer_late) as channel:
+        channel._without_core = lambda: time.monotonic() - since
+        assert channel.receive(0.3) == b"late"
+        # The same time is not counted again: from here on, the peer sleeps by its own choice.
+        waited = time.monotonic() - since
+        channel._without_core = lambda: waited
+        with pytest.raises(ChannelTimeout):
+            channel.receive(0.3)
+        assert time.monotonic() - since < 30
+
+
 def test_what_did_not_come_back_once_is_not_asked_for_again() -> None:
     late = Raised(OUT_OF_TIME, "the call did not return within 10 seconds")
 
