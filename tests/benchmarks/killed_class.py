@@ -60,8 +60,8 @@ class Cluster:
         self._workers.append(self._add_worker())
 
     def _add_worker(self) -> subprocess.Popen[bytes]:
-        options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--no-dashboard")
-        return self._start("worker", self.address, *options)
+        options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--death-timeout", "60")
+        return self._start("worker", self.address, *options, "--no-dashboard")
 
     def _start(self, *command: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(

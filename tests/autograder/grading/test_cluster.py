@@ -60,8 +60,8 @@ class Cluster:
 
     def add_worker(self, **variables: str) -> subprocess.Popen[bytes]:
         """Start a worker that runs one notebook at a time."""
-        options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--no-dashboard")
-        return self._start("worker", self.address, *options, **variables)
+        options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--death-timeout", "60")
+        return self._start("worker", self.address, *options, "--no-dashboard", **variables)
 
     def close(self) -> None:
         """End all processes."""

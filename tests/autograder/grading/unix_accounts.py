@@ -31,7 +31,7 @@ class Account:
         return self.start(function, umask)()
 
     def start(self, function: Callable[[], object], umask: int = 0o002) -> Callable[[], tuple[int, str]]:
-        """Start a function in a child process that runs as this user, and return a function that waits for it.
+        """Start a function in a child process that runs as this user. Return a function that waits for it.
 
         The child is forked, because another account may not be able to read the interpreter's own files.
         """
