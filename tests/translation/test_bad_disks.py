@@ -15,6 +15,8 @@ from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.metrics import MetricsLog
 
+pytestmark = pytest.mark.slow
+
 KIB = 1024
 
 

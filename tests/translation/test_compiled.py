@@ -17,6 +17,8 @@ from course_lib.translation.distributed import DistributedInfo
 from course_lib.translation.model.compiled import compile_layers
 from course_lib.translation.train import trainer as training
 
+pytestmark = pytest.mark.slow
+
 Outcome = tuple[list[str], dict[str, list[float]], dict[str, float]]
 
 

@@ -15,6 +15,8 @@ from course_lib.translation.train.experiment import train
 from course_lib.translation.train.prepare_data import main as prepare_command
 from course_lib.translation.translate import main as translate_command
 
+pytestmark = pytest.mark.slow
+
 Configs = Callable[..., RunConfig]
 QUICK = ("training.epochs=1", "evaluation.bleu_every=0")
 

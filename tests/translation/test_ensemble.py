@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import pytest
 import torch
 from hypothesis import given, settings
@@ -25,7 +24,8 @@ from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.experiment import train
 from course_lib.translation.translate import main
 
-pytestmark = pytest.mark.slow
+# The features of several models side by side are not D.
+pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
 LENGTHS = [4, 1, 6, 3]
@@ -64,14 +64,10 @@ def own(model: Any) -> Any:
 def reference(model: nn.Module, row: Tensor, limit: int, beam: int, alpha: float) -> list[int]:
     source = row.unsqueeze(0)
     mask = padding_mask(source, PAD)
-    jaxtyping.config.update("jaxtyping_disable", True)  # Features side by side are no D.
-    try:
-        if beam == 1:
-            target = greedy_decode(model, source, mask, limit, START, END)  # type: ignore[arg-type]
-        else:
-            target = beam_search(model, source, mask, beam, limit, START, END, alpha)  # type: ignore[arg-type]
-    finally:
-        jaxtyping.config.update("jaxtyping_disable", False)
+    if beam == 1:
+        target = greedy_decode(model, source, mask, limit, START, END)  # type: ignore[arg-type]
+    else:
+        target = beam_search(model, source, mask, beam, limit, START, END, alpha)  # type: ignore[arg-type]
     ids: list[int] = target[0, 1:].tolist()
     return ids[: ids.index(END) + 1] if END in ids else ids
 

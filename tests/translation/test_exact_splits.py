@@ -11,7 +11,7 @@ from real_processes import in_processes
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import DistributedInfo
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
 #: An update's batches, each of indices of pairs.
 Update = list[list[int]]

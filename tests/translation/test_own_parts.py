@@ -33,7 +33,7 @@ from course_lib.translation.train.student_code.parts import (
 from course_lib.translation.train.trainer import Trainer
 from tests.student.parts.conftest import Student, stub
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
 CPU = torch.device("cpu")
 SHORT = ("training.epochs=1", "evaluation.beam_size=1", "evaluation.bleu_every=0")

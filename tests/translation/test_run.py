@@ -23,7 +23,7 @@ from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.scoring import score
 from course_lib.translation.train.setup import choose_device, divide_updates
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
 
 def run(config: RunConfig) -> Result:

@@ -20,7 +20,7 @@ from course_lib.translation.decoding.translator import load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.train.experiment import train
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
 NO_STEP = "training.lr_factor=1e-30"
 #: What is no part of these tests is left out; the width is the first run's.

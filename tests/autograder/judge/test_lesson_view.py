@@ -148,6 +148,7 @@ def test_of_the_lab_only_what_lessons_need_is_there() -> None:
     assert not [path for path in shown if b"all_reduce" in view[path]]
 
 
+@pytest.mark.slow
 def test_all_modules_of_the_emptiest_view_can_be_imported(tmp_path: Path) -> None:
     view = view_of("00-orientation")
     modules = sorted(
@@ -180,6 +181,7 @@ def run(folder: Path, view: dict[str, bytes], code: str) -> str:
     return subprocess.run(asked, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_the_same_course_gives_the_same_bytes() -> None:
     again = (
         "from autograder.release.build import COURSE\nfrom autograder.judge.lesson_view import lesson_view\n"

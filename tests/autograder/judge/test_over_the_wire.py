@@ -23,7 +23,7 @@ from course_lib.checks.remote.transport import Channel
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import LESSONS, load_curriculum
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.sandbox]
 
 CURRICULUM = load_curriculum(COURSE)
 SEED = "graded 1706"
