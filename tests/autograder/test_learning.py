@@ -60,7 +60,7 @@ def test_no_letter_is_a_good_guess_and_the_tests_differ(test: ConceptTest) -> No
         ('answer = "5"', 'answer = "10"', "all of them different"),
         ("scaled_by_d = ", "forgotten = ", "forgotten: not misconceptions of attention_scores"),
         ('exercise = "LayerNorm"', 'exercise = "BatchNorm"', "has no exercise BatchNorm"),
-        ('name = "heads"', 'name = "scaling"', "a Python name that no other question has"),
+        ('name = "heads"', 'name = "scaling"', "a Python identifier and that no other question has"),
         ('answer = "5"', "", "questions.0.pre.answer: Field required"),
         (
             '["not_scaled", "scaled_by_d"]',
@@ -85,7 +85,9 @@ def test_a_bad_file_is_refused_by_name(tmp_path: Path, old: str, new: str, probl
 def test_a_wrong_key_stops_the_tests_from_being_written(test: ConceptTest, tmp_path: Path) -> None:
     first = test.questions[0]
     wrong = first.model_copy(update={"pre": first.pre.model_copy(update={"answer": "6"})})
-    with pytest.raises(CourseError, match=r"question scaling, pre, correct: the option is 6, .* 5"):
+    with pytest.raises(
+        CourseError, match=r"question scaling, pre, correct: expected the computed value, 5.*, got 6"
+    ):
         write_tests(test.model_copy(update={"questions": [wrong]}), tmp_path)
     broken = first.model_copy(update={"call": "attention_scores("})
     with pytest.raises(CourseError, match="pre, correct: cannot be computed: SyntaxError"):

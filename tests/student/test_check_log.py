@@ -99,7 +99,7 @@ def test_only_entries_of_the_lesson_are_handed_in(
     assert main(["hand-in", str(other)]) == 1
     assert "no entries for 02-multi-head" in capsys.readouterr().err
     assert main(["hand-in", str(tmp_path)]) == 1
-    assert "expected the folder of a lesson" in capsys.readouterr().err
+    assert "expected a lesson's folder" in capsys.readouterr().err
 
 
 def test_damaged_lines_are_skipped_and_never_extended(folder: Path) -> None:

@@ -200,8 +200,12 @@ HOSTILE = {
     "link.zip": (zipped(("passwd", b"/etc/passwd"), MINE, links={"passwd"}), "symbolic link", True),
     "twice.zip": (zipped(MINE, MINE), "another file has the same path", True),
     "bomb.zip": (zipped(MINE, ("zeros", bytes(3_000_000))), "it is larger than 1 MB", True),
-    "bombs.zip": (zipped(*((f"{n}.txt", bytes(900_000)) for n in range(9)), MINE), "too many bytes", False),
-    "files.zip": (zipped(*MANY, MINE), "it contains too many files", False),
+    "bombs.zip": (
+        zipped(*((f"{n}.txt", bytes(900_000)) for n in range(9)), MINE),
+        "its unpacked content is too large",
+        False,
+    ),
+    "files.zip": (zipped(*MANY, MINE), "it contains more than 1000 files", False),
     "nested.zip": (DEEP, "archives may be nested at most 3 deep", False),
     "secret.zip": (encrypted(zipped(MINE)), "is encrypted", False),
     "cut.zip": (zipped(MINE)[:-20], "not a zip file", False),
@@ -210,7 +214,11 @@ HOSTILE = {
         "it is a link or a device",
         True,
     ),
-    "header.tar.gz": (tarred(("a", {"pax_headers": {"comment": "x" * 3_000_000}})), "too many bytes", False),
+    "header.tar.gz": (
+        tarred(("a", {"pax_headers": {"comment": "x" * 3_000_000}})),
+        "its unpacked content is too large",
+        False,
+    ),
     "text.gz": (b"not compressed", "Not a gzipped file", False),
 }
 
