@@ -1,11 +1,13 @@
-"""Measure how fast the lab translates: `python -m tests.benchmarks.decoding [RUN_FOLDER] [--threads 2]`.
+"""Measure the speed of translation: `python -m tests.benchmarks.decoding [RUN] [--threads 2]`.
 
-The unit is sentences per second, on the run's test split. The contenders are greedy decoding of one sentence
-at a time without a cache, as in the reference; the lab's greedy and beam search in batches; and CTranslate2
-with the same weights, threads, beam and batches, if it is installed (`pip install ctranslate2`). They take
-turns, so that other load on the machine affects all alike. Each has its own process, because CTranslate2
-slows down everything else in its process even when it is idle. Without a folder, a model of the built-in
-captions is trained first.
+The test split of the run is translated by several methods: greedy decoding of one sentence at a time without
+a cache, as in the reference; the lab's greedy decoding and beam search in batches; and CTranslate2 with the
+same weights, if it is installed (`pip install ctranslate2`). RUN is the folder of a run or the name of a
+provided model, by default `multi30k`, which needs Multi30k: set COURSE_DATA to a folder that contains it.
+
+The methods take turns, so that other jobs on the machine slow all of them alike. Each method runs in a
+process of its own, because CTranslate2 slows down other code in its process even while it is idle. The table
+shows sentences per second on the clock and per CPU second; on a busy machine, only the latter is reliable.
 """
 
 import argparse
@@ -27,106 +29,118 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib.transformer import Transformer, greedy_decode, padding_mask
-from course_lib.translation.checkpoints.run_folder import RunFolder
-from course_lib.translation.configs.loader import load_config
-from course_lib.translation.configs.schema import Precision
-from course_lib.translation.data.prepared import open_prepared
+from course_lib.translation.configs.schema import EvaluationConfig, Precision
+from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.decoding.backends import BFLOAT16_MIN_D_MODEL, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import SearchSettings
 from course_lib.translation.decoding.translator import Translator, load_translator
-from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.precision import has_bfloat16
-from course_lib.translation.train.experiment import train
 from course_lib.translation.train.scoring import score
 
+#: Sentences in a batch, for the comparison with equal batches.
 BATCH = 64
 BEAM = 5
 ROUNDS = 3
-#: One sentence after the other is so slow that some of them must do.
+#: Sentences that are decoded one at a time, which is too slow for the whole test split.
 SINGLE = 50
 
 Ids = list[int]
-#: From sources to targets, both as ids without start and end.
+#: A function from sources to targets, both as token ids without the start and end tokens.
 Method = Callable[[Sequence[Ids]], list[Ids]]
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to translate."""
+class Setup:
+    """A method of translation with its settings."""
 
     name: str
-    of: str
-    """Whose it is: the reference's, the lab's or CTranslate2's."""
+    system: str
+    """reference, lab or CTranslate2."""
     beam: int
     precision: Precision = "float32"
-    batches: int = 1
-    """How many CTranslate2 works on at a time; the lab has as many as there are threads."""
+    batch: int | None = BATCH
+    """Sentences in a batch, or None for the lab's default, which counts tokens."""
+    parallel: int = 1
+    """The number of batches that CTranslate2 decodes in parallel; the lab decodes one in each thread."""
 
     def method(self, translator: Translator, threads: int, folder: Path) -> Method:
-        """Prepare the way of translating. It may write to the folder."""
-        if self.of == "reference":
-            return one_by_one(translator)
-        if self.of == "lab":
-            return in_batches(translator, self.beam, self.precision)
-        return by_ctranslate2(translator, folder, self.beam, self.batches, threads // self.batches)
+        """Prepare the method. CTranslate2 writes its model to `folder`."""
+        if self.system == "reference":
+            return one_at_a_time(translator)
+        if self.system == "lab":
+            return in_batches(translator, self.beam, self.precision, self.batch)
+        return by_ctranslate2(translator, folder, self.beam, self.parallel, threads // self.parallel)
 
 
-def ways(translator: Translator, threads: int) -> list[Way]:
-    """Return the ways of translating that this machine and this model support."""
-    kinds = ((1, "greedy"), (BEAM, f"beam {BEAM}"))
-    found = [Way("one by one, greedy, no cache", "reference", 1)]
+def setups(translator: Translator, threads: int) -> list[Setup]:
+    """List the methods that this machine and this model allow."""
+    searches = ((1, "greedy"), (BEAM, f"beam {BEAM}"))
+    found = [Setup("one at a time, greedy, no cache", "reference", 1)]
     precisions: list[Precision] = ["float32"]
     if has_bfloat16(translator.device) and translator.config.model.d_model >= BFLOAT16_MIN_D_MODEL:
         precisions.append("bfloat16")
     for precision in precisions:
-        found += [Way(f"batches of {BATCH}, {kind}, {precision}", "lab", n, precision) for n, kind in kinds]
-    if importlib.util.find_spec("ctranslate2") and translator.device.type == "cpu":
-        for count in sorted({1, threads}):
+        for batch, batches in ((BATCH, f"batches of {BATCH}"), (None, "default batches")):
             found += [
-                Way(f"CTranslate2, {kind}, {count} at a time", "CTranslate2", n, batches=count)
-                for n, kind in kinds
+                Setup(f"{batches}, {search}, {precision}", "lab", beam, precision, batch)
+                for beam, search in searches
+            ]
+    if importlib.util.find_spec("ctranslate2") and translator.device.type == "cpu":
+        for parallel in sorted({1, threads}):
+            found += [
+                Setup(
+                    f"CTranslate2, {search}, {parallel} in parallel", "CTranslate2", beam, parallel=parallel
+                )
+                for beam, search in searches
             ]
     return found
 
 
 @dataclass
 class Contender:
-    """A way of translating in its own process, with its time in each round and its translations."""
+    """A method in a process of its own, with its times and translations."""
 
-    way: Way
+    setup: Setup
     process: ProcessPoolExecutor
     sources: Sequence[Ids]
     seconds: list[float] = field(default_factory=list)
-    found: list[Ids] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+    translations: list[Ids] = field(default_factory=list)
 
     def run(self) -> None:
-        """Translate once."""
-        seconds, self.found = self.process.submit(_translate, self.sources).result()
+        """Translate all sources once."""
+        seconds, cpu_seconds, self.translations = self.process.submit(_translate, self.sources).result()
         self.seconds.append(seconds)
+        self.cpu_seconds.append(cpu_seconds)
 
     @property
     def rate(self) -> float:
-        """The median number of sentences per second over the rounds."""
+        """Sentences per second, the median of the rounds."""
         return len(self.sources) / statistics.median(self.seconds)
+
+    @property
+    def cpu_rate(self) -> float:
+        """Sentences per CPU second, the median of the rounds."""
+        return len(self.sources) / statistics.median(self.cpu_seconds)
 
 
 _METHODS: list[Method] = []
 
 
-def _begin(way: Way, run_folder: Path, device: str, threads: int, folder: Path) -> None:
+def _begin(setup: Setup, run: str, device: str, threads: int, folder: Path) -> None:
     torch.set_num_threads(threads)
-    _METHODS.append(way.method(load_translator(run_folder, device=device), threads, folder))
+    _METHODS.append(setup.method(load_translator(run, device=device), threads, folder))
 
 
-def _translate(sources: Sequence[Ids]) -> tuple[float, list[Ids]]:
-    began = time.perf_counter()
+def _translate(sources: Sequence[Ids]) -> tuple[float, float, list[Ids]]:
+    start, cpu_start = time.perf_counter(), time.process_time()
     found = _METHODS[0](sources)
-    return time.perf_counter() - began, found
+    return time.perf_counter() - start, time.process_time() - cpu_start, found
 
 
-def one_by_one(translator: Translator) -> Method:
-    """Decode as the reference does: one sentence at a time, greedily, with the whole prefix at each step."""
+def one_at_a_time(translator: Translator) -> Method:
+    """Decode as the reference does: one sentence at a time, recomputing the whole prefix for each token."""
     ids, end = translator.vocabularies, translator.vocabularies.end_id
     model = translator.model
     assert isinstance(model, Transformer)
@@ -135,42 +149,47 @@ def one_by_one(translator: Translator) -> Method:
         found = []
         for source in sources:
             row = torch.tensor([[ids.start_id, *source, end]], device=translator.device)
-            longest = translator.config.evaluation.max_target_length(row.shape[1])
-            target = greedy_decode(model, row, padding_mask(row, ids.pad_id), longest, ids.start_id, end)
+            limit = translator.config.evaluation.max_target_length(row.shape[1])
+            target = greedy_decode(model, row, padding_mask(row, ids.pad_id), limit, ids.start_id, end)
             found.append([number for number in target[0, 1:].tolist() if number != end])
         return found
 
     return translate
 
 
-def in_batches(translator: Translator, beam: int, precision: Precision) -> Method:
-    """Decode as the lab does, in batches of BATCH sentences of similar length."""
+def in_batches(translator: Translator, beam: int, precision: Precision, size: int | None) -> Method:
+    """Decode with the lab, in its default batches or in batches of `size` sentences of similar length."""
     config, end = translator.config, translator.vocabularies.end_id
-    unlimited = config.evaluation.model_copy(update={"tokens_per_batch": 1_000_000})
-    decoder = BatchDecoder(translator.vocabularies, translator.device, config.data.max_length, unlimited)
-    model = make_backend(translator.model, precision)
+    # A provided model keeps the config of its run, so the default is that of the schema.
+    decoder = BatchDecoder(
+        translator.vocabularies, translator.device, config.data.max_length, EvaluationConfig()
+    )
+    backend = make_backend(translator.model, precision)
     settings = SearchSettings(beam, 0.0 if beam == 1 else 1.0)
 
     def translate(sources: Sequence[Ids]) -> list[Ids]:
         found: list[Ids] = [[] for _ in sources]
-        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        batches = [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
-        for index, (best, *_) in decoder.decode_batches(model, sources, batches, settings):
+        if size is None:
+            batches = decoder.batches(sources, beam)
+        else:
+            order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+            batches = [order[first : first + size] for first in range(0, len(order), size)]
+        for index, (best, *_) in decoder.decode_batches(backend, sources, batches, settings):
             found[index] = [number for number in best.ids if number != end]
         return found
 
     return translate
 
 
-def by_ctranslate2(translator: Translator, folder: Path, beam: int, batches: int, threads: int) -> Method:
-    """Decode with CTranslate2, which sorts by length and forms batches of BATCH sentences itself.
+def by_ctranslate2(translator: Translator, folder: Path, beam: int, parallel: int, threads: int) -> Method:
+    """Decode with CTranslate2, which sorts the sentences by length and makes batches of BATCH sentences.
 
-    The arguments set the numbers of parallel batches and of threads per batch.
+    It decodes `parallel` batches at the same time, each with `threads` threads.
     """
     from tests.benchmarks.ctranslate2_model import converted
 
     ids, limit = translator.vocabularies, translator.config.evaluation.max_target_length
-    other = converted(translator, folder, batches, threads)
+    other = converted(translator, folder, parallel, threads)
 
     def translate(sources: Sequence[Ids]) -> list[Ids]:
         results = other.translate_batch(
@@ -185,57 +204,57 @@ def by_ctranslate2(translator: Translator, folder: Path, beam: int, batches: int
     return translate
 
 
-def measured(
-    run_folder: Path, device: str, chosen: Sequence[Way], sources: Sequence[Ids], threads: int
+def measure(
+    run: str, device: str, chosen: Sequence[Setup], sources: Sequence[Ids], threads: int
 ) -> list[Contender]:
-    """Measure all contenders in turns."""
+    """Measure all methods in turns."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         contenders = []
-        for number, way in enumerate(chosen):
-            given = (way, run_folder, device, threads, folder / str(number))
+        for number, setup in enumerate(chosen):
+            given = (setup, run, device, threads, folder / str(number))
             process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, given)
-            some = sources[:SINGLE] if way.of == "reference" else sources
-            contenders.append(Contender(way, stack.enter_context(process), some))
-        for one in contenders:
-            one.process.submit(_translate, one.sources[:BATCH]).result()  # What is done but once.
+            some = sources[:SINGLE] if setup.system == "reference" else sources
+            contenders.append(Contender(setup, stack.enter_context(process), some))
+        for contender in contenders:
+            contender.process.submit(_translate, contender.sources[:BATCH]).result()  # warm-up
         for _ in range(ROUNDS):
-            for one in contenders:
-                one.run()
+            for contender in contenders:
+                contender.run()
     return contenders
 
 
 def table_of(
     contenders: Sequence[Contender], translator: Translator, references: Sequence[str], threads: int
 ) -> Table:
-    """Return a table of the speed and quality of each way, and of how similar their translations are."""
+    """Compare the methods: their speed, their scores, and how many translations equal the reference's."""
     single = contenders[0]
     device = torch.cuda.get_device_name() if translator.device.type == "cuda" else platform.machine()
     table = Table(
         title=f"Translating {len(references)} sentences; {device}, {threads} threads, "
         f"torch {torch.__version__}, {date.today()}"
     )
-    for column in ("", "sentences/s", "x one by one", "x CTranslate2", "BLEU", "as greedy, no cache"):
+    columns = ("", "sentences/s", "ratio", "per CPU s", "ratio", "x CTranslate2", "BLEU", "same as no cache")
+    for column in columns:
         table.add_column(column, justify="right" if column else "left")
     for one in contenders:
-        # Against the faster of its ways.
-        rival = max(
-            (
-                other.rate
-                for other in contenders
-                if (other.way.of, other.way.beam) == ("CTranslate2", one.way.beam)
-            ),
-            default=None,
-        )
-        alike = sum(a == b for a, b in zip(one.found, single.found, strict=False)) / len(single.found)
-        bleu = score(translator.vocabularies.target.decode(one.found), references[: len(one.found)]).bleu
+        # Compare with the fastest setting of CTranslate2.
+        rivals = [
+            other.rate
+            for other in contenders
+            if (other.setup.system, other.setup.beam) == ("CTranslate2", one.setup.beam)
+        ]
+        same = sum(a == b for a, b in zip(one.translations, single.translations, strict=False))
+        texts = translator.vocabularies.target.decode(one.translations)
         table.add_row(
-            one.way.name,
+            one.setup.name,
             f"{one.rate:.1f}",
             f"{one.rate / single.rate:.1f}",
-            f"{one.rate / rival:.2f}" if rival else "",
-            f"{bleu:.2f}" if len(one.found) == len(references) else "",
-            f"{alike:.0%}" if one.way.beam == 1 else "",
+            f"{one.cpu_rate:.1f}",
+            f"{one.cpu_rate / single.cpu_rate:.1f}",
+            f"{one.rate / max(rivals):.2f}" if rivals else "",
+            f"{score(texts, references).bleu:.2f}" if len(texts) == len(references) else "",
+            f"{same / len(single.translations):.0%}" if one.setup.beam == 1 else "",
         )
     return table
 
@@ -243,24 +262,19 @@ def table_of(
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("run_folder", nargs="?", type=Path)
+    parser.add_argument("run", nargs="?", default="multi30k")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    with tempfile.TemporaryDirectory() as made:
-        if given.run_folder is None:
-            given.run_folder = Path(made) / "run"
-            train(load_config("captions", [f"run_folder={given.run_folder}"]), SINGLE_PROCESS)
-        translator = load_translator(given.run_folder, device=given.device)
-        folder = RunFolder(given.run_folder)
-        test = open_prepared(folder.data, folder.vocabulary).test
-        sources = [list(source) for source, _ in test.pairs][: given.sentences]
-        chosen = ways(translator, given.threads)
-        contenders = measured(given.run_folder, given.device, chosen, sources, given.threads)
-        references = test.references[: len(sources)]
-        Console(highlight=False, width=120).print(table_of(contenders, translator, references, given.threads))
+    translator = load_translator(given.run, device=given.device)
+    test = load_corpus(translator.config.data).test.first(given.sentences)
+    texts, references = test.sides(translator.direction)
+    sources = translator.vocabularies.source.encode(texts)
+    chosen = setups(translator, given.threads)
+    contenders = measure(given.run, given.device, chosen, sources, given.threads)
+    Console(highlight=False, width=140).print(table_of(contenders, translator, references, given.threads))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from course_lib.translation.decoding.batch_decoder import parallel_map
+from course_lib.translation.decoding.batch_decoder import parallel_map, split_batches
 
 
 @pytest.fixture
@@ -45,6 +45,32 @@ def test_the_last_are_begun_first() -> None:
 @pytest.mark.parametrize(("items", "each"), [(1, 3), (2, 1), (0, 0)])
 def test_few_items_share_the_threads(items: int, each: int) -> None:
     assert parallel_map(lambda _: torch.get_num_threads(), range(items)) == [each] * items
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize(
+    ("sizes", "beam", "expected"),
+    [
+        ([600], 1, [128] * 4 + [88]),  # not in nine parts, which would be smaller than 128
+        ([1200, 1500], 1, [240] * 5 + [300] * 5),
+        ([90, 90], 5, [26, 26, 26, 12] * 2),
+        ([100] * 9, 1, [100] * 9),
+        ([], 1, []),
+    ],
+)
+def test_few_large_batches_are_split_for_the_threads(
+    sizes: list[int], beam: int, expected: list[int]
+) -> None:
+    numbers = iter(range(sum(sizes)))
+    batches = [[next(numbers) for _ in range(size)] for size in sizes]
+    parts = split_batches(batches, beam)
+    assert [len(part) for part in parts] == expected
+    assert [index for part in parts for index in part] == list(range(sum(sizes)))
+
+
+def test_one_thread_gets_whole_batches() -> None:
+    assert torch.get_num_threads() == 1
+    assert split_batches([list(range(5000))], 1) == [list(range(5000))]
 
 
 def test_many_threads_are_shared_by_four() -> None:

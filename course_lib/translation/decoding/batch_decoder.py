@@ -1,5 +1,6 @@
 """Decode many sentences in batches with little padding. On a CPU, decode several batches in parallel."""
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ from course_lib.translation.decoding.search_settings import Hypothesis, SearchSe
 #: translations per second, and 121, 211 and 315 with a beam of 5. The speed-up isn't proportional because
 #: only one thread at a time runs Python code.
 MAX_PARALLEL_BATCHES = 4
+
+#: Batches are split so that each thread gets this many, because a thread that has finished waits for the last
+#: batch. But parts have at least MIN_SPLIT_ROWS hypotheses: matrix products with fewer rows are slower.
+BATCHES_PER_THREAD, MIN_SPLIT_ROWS = 3, 128
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -88,7 +93,7 @@ class BatchDecoder:
             # A search restores the module's mode when it ends, which would disturb the others. So set
             # evaluation mode once for all of them.
             with evaluating(backend.module):
-                found = parallel_map(decode, batches)
+                found = parallel_map(decode, split_batches(batches, settings.beam))
         return [each for batch in found for each in batch]
 
     def decode_all(
@@ -100,6 +105,20 @@ class BatchDecoder:
         for index, hypotheses in self.decode_batches(backend, sentences, batches, settings):
             found[index] = hypotheses
         return found
+
+
+def split_batches(batches: Sequence[Sequence[int]], beam: int) -> list[Sequence[int]]:
+    """Split batches of sentences if there are too few of them to share out evenly among the threads.
+
+    The order of the sentences is kept. No batch is split into parts of fewer than MIN_SPLIT_ROWS hypotheses.
+    """
+    threads = min(torch.get_num_threads(), MAX_PARALLEL_BATCHES)
+    parts = math.ceil(BATCHES_PER_THREAD * threads / len(batches)) if threads > 1 and batches else 1
+    found: list[Sequence[int]] = []
+    for batch in batches:
+        size = max(math.ceil(len(batch) / parts), math.ceil(MIN_SPLIT_ROWS / beam))
+        found += [batch[first : first + size] for first in range(0, len(batch), size)]
+    return found
 
 
 def parallel_map(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -195,7 +195,8 @@ def _wandb_writer(run_folder: Path, config: RunConfig, project: str) -> Callable
 
 
 def _numbers(row: MetricsRow) -> dict[str, float]:
-    return {key: value for key, value in row.items() if key != "step" and isinstance(value, int | float)}
+    numbers = {key: value for key, value in row.items() if isinstance(value, int | float)}
+    return {key: float(value) for key, value in numbers.items() if key != "step"}
 
 
 def copy_to_cpu(value: Any) -> Any:
