@@ -68,12 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gpu-check: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     console = Console(highlight=False, soft_wrap=True)
-    machine = describe_machine(device)
+    scale = REHEARSAL if options.small or device.type == "cpu" else GPU
+    machine = describe_machine(device) | {"size": "rehearsal" if scale is REHEARSAL else "full"}
     console.print(", ".join(f"{key} {value}" for key, value in machine.items()))
     speed.write_report(options.output, "machine", machine)
-    scale = REHEARSAL if options.small or device.type == "cpu" else GPU
-    if device.type == "cpu":
-        console.print("Rehearsal on the CPU at a small size: the figures say nothing about a GPU.")
+    if scale is REHEARSAL:
+        console.print("A rehearsal at a small size: it shows that every part runs. The figures mean nothing.")
     choose_kernels("auto")
     failed = False
     for part in options.parts or PARTS:
