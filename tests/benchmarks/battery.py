@@ -205,6 +205,7 @@ def main() -> None:
     parser.add_argument(
         "--sample", type=int, default=0, help="print so many random open wrong answers, to judge"
     )
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the sample")
     arguments = parser.parse_args()
     chosen = [
         answer
@@ -215,7 +216,7 @@ def main() -> None:
     ]
     found = list(outcomes(chosen, arguments.workers))
     wrong = [(a, one) for a, one in found if a.half == "open" and not a.right and not one.passed]
-    shown = random.Random(0).sample(wrong, min(arguments.sample, len(wrong)))
+    shown = random.Random(arguments.seed).sample(wrong, min(arguments.sample, len(wrong)))
     for answer, one in found:
         kind = result(answer, one)
         surprising = (kind == "accepted" and not answer.right) or kind == "rejected"

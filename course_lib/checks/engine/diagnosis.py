@@ -60,6 +60,10 @@ class Verdict:
     """The failing probe in which `similar` gives the student's result."""
     similar_part: str = ""
     """The name of the part of the result in `similar_in` that is equal; empty if all of it is."""
+    similar_others: int = 0
+    """The number of other failing probes that `similar` is known to explain."""
+    dissimilar_in: Probe | None = None
+    """A probe whose outcome `similar` doesn't explain; None if it is only the rest of the result."""
     example: Example | None = None
     """A small call to try, if nothing else explains the difference."""
     printed: str = ""
@@ -155,6 +159,10 @@ def _verdict(
         similar=similar.mistakes if similar else (),
         similar_in=exercise.probes[similar.probe] if similar else None,
         similar_part=similar.part if similar else "",
+        similar_others=similar.others if similar else 0,
+        dissimilar_in=None
+        if similar is None or similar.unexplained is None
+        else exercise.probes[similar.unexplained],
         example=example(exercise, backend, [found[number] for number in differences])
         if unexplained and backend is not None
         else None,
@@ -181,20 +189,25 @@ def _explanation(
     # The result of a class without `forward` can't be replaced as a whole.
     replaceable = not isinstance(exercise.reference, type) or hasattr(exercise.reference, "forward")
     general = common_misconceptions() if structural and replaceable else ()
-    explanation = Search(exercise, versions, found, differences.keys(), general).explanation()
     # A version of the reference has no mistakes other than those that it is made of.
-    if explanation.named or not by_student:
-        return explanation
     causes = {
         number: _cause(exercise.probes[number], versions.reference(number), found[number])
-        for number in differences
+        for number in (differences if by_student else ())
     }
     known = tuple(dict.fromkeys(cause for cause in causes.values() if cause is not None))
-    if None not in causes.values() and len(known) <= _MOST_CAUSES:
+    certain = by_student and None not in causes.values() and len(known) <= _MOST_CAUSES
+    # A misconception of the exercise says more than an exception, but a combination hardly does.
+    search = Search(exercise, versions, found, differences.keys(), general)
+    explanation = search.explanation(combine=not certain)
+    if explanation.named or not by_student:
+        return explanation
+    if certain:
         return Explanation(known)
     first = min(causes)
     if explanation.similar is None and (cause := causes[first]) is not None:
-        return Explanation(similar=Resemblance((cause,), first))
+        other = next(number for number in causes if causes[number] != cause)
+        others = sum(causes[number] == cause for number in causes) - 1
+        return Explanation(similar=Resemblance((cause,), first, others=others, unexplained=other))
     return explanation
 
 
@@ -206,7 +219,7 @@ def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | N
     """Return the mistake that explains a wrong outcome beyond doubt, whatever the exercise, or None."""
     pairs = list(zip(expected.replies, found.replies, strict=False))
     for wanted, told in pairs:
-        if isinstance(told, Raised) and not isinstance(wanted, Raised):
+        if isinstance(told, Raised) and not (isinstance(wanted, Raised) and wanted.kind == told.kind):
             return named(told)
     compare = Comparison(probe.tolerance).difference
     wrong = [(wanted, told) for wanted, told in pairs if compare(wanted, told) is not None]

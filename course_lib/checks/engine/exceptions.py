@@ -37,7 +37,7 @@ def explained(raised: Raised) -> str:
     if raised.kind == OUT_OF_TIME:
         return f"Stopped: {raised.message}. Is there a loop that never ends?{where}"
     if raised.note == LEFTOVER_STUB:
-        return "It raised NotImplementedError, because the stub's line is still in your code."
+        return "It raised NotImplementedError, because a line of your code does so."
     if raised.kind == MISSING_PARAMETER:
         return f"{raised.message}. {raised.note}.{_meaning(raised)}"
     error = error_line(raised)
@@ -76,6 +76,10 @@ def _unassigned(match: re.Match[str], line: str) -> str:
         return rf"`{match[1]}` has no attribute or method `{match[2]}`"
     if re.search(rf"\bself\.{match[2]}\b", line):
         return rf"`self.{match[2]}` is used before anything is assigned to it"
+    if not re.search(rf"\.{match[2]}\b", line):
+        return rf"a function gets an object of type {match[1]}, but needs one with the attribute `{match[2]}`"
+    if match[1].startswith("_"):  # The check's own objects replace models, for instance.
+        return rf"`.{match[2]}` is used on an object that has no such attribute"
     return rf"`.{match[2]}` is used on an object of type {match[1]}, which has no such attribute"
 
 

@@ -31,7 +31,7 @@ def failure(verdict: Verdict) -> str:
     printed = [f"Printed in this test: {_one_line(verdict.printed)}"] if verdict.printed.strip() else []
     why = tuple(
         f"Why: {mistake.hint}"
-        for mistake in (*verdict.named, *verdict.similar)
+        for mistake in (*verdict.named, *(() if _is_vague(verdict) else verdict.similar))
         if mistake.hint not in verdict.difference.facts
     )
     if verdict.named:
@@ -59,18 +59,30 @@ def failure(verdict: Verdict) -> str:
 def _similar(verdict: Verdict) -> list[str]:
     """Return the lines about misconceptions that explain the result of one test, but not all results."""
     assert verdict.similar_in is not None
-    what = verdict.similar_part or "your result"
-    what = what.replace("the result", "your result")
-    where = (
-        "this test"
-        if verdict.similar_in is verdict.failures[0]
-        else f"another test ({verdict.similar_in.says})"
-    )
+    what = (verdict.similar_part or "your result").replace("the result", "your result")
+    what += " are" if " and " in what else " is"
+    where = "this test"
+    if verdict.similar_in is not verdict.failures[0]:
+        where = f"another test ({verdict.similar_in.says})"
+    elif verdict.similar_others:
+        where += f" and {verdict.similar_others} other{'s' if verdict.similar_others > 1 else ''}"
+        what = "your results are"
+    what += " what you get, for instance," if _is_vague(verdict) else " what you get"
     statement = "; and ".join(mistake.statement for mistake in verdict.similar)
-    return [
-        f"In {where}, {what} is what you get if {statement}.",
-        "Something else differs as well: that alone does not explain your results in all tests.",
-    ]
+    resemblance = f"In {where}, {what} if {statement}."
+    if verdict.dissimilar_in is None:
+        return [resemblance, "That does not explain the rest of your result."]
+    other = f"the test “{verdict.dissimilar_in.says}”"
+    if any(mistake.patch or mistake.result for mistake in verdict.similar):
+        found = f"in {other}, the check's example of this one gives another result than yours"
+    else:
+        found = f"{other} fails in another way"
+    return [resemblance, f"There may be a second mistake: {found}."]
+
+
+def _is_vague(verdict: Verdict) -> bool:
+    """Return whether what the result resembles is only one of its possible causes."""
+    return bool(verdict.similar_part) or verdict.similar_in not in verdict.failures[:1]
 
 
 def _one_line(text: str) -> str:

@@ -38,6 +38,10 @@ class Resemblance:
     probe: int
     part: str = ""
     """The name of the part of the result that is equal; empty if all of it is."""
+    others: int = 0
+    """The number of other failing probes that these misconceptions are known to explain."""
+    unexplained: int | None = None
+    """A probe whose outcome these misconceptions don't explain; None if it is only the rest of the result."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,11 @@ class Search:
         """Misconceptions that keep the results of all probes before the first failing one correct."""
         self._order = {mistake: number for number, mistake in enumerate(self._known)}
 
-    def explanation(self) -> Explanation:
+    def explanation(self, combine: bool = True) -> Explanation:
         """Return misconceptions that explain all results or, failing that, one wrong result or a part of it.
 
-        If there are none, the explanation is empty.
+        If there are none, the explanation is empty. Without `combine`, only single misconceptions that
+        explain all results are searched for.
         """
         start = self._failing[0]
         frontier: list[tuple[int, Mistakes]] = []
@@ -104,6 +109,8 @@ class Search:
                 self._plausible.append(mistake)
             if reached > start:
                 frontier.append((reached, (mistake,)))
+        if not combine:
+            return Explanation()
         if not frontier:
             frontier = [(start, ())]
         best = max(frontier, key=lambda one: one[0])
@@ -130,16 +137,25 @@ class Search:
             if self._explained(group) is None:
                 return Explanation(group)
         if best[1] and self._is_telling(self._found[start].observed):
-            return Explanation(similar=Resemblance(best[1], start))
+            return Explanation(similar=self._resembling(best[1], start))
         similar = self._resemblance()
         if similar is None and best[1] and not _is_free(self._found[start].observed):
             # The agreement may be a coincidence, but these misconceptions explain the first failing probe.
-            similar = Resemblance(best[1], start)
+            similar = self._resembling(best[1], start)
+            if len(best[1]) > 1 and not similar.others:
+                similar = None
         return Explanation(similar=similar)
 
     @property
     def _is_exhausted(self) -> bool:
         return self._versions.effort > _EFFORT
+
+    def _resembling(self, mistakes: Mistakes, number: int) -> Resemblance:
+        """Return the resemblance of misconceptions that explain probe `number`, but not all probes."""
+        unexplained = self._explained(mistakes)
+        assert unexplained is not None
+        others = sum(other < unexplained for other in self._failing if other != number)
+        return Resemblance(mistakes, number, others=others, unexplained=unexplained)
 
     def _resemblance(self) -> Resemblance | None:
         """Return a misconception that explains a failing probe's result or a part of it, or None."""
@@ -150,7 +166,7 @@ class Search:
                 if self._versions.effort > _ALL_EFFORT:
                     return None
                 if self._alike((mistake,), number):
-                    return Resemblance((mistake,), number)
+                    return self._resembling((mistake,), number)
         for number in self._failing:
             for mistake in self._known:
                 if self._versions.effort > _ALL_EFFORT:
