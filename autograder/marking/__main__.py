@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _serve(server: MarkingServer, port: int, waiting: int) -> None:
     _, address = server.listen(port)
-    print(f"{server.answers.lesson}: {waiting} answers wait for a person.")
+    print(f"{server.answers.lesson}: {waiting} answer{'s' * (waiting != 1)} to be marked.")
     print(f"Open this address in a browser on this machine. It is secret:\n\n    {address}\n")
     print("Every mark is saved at once. To stop, press Ctrl+C.", flush=True)
     await asyncio.Event().wait()
