@@ -225,7 +225,7 @@ def _structural(facts: str) -> Difference:
 def _expected(name: str, expected: Value, found: Value) -> str:
     """Describe a result of the wrong kind, and its likely cause if there is one."""
     facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
-    if found is None and "gradient" not in name:
+    if found is None and name == "the result":
         return f"{facts} Is a `return` missing?"
     if isinstance(found, Opaque) and found.type_name == "ndarray":
         return f"{facts} Compute with torch, not NumPy."

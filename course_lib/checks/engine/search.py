@@ -136,14 +136,16 @@ class Search:
         for group in self._groups((), visible, start, 3) if not best[1] else ():
             if self._explained(group) is None:
                 return Explanation(group)
-        if best[1] and self._is_telling(self._found[start].observed):
-            return Explanation(similar=self._resembling(best[1], start))
+        # Combinations are so many that one of them may explain a single probe by coincidence.
+        closest = self._resembling(best[1], start) if best[1] else None
+        if closest is not None and len(best[1]) > 1 and not closest.others:
+            closest = None
+        if closest is not None and self._is_telling(self._found[start].observed):
+            return Explanation(similar=closest)
         similar = self._resemblance()
-        if similar is None and best[1] and not _is_free(self._found[start].observed):
+        if similar is None and not _is_free(self._found[start].observed):
             # The agreement may be a coincidence, but these misconceptions explain the first failing probe.
-            similar = self._resembling(best[1], start)
-            if len(best[1]) > 1 and not similar.others:
-                similar = None
+            similar = closest
         return Explanation(similar=similar)
 
     @property
