@@ -56,7 +56,8 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
 def import_students(app: DbStudentImportApp) -> None:
     """Import students from a CSV file. If it is damaged or ambiguous, list its problems and import nobody.
 
-    nbgrader imports row by row until it finds an error, and keeps the last of several rows for a student.
+    By itself, nbgrader would import rows until the first error, and keep the last of several rows for a
+    student.
     """
     if len(app.extra_args) != 1 or not Path(app.extra_args[0]).is_file():
         _start_import(app)  # nbgrader reports the problem

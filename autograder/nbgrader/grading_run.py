@@ -169,9 +169,9 @@ class GradingRun:
 
     # --- Grading --------------------------------------------------------------------------------------------
     def _grade_unchanged(self, prepared: Prepared, gradebook: Gradebook) -> None:
-        """Grade a submission, and repeat this if its files change in the meantime.
+        """Grade a submission, and grade it again if its files change while it is being graded.
 
-        Raises UnreadableError if they change in every attempt.
+        Raises UnreadableError if they change during every attempt.
         """
         for _ in range(_ATTEMPTS):
             if self._grade(prepared, gradebook):

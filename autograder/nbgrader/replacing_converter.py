@@ -53,7 +53,7 @@ class ReplacingConverter(BaseConverter):
         """
 
     def problem(self, notebook: str, error: Exception) -> str:
-        """Return the message for an assignment, given by one of its notebooks, that was not converted."""
+        """Return the message for an assignment that was not converted. `notebook` is any of its notebooks."""
         return str(error)
 
     def names(self, notebook: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class ReplacingConverter(BaseConverter):
         return names
 
     def replacement(self, notebook: str) -> FolderReplacement:
-        """Return the replacement of the folder to which a notebook is converted."""
+        """Return a `FolderReplacement` for the folder that a notebook is converted to."""
         names = self.names(notebook)
         return FolderReplacement(
             Path(os.path.normpath(self._format_dest(names["assignment"], names["student"])))

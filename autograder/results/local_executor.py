@@ -59,8 +59,10 @@ class LocalExecutor(Executor):
         return self._threads.submit(lambda: self._run(function, *args, **kwargs))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the workers, even in the middle of a call if `cancel_futures` is set.
+        """Stop the workers.
 
+        Without `cancel_futures`, wait for all submitted calls to finish first, whatever `wait` is. With it,
+        cancel the waiting calls and kill the workers, even in the middle of a call.
         With `wait`, no worker process is left when this returns.
         """
         self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
@@ -83,7 +85,7 @@ class LocalExecutor(Executor):
             except BrokenProcessPool:
                 self._local.worker = None
         raise WorkerDiedError(
-            f"the worker process died {_ATTEMPTS} times with this notebook. Is there enough memory?"
+            f"the worker process died {_ATTEMPTS} times while it ran this notebook. Is there enough memory?"
         )
 
     def _new_worker(self) -> ProcessPoolExecutor:

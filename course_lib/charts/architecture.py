@@ -30,9 +30,9 @@ def architecture_map(
 ) -> Picture:
     """Draw the whole architecture, and fill the blocks that are built or belong to the current lesson.
 
-    Blocks are named like the exercises. `built` and `current` are one name or several. The current blocks are
-    highlighted, and all other blocks are only outlined. A tooltip describes a block and names the lesson that
-    builds it. Raises ValueError for unknown names.
+    Blocks have the names of their exercises. `built` and `current` each take one name or several. The current
+    blocks are highlighted, and all other blocks are only outlined. A tooltip describes a block and names the
+    lesson that builds it. Raises ValueError for unknown names.
     """
     now = {current} if isinstance(current, str) else set(current)
     done = {built} if isinstance(built, str) else set(built)

@@ -148,7 +148,9 @@ def notes_on(cells: Iterable[Cell]) -> list[str]:
 
 @dataclass(frozen=True)
 class Grid:
-    """The layout of a matrix: the words and names of its rows and columns, and its sizes in pixels."""
+    """The layout of a matrix: the labels of its rows and columns, the names of its axes and values, and the
+    size of its cells in pixels.
+    """
 
     rows: Sequence[str]
     columns: Sequence[str]

@@ -111,7 +111,7 @@ def broadcast_tables(
 
 
 def _with_copies(grid: Grid, values: Floats, whole: tuple[int, int], shades: Shades) -> list[Cell]:
-    """Return the cells of a table stretched to `whole`, with copies in brackets."""
+    """Return the cells of a table broadcast to the shape `whole`, with the values this adds in brackets."""
     table = np.atleast_2d(values)
     stretched = np.broadcast_to(table, whole)
     cells = grid.numbers(stretched, shades)

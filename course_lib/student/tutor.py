@@ -104,8 +104,9 @@ def _settings() -> dict[str, Any]:
         valid = False
     if not (valid and isinstance(found["key"], str) and isinstance(found["model"], str)):
         raise TutorError(
-            "The tutor needs a `url` such as https://HOST/v1 (or http://), the name of a "
-            "`model`, a text as `key` if there is one, and a positive number of seconds as `timeout`."
+            f"The tutor's settings, in {path} or in variables such as {_VARIABLES}URL, are invalid. It needs "
+            "a `url` such as https://HOST/v1 and the name of a `model`. If there is a `key`, it must be a "
+            "string; a `timeout` must be a positive number of seconds."
         )
     return found
 

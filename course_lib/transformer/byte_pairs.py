@@ -8,7 +8,7 @@ from itertools import pairwise
 def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[str, str]]:
     """Learn up to `count` merges. Return the pairs of adjacent symbols to merge, in order.
 
-    This is the algorithm of Sennrich et al. 2016 (arXiv 1508.07909), section 3.2, as cited in section 5.1.
+    This is the algorithm of Sennrich et al. 2016 (arXiv 1508.07909), section 3.2.
     `words` maps each word to its count. A word starts as a sequence of characters, without an end mark. In
     each round the most frequent pair becomes one symbol everywhere; if several pairs are equally frequent,
     the lexicographically smallest is merged. Occurrences are merged from left to right without overlap:

@@ -286,7 +286,7 @@ def a_link(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (other_questions, "its questions are not those of solutions/concept_test.toml"),
+        (other_questions, "its questions differ from those in solutions/concept_test.toml"),
         (a_link, "there is no notebook in it"),
         (lambda path: path.write_text("{"), "it is incomplete"),
     ],

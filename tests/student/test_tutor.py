@@ -173,7 +173,7 @@ def test_a_file_sets_it_up_and_unknown_keys_are_refused(
         ("model = ", "not valid TOML"),
         (f"url = '{failed.url}'", "name of a `model`"),
         ("url = 'ftp://x'\nmodel = 'm'", "`url` such as"),
-        (f"url = '{failed.url}'\nmodel = 'm'\ntimeout = 'soon'", "seconds as `timeout`"),
+        (f"url = '{failed.url}'\nmodel = 'm'\ntimeout = 'soon'", "positive number of seconds"),
     ):
         path.write_text(text)
         assert expected in said(capsys)

@@ -78,7 +78,7 @@ def read_learning(course: CourseFolder, test: ConceptTest) -> LearningRecords:
 def _answers(submission: Submission, test: ConceptTest, name: str) -> dict[str, str]:
     notebook = read_notebook(read_file(submission.find(TESTS[name])))
     if (notebook.lesson, notebook.version) != (TESTS[name], test.version(name)):
-        raise UnreadableError("its questions are not those of solutions/concept_test.toml")
+        raise UnreadableError("its questions differ from those in solutions/concept_test.toml")
     return test.answers(notebook, name)
 
 

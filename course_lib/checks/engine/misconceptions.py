@@ -205,7 +205,7 @@ def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
 
 
 def equivalent_of(file: Path, exercise: str) -> str | None:
-    """Return the simpler source that an exercise's patches apply to, or None if it is the reference's own."""
+    """Return the simpler version that an exercise's patches apply to; None if they apply to the reference."""
     equivalent: str | None = _read(file).get(_EQUIVALENTS, {}).get(exercise)
     return equivalent
 

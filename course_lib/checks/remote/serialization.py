@@ -317,7 +317,7 @@ class _Reader:
     def _request(self, items: list[Any], depth: int) -> Request:
         if len(items) != len(Request.__dataclass_fields__) or items[0] not in get_args(Action):
             raise SerializationError(
-                f"expected a known action and all other parts of a request, got {str(items)[:40]}"
+                f"expected a request of a known action with all its parts, got {str(items)[:40]}"
             )
         return Request(*self._each(items, depth))
 

@@ -216,9 +216,10 @@ def _assemble(
     names: Mapping[str, Any],
     students: Collection[str] | None = None,
 ) -> Parts:
-    """Build the parts in order. With `students`, the student's code is used for these exercises only.
+    """Build the parts in order.
 
-    `names` are added to every cell's namespace. The reference replaces parts that can't be used.
+    If `students` is given, the student's code is used only for the exercises that it contains. `names` are
+    added to every cell's namespace. The reference replaces parts that can't be used.
     """
     values: dict[str, Any] = {}
     parts: list[Part] = []

@@ -109,8 +109,8 @@ def kept_sources(path: Path, lessons: Mapping[str, Iterable[str]]) -> list[PartS
         raise PartsError(f"{path}: can't be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise PartsError(
-            f"{path}: expected the folder that contains the lessons, or the parts.json of a run; this file "
-            "is not a parts.json"
+            f"{path}: this file is not a valid parts.json. Give the folder that contains the lessons, or the "
+            "parts.json of a run."
         ) from None
     return [
         kept.get(exercise, PartSource(lesson, exercise))

@@ -106,8 +106,9 @@ def resolve_precision_on_all_ranks(
 def choose_kernels(precision: Precision) -> None:
     """Select PyTorch's GPU kernels for the whole process.
 
-    This disables cuDNN's attention, which PyTorch would select on Hopper GPUs if there is no dropout inside
-    attention: its kernel takes tens of milliseconds to plan each new shape.
+    Matrix products of float32 use TF32 if `precision` is "tf32". cuDNN's attention is disabled: PyTorch would
+    select it on Hopper GPUs if there is no dropout inside attention, but it takes tens of milliseconds to
+    plan each new shape.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
