@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.translation.configs.schema import ModelConfig
+from course_lib.translation.configs.schema import ModelConfig, Precision
 from course_lib.translation.model.flops import measure_matmul_rate, training_flops
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
@@ -45,3 +45,8 @@ def test_the_rate_of_this_machine_is_a_number_of_its_precision() -> None:
     rate = measure_matmul_rate(torch.device("cpu"), "float32", seconds=0.1)
     assert 1e8 < rate < 1e15
     assert measure_matmul_rate(torch.device("cpu"), "float64", seconds=0.05) < 1.5 * rate
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_the_rate_can_be_measured_in_the_precisions_of_training(precision: Precision) -> None:
+    assert measure_matmul_rate(torch.device("cpu"), precision, seconds=0.0) > 0

@@ -44,7 +44,8 @@ def measure_matmul_rate(device: torch.device, precision: Precision, seconds: flo
     the current number of threads. The first product is not measured, because loading its kernels can take
     fifty times as long as the product itself.
     """
-    dtype = getattr(torch, resolve_precision(precision, device))
+    resolved = resolve_precision(precision, device)
+    dtype = torch.float32 if resolved == "tf32" else getattr(torch, resolved)
     size = 8192 if device.type == "cuda" else 1024
     a, b = torch.ones(2, size, size, dtype=dtype, device=device)
     torch.mm(a, b)
