@@ -1,4 +1,5 @@
-"""The console command `course`, which runs the commands of lessons, translation lab and autograder."""
+"""The console command `course`, which runs the commands of the lessons, the translation lab and the grading.
+"""
 
 import argparse
 import importlib.util
@@ -16,7 +17,7 @@ class Command(NamedTuple):
     module: str
     help: str
     arguments: tuple[str, ...] = ()
-    """Arguments before those of the user."""
+    """Arguments that precede the user's."""
 
 
 #: The subcommands by group, as `course --help` lists them.
@@ -75,7 +76,11 @@ _EXTRAS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a subcommand as `python -m` would, without importing the modules of the other subcommands."""
+    """Run a subcommand as `python -m` would, without importing the modules of the other subcommands.
+
+    `arguments` are those of the command line by default. If the packages that the subcommand needs are not
+    installed, exit with code 2.
+    """
     groups = {name: group for group, commands in COMMANDS.items() for name in commands}
     parser = argparse.ArgumentParser(
         prog="course",

@@ -28,9 +28,10 @@ class OutOfTime(BaseException):
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise OutOfTime inside the block if it takes longer than `seconds`. Limits can be nested.
 
-    If a limit expires during an import, it is extended by up to a minute, because an interrupted import
-    leaves a broken module behind. On Linux, time in which the thread is ready to run but has no core doesn't
-    count, so a busy machine doesn't change a verdict.
+    OutOfTime is raised again and again until the block ends, in case the code catches it. If a limit expires
+    during an import, it is extended by up to a minute, because an interrupted import leaves a broken module
+    behind. On Linux, time in which the thread is ready to run but has no core doesn't count, so a busy
+    machine doesn't change a verdict.
 
     In the main thread, an alarm signal interrupts even a blocking call such as `time.sleep`. In other
     threads, and on systems without that signal, code is only interrupted between two bytecode instructions.
@@ -101,7 +102,7 @@ class _Deadline:
         self._last_end = self._end + _IMPORT_GRACE
 
     def has_passed(self, frame: FrameType | None) -> bool:
-        """Return whether the time limit has expired.
+        """Return whether the time limit has expired, given the current frame of the thread.
 
         During an import, an expired limit is restarted, within a grace period of `_IMPORT_GRACE` seconds.
         """

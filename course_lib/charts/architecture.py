@@ -139,7 +139,7 @@ def _boxes(
 
 
 def _rectangles(base: alt.Chart, state: str, fills: dict[str, str], corner: int) -> alt.Chart:
-    """Draw rectangles whose fill, edge and dashes show their state."""
+    """Draw rectangles with the fill, edge and dashes of a state."""
     return base.mark_rect(
         cornerRadius=corner,
         fill=fills[state],

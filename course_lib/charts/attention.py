@@ -45,9 +45,10 @@ def attention_heatmap(
     """Draw attention weights as a heat map, with a row for each query and a column for each key.
 
     `weights` is (Q, K), or (P, Q, K) for P matrices side by side, such as the heads of a layer, which are
-    named by `panels`. `mask` is boolean, True for "may attend", and broadcasts to the weights. A masked cell
-    is crossed out if its weight is zero, and otherwise marked as a leak. Raises ValueError if the shapes,
-    words or panels do not match.
+    named by `panels`, or numbered by default. `mask` is boolean, True for "may attend", and broadcasts to the
+    weights. A masked cell is crossed out if its weight is zero, and otherwise marked as a leak. Raises
+    ValueError if the weights have another number of axes, if `queries`, `keys` or `panels` don't match them,
+    or if `mask` isn't boolean or doesn't broadcast to them.
     """
     matrices = from_tensor(weights, "weights", (2, 3))
     allowed = None if mask is None else mask_from_tensor(mask, matrices.shape)
@@ -128,7 +129,7 @@ def mask_effect(
 
     `scores` and `weights` are (Q, K). `mask` is boolean, True for "may attend", and broadcasts to (Q, K). In
     the panel of weights, a masked cell is crossed out if its weight is zero, and otherwise marked as a leak.
-    Raises ValueError if the shapes do not match.
+    Raises ValueError if the shapes do not match or the mask isn't boolean.
     """
     score_matrix = from_tensor(scores, "scores", (2,))
     weight_matrix = from_tensor(weights, "weights", (2,))
@@ -195,8 +196,9 @@ def attention_over_sentence(
 
     `weights` is (Q, K). Lines lead from the selected query to the keys, thicker for larger weights; each key
     darkens with its weight, and a bar below shows the weight. `start` is the index of the query that is
-    selected initially. Everything is computed in the browser. Raises ValueError if the shapes or words do not
-    match, a weight isn't between 0 and 1, or `start` isn't the index of a query.
+    selected initially. Everything is computed in the browser. Raises ValueError if the numbers of `queries`
+    and `keys` do not match the weights, a weight isn't between 0 and 1, or `start` isn't the index of a
+    query.
     """
     matrix = weights_from_tensor(weights, (2,))
     rows, columns = as_words(queries, matrix.shape[0], "queries"), as_words(keys, matrix.shape[1], "keys")

@@ -27,9 +27,10 @@ def attention_steps(
 ) -> Picture:
     """Draw the calculation of attention for one query as a table of steps (rows) and keys (columns).
 
-    `query` is (Q, d), `key` (K, d) and `value` (K, v), with at most 8 keys. A list selects the query, and a
-    slider the number of steps that are shown. Raises ValueError if the shapes or words do not match, a number
-    isn't finite, or there are more than 8 keys.
+    `query` is (Q, d), `key` (K, d) and `value` (K, v), with at most 8 keys. `queries` and `keys` hold a word
+    for each query and key. A list selects the query, and a slider the number of steps that are shown. Raises
+    ValueError if the shapes or the numbers of words do not match, a number isn't finite, or there are more
+    than 8 keys.
     """
     q, k, v = (
         from_tensor(values, name, (2,), finite=True)
@@ -88,7 +89,10 @@ def attention_steps(
 def _calculation(
     number: int, query: Floats, keys: Floats, values: Floats, words: Sequence[str]
 ) -> list[dict[str, object]]:
-    """Return the cells of one query's table."""
+    """Return the cells of the table for query `number`: the column, the text and the colours of each step.
+
+    `words` are the words of the keys.
+    """
     products = keys @ query
     divided = products / math.sqrt(len(query))
     powers = np.exp(divided - max(divided.max() - 20, 0))  # at most e to the power of 20

@@ -20,6 +20,7 @@ def from_tensor(values: Numbers, name: str, axes: Sequence[int], *, finite: bool
 
     Tensors are detached and copied to the CPU, and narrow dtypes are widened. Raises ValueError for anything
     but real numbers, for another number of axes, for an empty array and, with `finite`, for NaN or infinity.
+    The message calls the values `name`.
     """
     array = _as_numpy(values, name)
     if array.dtype.kind not in "fiub":
@@ -39,7 +40,10 @@ def from_tensor(values: Numbers, name: str, axes: Sequence[int], *, finite: bool
 
 
 def weights_from_tensor(weights: Numbers, axes: Sequence[int]) -> Floats:
-    """Convert attention weights to an array. Raises ValueError for NaN and for numbers outside 0 to 1."""
+    """Convert attention weights to a float64 array. `axes` lists the allowed numbers of axes.
+
+    Raises ValueError in the same cases as `from_tensor`, and also for NaN and for numbers outside 0 to 1.
+    """
     array = from_tensor(weights, "weights", axes)
     if not ((array >= 0) & (array <= 1.001)).all():
         raise ValueError(
@@ -69,7 +73,11 @@ def mask_from_tensor(mask: Numbers, shape: tuple[int, ...]) -> Booleans:
 
 
 def as_words(words: Sequence[str], count: int, name: str) -> list[str]:
-    """Return a list of `count` words. Raises ValueError for a different number of words, or one string."""
+    """Return `words` as a list of strings.
+
+    Raises ValueError if their number isn't `count`, or if they are a single string. The message calls them
+    `name`.
+    """
     if isinstance(words, str):
         raise ValueError(f"{name}: expected a list of words, got one string. Split it first: text.split().")
     listed = [str(word) for word in words]
@@ -98,8 +106,8 @@ def check_column(
 ) -> None:
     """Raise ValueError unless all numbers of a column are finite and from `low` to `high`.
 
-    Without `ends`, the bounds themselves are not allowed. `expected` describes the allowed values in the
-    error message.
+    Without `ends`, the bounds themselves are not allowed. In the error message, `expected` describes the
+    allowed values, and `name` is the name of the table.
     """
     numbers = table[column].astype(float)
     allowed = numbers.between(low, high, inclusive="both" if ends else "neither") & np.isfinite(numbers)
@@ -109,7 +117,10 @@ def check_column(
 
 
 def check_count(found: int, most: int, name: str, what: str) -> None:
-    """Raise ValueError unless `found`, a number of items, is from 1 to `most`."""
+    """Raise ValueError unless `found`, a number of items, is from 1 to `most`.
+
+    In the message, `name` is the name of the argument, and `what` that of the items.
+    """
     if not 1 <= found <= most:
         raise ValueError(f"{name}: expected 1 to {most} {what}, got {found}.")
 

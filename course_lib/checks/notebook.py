@@ -196,7 +196,11 @@ def _emit(
 
 
 def _points(named: Sequence[Misconception | WrongNumber], graded: _Grading | None) -> float:
-    """Return the points that a failure with these misconceptions still earns."""
+    """Return the points that a failure still earns after the costs of these misconceptions.
+
+    This is 0 if the check isn't graded, if no misconception explains the failure, or if one of them has no
+    cost.
+    """
     if graded is None or not named or any(mistake.name not in graded.costs for mistake in named):
         return 0.0
     return float(graded.points - sum(graded.costs[mistake.name] for mistake in named))

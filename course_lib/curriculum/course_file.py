@@ -26,7 +26,7 @@ _CELL_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,49}")
 
 
 class CourseError(ValueError):
-    """An error in the course's source, which can't be built or must not be released.
+    """An error for a course that can't be built or must not be released.
 
     Each problem is one line that names the file, the cell and what to do.
     """

@@ -142,7 +142,10 @@ class Curriculum(_Table):
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """For each lesson, the names of the exercises for which the lab can use a student's code."""
+        """For each lesson, the names of the exercises for which the lab can use a student's code.
+
+        Lessons without such exercises are omitted.
+        """
         found = {
             lesson.name: tuple(exercise.name for exercise in lesson.exercises if exercise.part)
             for lesson in self.lessons

@@ -8,7 +8,7 @@ UNWRITTEN = "is yours to write"
 
 
 def reachable_stubs(tree: ast.AST) -> Iterator[str]:
-    """Yield the messages of the stubs that can be reached.
+    """Yield the messages of the stubs in a syntax tree that can be reached.
 
     A stub that is left behind after a `return`, for example, is unreachable.
     """

@@ -49,7 +49,8 @@ class CallRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record the calls to the given functions inside the `with` block, and count all torch functions."""
+        """Record calls to the given functions inside the `with` block, and count calls to any torch function.
+        """
         profiled = sys.getprofile()
         with FunctionCalls(self._function):
             if not self._by_last_part:

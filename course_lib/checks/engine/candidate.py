@@ -75,9 +75,10 @@ class Candidate:
     def gradients(self, *arguments: object, toward: Tensor, **keywords: object) -> Reply:
         """Call the object, and backpropagate from its result, or from the first of several results.
 
-        `toward` is the gradient with respect to that result. The reply's value is a dict: "inputs" holds the
-        gradient of each floating-point argument, and "weights" the gradient of each parameter by name. A
-        gradient is None if backpropagation doesn't reach the tensor.
+        `toward` is the gradient with respect to that result. The reply's value is a dict: "inputs" is a tuple
+        with the gradient of each floating-point tensor among the positional arguments, and "weights" is a
+        dict with the gradient of each trainable parameter by name. A gradient is None if backpropagation
+        doesn't reach the tensor.
         """
         return self._ask("gradients", arguments, keywords, toward=toward)
 
@@ -116,7 +117,10 @@ class Candidate:
         return self._ask("modes")
 
     def number(self) -> Reply:
-        """Read the answer in a prediction cell. A Python, NumPy or torch number is converted to a float."""
+        """Read the answer in a prediction cell.
+
+        A Python, NumPy or torch number is converted to a float. A bool or any other value is not.
+        """
         return self._ask("number")
 
     def _ask(
@@ -138,7 +142,7 @@ class Candidate:
 
 
 def _plain(argument: object) -> object:
-    """Replace the candidates in an argument with their handles."""
+    """Replace the candidates in an argument, including those in tuples and fixtures, with their handles."""
     if isinstance(argument, Candidate):
         return argument.handle
     if isinstance(argument, tuple):

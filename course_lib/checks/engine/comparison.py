@@ -37,16 +37,17 @@ class Difference:
     expected: Tensor | None = None
     """The tensors that differ, if a picture of them would help."""
     position: tuple[int, ...] = ()
-    """The index of the first number that differs; empty if the shapes differ."""
+    """The index of the first tensor element that differs; empty if the shapes differ or there are no tensors.
+    """
     structural: bool = False
-    """Whether not only numbers differ, but for example an exception, a type, a shape or a fact in words."""
+    """Whether more than numbers differ, such as an exception, a type, a shape or a fact in words."""
     values: tuple[Value, Value] | None = None
     """The expected and the found value that differ, if they can be compared further."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of expected results with a student's results, and the settings for it."""
+    """A comparison of a student's results with the expected ones, with these settings."""
 
     tolerance: float | None = None
     """The tolerance relative to the largest number; None for the default of the dtype."""
@@ -56,7 +57,10 @@ class Comparison:
     def difference(
         self, expected: Reply | Value, found: Reply | Value, name: str = "the result"
     ) -> Difference | None:
-        """Return the first difference between two replies or nested values, or None if they agree."""
+        """Return the first difference between two replies or nested values, or None if they agree.
+
+        `name` is the name of the value in the sentences for the student.
+        """
         differs = self._difference(expected, found, name)
         replies = (Returned, Raised)
         if differs is None or differs.values or isinstance(expected, replies) or isinstance(found, replies):
@@ -209,7 +213,11 @@ def describe(value: Value) -> str:
 
 
 def part_name(name: str, number: int) -> str:
-    """Return the name of an item of a tuple, such as "the first of the result" if `name` is "the result"."""
+    """Return the name of item `number` of a tuple, counted from 0.
+
+    If `name` is "the result", this is "the first of the result" for item 0, and "part 6 of the result" for
+    item 5.
+    """
     return f"the {_ORDINALS[number]} of {name}" if number < len(_ORDINALS) else f"part {number + 1} of {name}"
 
 
@@ -223,7 +231,7 @@ def _structural(facts: str) -> Difference:
 
 
 def _expected(name: str, expected: Value, found: Value) -> str:
-    """Describe a result of the wrong kind, and its likely cause if there is one."""
+    """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""
     facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
     if found is None and name == "the result":
         return f"{facts} Is a `return` missing?"

@@ -77,7 +77,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the answer is correct."""
+        """Whether the exercise is written, all probes succeeded and no forbidden function was called."""
         return not (self.failures or self.forbidden or self.unwritten)
 
     @property
@@ -110,14 +110,17 @@ def _undisturbed() -> Iterator[None]:
 def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
     """Run every probe on the backend's object and on the reference. Compare results and diagnose failures.
 
-    Raises BrokenCheckError if the reference itself fails.
+    `seed` determines the random inputs of the probes. Raises BrokenCheckError if the reference itself fails.
     """
     return _verdict(exercise, [outcome_of(probe, backend, seed) for probe in exercise.probes], seed, backend)
 
 
 @_undisturbed()
 def examine_version(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Verdict:
-    """Examine the reference with these misconceptions applied. Cached outcomes are reused."""
+    """Examine the reference with these misconceptions applied, instead of a student's object.
+
+    Cached outcomes are reused. Raises PatchError if the misconceptions can't be applied together.
+    """
     versions = Versions(exercise, seed)
     found = [versions.outcome(mistakes, number) for number in range(len(exercise.probes))]
     return _verdict(exercise, found, seed)
@@ -216,7 +219,7 @@ _MOST_CAUSES = 3
 
 
 def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | None:
-    """Return the mistake that explains a wrong outcome beyond doubt, whatever the exercise, or None."""
+    """Return a mistake, common to all exercises, that explains a wrong outcome with certainty, or None."""
     pairs = list(zip(expected.replies, found.replies, strict=False))
     for wanted, told in pairs:
         if isinstance(told, Raised) and not (isinstance(wanted, Raised) and wanted.kind == told.kind):
@@ -230,7 +233,10 @@ def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | N
 
 
 def _part(reply: Reply, parts: int | slice) -> Reply:
-    """Select some items of the tuple in a reply. A reply without a tuple is returned unchanged."""
+    """Replace the tuple in a reply with the item or items that the index or slice `parts` selects.
+
+    A reply without a tuple of at least two items is returned unchanged.
+    """
     if isinstance(reply, Returned) and isinstance(reply.value, tuple) and len(reply.value) > 1:
         return replace(reply, value=reply.value[parts])
     return reply
@@ -260,7 +266,7 @@ def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber 
     """Check the answer to a prediction.
 
     Return None if it is correct, the matching `WrongNumber` if it is a known wrong answer, and otherwise a
-    sentence that says what is wrong.
+    sentence that explains what is wrong.
     """
     reply = Candidate(backend).number()
     if isinstance(reply, Raised):

@@ -30,7 +30,8 @@ def example(exercise: Exercise, backend: Backend, failed: Sequence[Outcome]) -> 
     """Return the shortest call in the failed probes that shows a wrong result, or None if there is none.
 
     The inputs are rounded to two decimals to keep them short, and the results are computed from the rounded
-    inputs.
+    inputs. There are no examples for classes, for calls that are longer than `_LONGEST` characters, and for
+    values that can't be written as Python source.
     """
     requests = [
         request
@@ -78,7 +79,11 @@ def _call(name: str, request: Request) -> str:
 
 
 def _written(value: Value, digits: int = 2) -> str | None:
-    """Return a value as Python source, or None if that is impossible."""
+    """Return a value as Python source, with the elements of tensors rounded to `digits` decimals.
+
+    Returns None for a tensor that has more than 60 elements, isn't on the CPU or is complex, and for a value
+    of any other type than numbers, strings, None, tuples, lists and mappings.
+    """
     if isinstance(value, Tensor):
         if value.numel() > 60 or value.device.type != "cpu" or value.is_complex():
             return None

@@ -144,7 +144,7 @@ _WITH_METHODS: Mapping[type, str] = {Tensor: "a tensor", str: "a string", list: 
 
 
 def _key(match: re.Match[str]) -> str:
-    """Explain a KeyError, unless the student's code raised it with a text of its own."""
+    """Explain a KeyError. Return an empty string if the student's code raised it with a text of its own."""
     key, note = match[1], match[2]
     return "" if note else f"The dict has no key {key}."
 

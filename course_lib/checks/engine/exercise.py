@@ -59,7 +59,8 @@ class Exercise:
     outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(
         default_factory=dict, repr=False, compare=False
     )
-    """The outcomes of probes for these versions, by the seed and the misconceptions."""
+    """The cached outcomes of probes for the reference and its versions, by the seed and the misconceptions.
+    """
 
     @cached_property
     def name(self) -> str:
@@ -80,7 +81,10 @@ class Exercise:
         return misconceptions_of(self.misconceptions_file, self.name, self.source)
 
     def probe(self, says: str, tolerance: float | None = None) -> Callable[[Ask], Probe]:
-        """Return a decorator that turns a function into a probe of this exercise."""
+        """Return a decorator that adds a function to the probes of this exercise.
+
+        `says` and `tolerance` are the fields of the same names in `Probe`.
+        """
 
         def add(ask: Ask) -> Probe:
             self.probes.append(Probe(says, ask, tolerance))
@@ -89,7 +93,11 @@ class Exercise:
         return add
 
     def source_with(self, *misconceptions: Misconception) -> str:
-        """Return the source with these misconceptions applied. Raises PatchError if that is impossible."""
+        """Return the source with these misconceptions applied.
+
+        They are applied to the simpler source in the misconceptions file's table `equivalents`, if it has one
+        for this exercise. Raises PatchError if they can't be applied together.
+        """
         if len(misconceptions) > 1 and any(mistake.exclusive for mistake in misconceptions):
             raise PatchError("an exclusive misconception is never combined with another")
         source = self.source
@@ -100,7 +108,10 @@ class Exercise:
         return source
 
     def with_mistakes(self, *misconceptions: Misconception) -> Any:
-        """Return the reference with these misconceptions applied. Raises PatchError if that is impossible."""
+        """Return the reference with these misconceptions applied.
+
+        Raises PatchError if they can't be applied together, or SyntaxError if the result isn't valid Python.
+        """
         if not misconceptions:
             return self.reference
         if misconceptions not in self.compiled:

@@ -50,11 +50,12 @@ class MissingParameter(Exception):  # noqa: N818 - students read the name
 
 
 class LocalBackend:
-    """The `Backend` that calls the student's object in this process.
+    """The `Backend` that calls the student's object `found` in this process.
 
-    Its replies list the functions in `may_not_call` that were called. Exceptions other than Exception and
-    SystemExit propagate, so that students can interrupt a check. With `catches=BaseException`, for runs
-    without a user, they are returned in the reply as well.
+    Its replies list the functions in `may_not_call` that were called. With `count_calls`, the attribute
+    `calls` counts the calls to torch functions. Exceptions that aren't derived from Exception or SystemExit
+    propagate, so that students can interrupt a check. With `catches=BaseException`, for runs without a user,
+    they are returned in the reply as well.
     """
 
     def __init__(
@@ -74,7 +75,10 @@ class LocalBackend:
         """The timeout of an earlier request, after which the student's code is not run again."""
 
     def ask(self, request: Request) -> Reply:
-        """Perform a request on copies of the arguments, so that the probe's own arguments stay unchanged."""
+        """Perform a request on copies of the arguments, so that the probe's own arguments stay unchanged.
+
+        After the first timeout, the student's code is not run again: every later request returns the timeout.
+        """
         # If the student's code has exceeded the time limit once, don't run it again.
         found = self.stopped or self._objects[request.of.number]
         if isinstance(found, Raised):

@@ -11,7 +11,7 @@ _WIDTH = 100
 
 
 def success(name: str, probes: int) -> str:
-    """Return the message for a correct answer to an exercise."""
+    """Return the message for a correct answer to an exercise that has `probes` tests."""
     return f"✓ {name}: correct: all {probes} tests passed."
 
 
@@ -57,7 +57,7 @@ def failure(verdict: Verdict) -> str:
 
 
 def _similar(verdict: Verdict) -> list[str]:
-    """Return the lines about misconceptions that explain the result of one test, but not all results."""
+    """Return the lines about misconceptions that explain some of the results, or a part of one."""
     assert verdict.similar_in is not None
     what = (verdict.similar_part or "your result").replace("the result", "your result")
     what += " are" if " and " in what else " is"
@@ -81,7 +81,10 @@ def _similar(verdict: Verdict) -> list[str]:
 
 
 def _is_vague(verdict: Verdict) -> bool:
-    """Return whether what the result resembles is only one of its possible causes."""
+    """Return whether the misconceptions in `similar` are only some of the possible causes.
+
+    This is the case if they explain only a part of a result, or a probe other than the first failing one.
+    """
     return bool(verdict.similar_part) or verdict.similar_in not in verdict.failures[:1]
 
 
@@ -91,7 +94,8 @@ def _one_line(text: str) -> str:
 
 
 def missing(name: str, names: Iterable[str]) -> str:
-    """Return the message for an undefined exercise. It mentions a similar name that the student defined."""
+    """Return the message for an undefined exercise. It suggests the most similar of `names`, if there is one.
+    """
     near = get_close_matches(name, names, n=1, cutoff=0.8)
     renamed = [f"There is `{near[0]}`. If that is your answer, rename it to `{name}`."] if near else []
     return _lines(
@@ -115,7 +119,7 @@ def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
 
 
 def accepted(name: str, says: str, whole: bool) -> str:
-    """Return the message for a submitted file that earns some or all of its points."""
+    """Return the message for a submitted file that earns all of its points (if `whole` is true) or some."""
     return _lines(f"{'✓' if whole else '◐'} {name}: {says}")
 
 

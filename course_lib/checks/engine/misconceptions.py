@@ -71,7 +71,10 @@ class Misconception:
     """Whether `result` stands for each returned tensor in turn, instead of the whole returned value."""
 
     def apply(self, source: str) -> str:
-        """Return the patched source. Raises PatchError if a text to replace doesn't occur exactly once."""
+        """Return the source with this misconception: patched, or with its results replaced by `result`.
+
+        Raises PatchError if a text to replace doesn't occur exactly once.
+        """
         for piece in self.patch:
             if (count := source.count(piece.find)) != 1:
                 raise PatchError(f"the patch looks for {piece.find!r}, which occurs {count} times, not once")
@@ -205,7 +208,10 @@ def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
 
 
 def equivalent_of(file: Path, exercise: str) -> str | None:
-    """Return the simpler version that an exercise's patches apply to; None if they apply to the reference."""
+    """Return the source of the simpler version that an exercise's patches apply to.
+
+    Return None if they apply to the reference itself.
+    """
     equivalent: str | None = _read(file).get(_EQUIVALENTS, {}).get(exercise)
     return equivalent
 

@@ -68,7 +68,7 @@ def _is_whole(value: Value) -> bool:
 
 
 def _of_parts(expected: Value, found: Value) -> str:
-    """Describe a result that is an item of the other one, or whose two items are swapped.
+    """Describe two results of which one is an item of the other, or which are pairs in opposite orders.
 
     Returns an empty string in all other cases.
     """
@@ -139,10 +139,10 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> It
 
 
 def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[str, bool]]:
-    """Describe unexpected NaN and infinite numbers.
+    """Describe unexpected NaN and infinite numbers, if there are any.
 
-    Yields pairs of a sentence and False if any number is not finite: other relations can't be tested then.
-    The sentence is empty if all such numbers are expected.
+    Yields pairs of a sentence and False, which means that no other relations can be tested. The sentence is
+    empty if the numbers that are not finite are expected. Yields nothing if all numbers are finite.
     """
     for name, bad in (("NaN", found.isnan()), ("infinite", found.isinf())):
         bad &= expected.isfinite()
@@ -362,7 +362,10 @@ def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
 
 
 def _region(wrong: Tensor) -> str:
-    """Return a sentence that lists the wrong slices along an axis, or an empty string if most are wrong."""
+    """Return a sentence that lists the wrong slices along the axis with the smallest share of them.
+
+    Returns an empty string if there is no such list, because most slices are wrong or the list would be long.
+    """
     best: tuple[float, str] = (0.8, "")
     for axis, size in enumerate(wrong.shape):
         others = [other for other in range(wrong.dim()) if other != axis]

@@ -95,9 +95,10 @@ MOST_BITS = 990
 def plain(value: object, known: Sequence[object] = ()) -> Value:
     """Convert a value to plain values.
 
-    Tensors are detached and copied, lists become tuples, and objects in `known` become handles. Any other
-    object becomes `Opaque`. Raises ValueError for a value with more items, deeper nesting or a larger tensor
-    than any exercise needs, such as a list that contains itself.
+    Tensors are detached and copied, lists become tuples, the keys of dicts become strings, and objects in
+    `known` become handles. Numbers, strings, None and dtypes are kept. Anything else becomes `Opaque`, and so
+    do sparse or nested tensors and integers of hundreds of digits. Raises ValueError for a value with more
+    items, deeper nesting or a larger tensor than any exercise needs, such as a list that contains itself.
     """
     return _plain(value, known, itertools.count(1), 0)
 

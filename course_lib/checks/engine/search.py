@@ -62,7 +62,7 @@ def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconceptio
 
 
 def can_be_combined(exercise: Exercise, mistakes: Mistakes) -> bool:
-    """Return whether the patches of these misconceptions fit together."""
+    """Return whether these misconceptions can be applied to the reference together."""
     try:
         exercise.with_mistakes(*mistakes)
     except (PatchError, SyntaxError):
@@ -73,9 +73,10 @@ def can_be_combined(exercise: Exercise, mistakes: Mistakes) -> bool:
 class Search:
     """A search for misconceptions that together give the student's results.
 
-    The search starts from the first probe in which the student's result is wrong, finds misconceptions that
-    give the same result there, applies them to the reference, and continues with the first probe that is
-    still unexplained.
+    `found` holds the student's outcome of each probe, and `failing` the indices of the probes that failed.
+    The search uses the misconceptions of the exercise and those in `general`. It starts from the first
+    failing probe, finds misconceptions that give the same result there, applies them to the reference, and
+    continues with the first probe that is still unexplained.
     """
 
     def __init__(
@@ -180,7 +181,8 @@ class Search:
     def _part(self, mistake: Misconception, number: int) -> str:
         """Return the names of the wrong parts of a result that a misconception explains, joined by "and".
 
-        Returns an empty string if there are none, or if the agreement could be a coincidence.
+        Returns an empty string if there are none or more than three, or if the agreement could be a
+        coincidence.
         """
         found = parts_of(self._found[number].observed)
         if len(found) < 2:
@@ -203,7 +205,10 @@ class Search:
         return " and ".join(explained) if is_telling else ""
 
     def _extensions(self, at: int, mistakes: Mistakes) -> Iterator[Mistakes]:
-        """Add one or two misconceptions to a combination. Yield the combinations that explain probe `at`."""
+        """Add one misconception to a combination, or two if no single one is enough.
+
+        Yields the combinations that explain probe `at`.
+        """
         visible: list[Misconception] = []
         explained = False
         for mistake in self._plausible:
@@ -277,7 +282,8 @@ class Search:
         return combined if can_be_combined(self._exercise, combined) else None
 
     def _explained(self, mistakes: Mistakes) -> int | None:
-        """Return the first probe that these misconceptions don't explain, or None if they explain all."""
+        """Return the index of the first probe that these misconceptions don't explain; None if there is none.
+        """
         probes = range(len(self._exercise.probes))
         return next((number for number in probes if not self._alike(mistakes, number)), None)
 

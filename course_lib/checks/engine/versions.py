@@ -51,7 +51,7 @@ class Versions:
         self._built: set[Mistakes] = set()
 
     def reference(self, number: int) -> Outcome:
-        """Return the outcome of a probe for the reference.
+        """Return the outcome of probe `number` for the reference.
 
         Raises BrokenCheckError if the reference raises any exception other than ValueError.
         """
@@ -68,7 +68,10 @@ class Versions:
         return outcome
 
     def outcome(self, mistakes: Mistakes, number: int) -> Outcome:
-        """Return the outcome of a probe for the reference with these mistakes."""
+        """Return the outcome of probe `number` for the reference with these mistakes.
+
+        Raises PatchError or SyntaxError if the mistakes can't be applied together.
+        """
         key = (self._seed, mistakes)
         version: _Version | None = self._exercise.outcomes.get(key)
         if version is None:
@@ -91,7 +94,8 @@ class Versions:
         return version.outcomes[number]
 
     def cost(self, number: int) -> int:
-        """Return the effort of running a probe on any version, estimated from the reference's calls."""
+        """Return the effort of running probe `number` on any version, estimated from the reference's calls.
+        """
         self.reference(number)
         reference: _Version = self._exercise.outcomes[self._seed, ()]
         outcome = reference.outcomes[number]
@@ -110,7 +114,10 @@ class _Version:
 
 
 def difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | None:
-    """Return the first difference between the results in two outcomes of a probe, or None if they agree."""
+    """Return the first difference between the results in two outcomes of a probe, or None if they agree.
+
+    If they differ and the code returned an exception instead of raising it, the difference is about that.
+    """
     differs = Comparison(probe.tolerance).difference(expected.observed, found.observed)
     if differs is None:
         return None
@@ -128,7 +135,7 @@ def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
 
 
 def outcome_of(probe: Probe, backend: Backend, seed: str) -> Outcome:
-    """Run a probe on a backend's object, and return the outcome."""
+    """Run a probe on a backend's object with random inputs drawn from `seed`, and return the outcome."""
     recorder = _Recorder(backend)
     observed = probe.run(Candidate(recorder), seed)
     # Handles count the objects of all probes so far. Renumber them for this probe, so outcomes can be
@@ -176,9 +183,10 @@ class _Recorder:
 
 
 def parts_of(value: Value, name: str = "the result") -> dict[str, Value]:
-    """Return the parts of a result by name.
+    """Return the parts of a result by name. Dicts and tuples are split recursively.
 
-    Dicts and tuples are split recursively, except for tuples that hold only numbers and strings.
+    The entries of a dict are named by their keys, and the items of a tuple by `part_name`. A tuple that holds
+    only numbers and strings isn't split. `name` is the name of the whole value.
     """
     if isinstance(value, Returned):
         return parts_of(value.value, name)

@@ -26,7 +26,9 @@ class StudentError(Exception):
 class RemoteObject:
     """A `Backend` for one named object in another process, used by one check.
 
-    If the channel fails, every later reply is a `Raised`, and `channel.dead` has the reason.
+    `may_not_call` lists the functions that the object must not call, and `patience` is the timeout of a reply
+    in seconds. After a timeout or a failure of the channel, every later operation on the object returns that
+    `Raised`. `channel.dead` has the reason if the channel failed.
     """
 
     def __init__(
@@ -58,7 +60,10 @@ class RemoteObject:
         return self._value(Request("call", STUDENT_OBJECT, arguments, keywords))
 
     def value(self) -> Any:
-        """Return the object itself, which must be a plain value. Numbers are converted to floats."""
+        """Return the object itself, which must be a plain value. Numbers are converted to floats.
+
+        Raises StudentError if the request fails.
+        """
         return self._value(Request("number", STUDENT_OBJECT))
 
     def _value(self, request: Request) -> Any:
@@ -116,7 +121,10 @@ def student_objects(
 
 
 def exchange(channel: Channel, message: bytes, patience: float = PATIENCE) -> bytes | Raised:
-    """Send a message and return the reply, or a `Raised` with the reason if the channel fails."""
+    """Send a message and return the reply, or a `Raised` with the reason if the channel fails or times out.
+
+    `patience` is the timeout in seconds, both for sending the message and for receiving the reply.
+    """
     try:
         channel.send(message, patience)
         return channel.receive(patience)
@@ -136,7 +144,10 @@ def _is_name(name: object) -> bool:
 
 
 def _refuse_unfitting(request: Request, reply: Returned, made: Handle) -> None:
-    """Raise SerializationError if a reply does not fit the request, because probes can't handle it."""
+    """Raise SerializationError if a reply doesn't fit its request, because probes rely on its structure.
+
+    `made` is the handle that the reply to a request that creates an object must contain.
+    """
     value, action = reply.value, request.action
     expected: dict[Action, bool] = {
         "weights": isinstance(value, dict),

@@ -3,7 +3,8 @@
 A message is the length of its header (4 bytes, big-endian), the header, and the concatenated bytes of its
 tensors. The header is JSON: plain values represent themselves, and all others are lists whose first item is
 their type, such as `["tuple", 1, 2]` or `["tensor", "float32", 2, 3]`. Nothing is pickled, so reading runs no
-code. Replies of a student's process are read with `unpack_reply`, which validates everything in them.
+code. Replies of a student's process are read with `unpack_reply` or `unpack_value`, which validate everything
+in them.
 """
 
 import json
@@ -48,8 +49,8 @@ _LENGTH_BYTES = 4
 def pack(message: object) -> bytes:
     """Serialize a request, a reply or any plain value.
 
-    Tensors are detached and made contiguous. A tensor on a device other than the CPU, or of an unusual dtype,
-    is sent as `Opaque`. Raises SerializationError for a value that is too large or isn't plain.
+    Tensors are detached and made contiguous. A tensor that isn't on the CPU, is sparse or has an unusual
+    dtype is sent as `Opaque`. Raises SerializationError for a value that is too large or isn't plain.
     """
     writer = _Writer()
     content = writer.write(message, 0)

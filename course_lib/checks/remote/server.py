@@ -18,7 +18,7 @@ MOST_NAMES, LONGEST_NAME = 10_000, 100
 
 
 def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
-    """Answer requests about these objects until the client sends "done" or disconnects.
+    """Answer requests about the objects in `names` until the client sends "done" or disconnects.
 
     Every exception in the student's code is returned as `Raised`, even KeyboardInterrupt and SystemExit.
     """
@@ -48,7 +48,8 @@ def _packed(answer: object) -> bytes:
 
 
 def _names(names: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the names that the student's code defined."""
+    """Return at most `MOST_NAMES` public names, leaving out those with more than `LONGEST_NAME` characters.
+    """
     own = [
         name
         for name in list(names)

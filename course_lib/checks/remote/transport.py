@@ -11,11 +11,11 @@ _LENGTH_BYTES = 8
 
 
 class ChannelClosed(ConnectionError):  # noqa: N818
-    """An error for a connection that the peer has closed."""
+    """An error for a channel that is closed, or whose peer has closed the connection."""
 
 
 class ChannelTimeout(TimeoutError):  # noqa: N818
-    """An error for a peer that did not answer in time."""
+    """An error for a peer that did not send or accept a message in time."""
 
 
 class ChannelOverrun(ValueError):  # noqa: N818
@@ -29,8 +29,9 @@ _SHORTEST_EXTENSION = 0.05
 class Channel:
     """A connected socket that sends and receives messages. The first error closes it.
 
-    `without_core`, if given, returns for how many seconds the peer has waited for a core so far. Timeouts are
-    extended by this time, because a peer on a busy machine isn't at fault.
+    `longest` is the maximum size of a received message in bytes. `without_core`, if given, returns for how
+    many seconds the peer has waited for a core so far. Timeouts are extended by this time, because a peer on
+    a busy machine isn't at fault.
     """
 
     def __init__(
@@ -49,9 +50,10 @@ class Channel:
         """The reason why the channel is closed; empty while it is open."""
 
     def send(self, message: bytes, seconds: float | None = None) -> None:
-        """Send a message, with an optional timeout.
+        """Send a message, with an optional timeout in seconds.
 
-        Raises ChannelClosed if the peer is gone, or ChannelTimeout if it doesn't accept the message in time.
+        Raises ChannelClosed if the channel is closed or the peer is gone, or ChannelTimeout if the peer
+        doesn't accept the message in time.
         """
         self._refuse_dead()
         self._until = None if seconds is None else time.monotonic() + seconds
@@ -66,10 +68,10 @@ class Channel:
                 raise self._end(ChannelClosed(f"the peer has closed the connection: {error}")) from None
 
     def receive(self, seconds: float | None = None) -> bytes:
-        """Wait for a message, with an optional timeout.
+        """Wait for a message, with an optional timeout in seconds.
 
-        Raises ChannelClosed if the peer is gone, ChannelTimeout if it doesn't send a message in time, or
-        ChannelOverrun if the message is too long.
+        Raises ChannelClosed if the channel is closed or the peer is gone, ChannelTimeout if the peer doesn't
+        send a message in time, or ChannelOverrun if the message is too long.
         """
         self._refuse_dead()
         self._until = None if seconds is None else time.monotonic() + seconds
@@ -102,7 +104,11 @@ class Channel:
         return bytes(received)
 
     def _set_timeout(self, problem: str) -> None:
-        """Set the timeout to the time left for the current message. Raises ChannelTimeout if none is left."""
+        """Set the socket's timeout to the time left for the current message.
+
+        If no time is left, extend the timeout by the time for which the peer has waited for a core. If that
+        gains too little, raise ChannelTimeout with the message `problem`.
+        """
         left = None if self._until is None else self._until - time.monotonic()
         if left is not None and left <= 0:
             waited = self._without_core() if self._without_core is not None else 0.0

@@ -40,6 +40,7 @@ _OPTIONAL_WEIGHT = "generator.bias"
 def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str, str]:
     """Find the student's parts that make the model differ from the reference, and describe each difference.
 
+    The result maps the name of each such part to the description; it is empty if the model doesn't differ.
     Parts can be correct on their own but wrong together. Then the result names the first part, in the order
     of the lessons, that makes the model differ when it is added. Both models run on `device`.
     """

@@ -39,7 +39,10 @@ def installed_lessons() -> Path:
 
 
 def copy_lessons(folder: Path) -> None:
-    """Copy the lessons to a new folder, which only appears once it is complete."""
+    """Copy the installed lessons to a new folder, which only appears once it is complete.
+
+    Raises ProgressError if no lessons are installed.
+    """
     incomplete = folder.with_name(f".{folder.name}.incomplete")
     shutil.rmtree(incomplete, ignore_errors=True)
     shutil.copytree(installed_lessons(), incomplete, ignore=shutil.ignore_patterns(PAGE, "runs", ".*"))

@@ -70,7 +70,10 @@ def is_lesson(path: Path) -> bool:
 
 
 def read_lessons(folder: Path) -> list[Lesson]:
-    """Read all lessons in a folder, in order. Raises ProgressError if there are none."""
+    """Read all lessons in a folder, in order.
+
+    A lesson whose notebook can't be read has a `problem`. Raises ProgressError if there are no lessons.
+    """
     if not folder.is_dir():
         raise ProgressError(f"{folder}: there is no such folder. Pass the folder that contains the lessons.")
     notebooks = _lesson_notebooks(folder)
@@ -155,7 +158,8 @@ def _read_check(name: str, cells: dict[str, NotebookNode]) -> Check:
 
 
 def _is_answered(cell: NotebookNode) -> bool:
-    """Return whether a cell is a code cell for a solution and no longer contains its stub."""
+    """Return whether a cell is a code cell for a solution, and no longer contains its stub or `NAME = None`.
+    """
     if cell.cell_type != "code" or not _nbgrader_metadata(cell).get("solution"):
         return False
     return UNWRITTEN not in cell.source and not re.search(r"^\w+ = None\b", cell.source, re.MULTILINE)
