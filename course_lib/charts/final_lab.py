@@ -119,14 +119,13 @@ def layers_and_heads(
     head: int | None = None,
     title: str = "Which keys does each query attend to?",
 ) -> Picture:
-    """Draw the attention weights of one layer and head, with an overview of all heads and two lists to choose
-    from.
+    """Draw the attention weights of one layer and head, selected in two lists or in an overview of all heads.
 
     `weights` is (N, H, Q, K), for N layers and H heads. `layer` and `head`, counted from 1, are shown first;
     a head of 0 is the mean over the layer's heads. By default, the most focused head is shown: the one with
     the largest mean, over the queries, of the largest weight. The overview is coloured by this mean.
-    Everything is computed in the browser. Raises ValueError if shapes or words don't match, a weight isn't
-    between 0 and 1, or there is no such layer or head.
+    Everything is computed in the browser. Raises ValueError if `weights` doesn't have four axes, `queries` or
+    `keys` don't match it, a weight isn't between 0 and 1, or there is no such layer or head.
     """
     maps = weights_from_tensor(weights, (4,))
     layers, heads, query_count, key_count = maps.shape

@@ -87,7 +87,10 @@ def as_words(words: Sequence[str], count: int, name: str) -> list[str]:
 
 
 def check_table(table: pd.DataFrame, columns: Sequence[str], *, name: str = "table") -> None:
-    """Raise ValueError if a table lacks one of the columns or has no rows."""
+    """Raise ValueError if a table lacks one of the columns or has no rows.
+
+    The message calls the table `name`.
+    """
     if missing := [column for column in columns if column not in table.columns]:
         raise ValueError(f"{name}: missing columns {missing}. Expected {', '.join(columns)}.")
     if table.empty:

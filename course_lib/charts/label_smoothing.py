@@ -32,7 +32,7 @@ def target_distributions(
     """Draw target distributions as a heat map of positions (rows) and words (columns), with row sums.
 
     `targets` is (L, V), `labels` are the L correct words, and `vocabulary` is the list of all V words. Raises
-    ValueError if shapes or words do not match.
+    ValueError if `targets` doesn't have two axes, or if the other arguments don't have L and V words.
     """
     matrix = from_tensor(targets, "targets", (2,))
     rows = as_words(labels, matrix.shape[0], "labels")
@@ -64,8 +64,8 @@ def loss_by_confidence(
 
     `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The axis is
     linear in the log odds, log(p / (1 - p)), to separate probabilities near 1. A dot marks the lowest point
-    of a line, unless that is its right end. Raises ValueError for missing columns, an empty table, more than
-    five smoothings, confidences that aren't between 0 and 1, or losses that aren't finite.
+    of a line, unless that is at the right end of the chart. Raises ValueError for missing columns, an empty
+    table, more than five smoothings, confidences that aren't between 0 and 1, or losses that aren't finite.
     """
     check_table(table, ("smoothing", "confidence", "loss"))
     check_count(table["smoothing"].nunique(), 5, "table", "smoothings")
@@ -126,9 +126,9 @@ def calibration_curves(
     probability that the model gave to its prediction, and whether the prediction was `right`. The predictions
     are grouped into ten bins by confidence; a point shows the mean confidence and the share of correct
     predictions of a bin, and is larger for more predictions. Bins with fewer than 20 predictions are left
-    out. On the dashed line, confidence and share are equal. Raises ValueError for missing columns, too many
-    models, confidences outside 0 to 1, values of `right` that aren't True or False, or if no bin has enough
-    predictions.
+    out. On the dashed line, confidence and share are equal. Raises ValueError for missing columns, an empty
+    table, too many models, confidences outside 0 to 1, values of `right` that aren't True or False, or if no
+    bin has enough predictions.
     """
     check_table(table, ("model", "confidence", "right"))
     names = list(dict.fromkeys(table["model"]))

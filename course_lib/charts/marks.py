@@ -114,9 +114,10 @@ class Cell:
 
 
 def number_cell(value: float, shades: Shades, write: Write | None = short, *, masked: bool = False) -> Cell:
-    """Return the cell of a number. Without `write`, the text of the cell is one character at most.
+    """Return the cell of a number, with the text that `write` returns for it.
 
-    A masked cell is crossed out if it holds zero, and otherwise marked as a leak.
+    A masked cell is crossed out if it holds zero, and otherwise marked as a leak. A cell with NaN or infinity
+    is black. Without `write`, only these special cells have a text, of one or two characters.
     """
     if masked and value == 0:
         return Cell(MASKED_FILL, "×", "masked", "masked", ink=MASKED_INK)
@@ -148,8 +149,10 @@ def notes_on(cells: Iterable[Cell]) -> list[str]:
 
 @dataclass(frozen=True)
 class Grid:
-    """The layout of a matrix: the labels of its rows and columns, the names of its axes and values, and the
-    size of its cells in pixels.
+    """The layout of a matrix: its row and column labels, the names of its axes and values, and its cell size.
+
+    `names` holds the name of the row axis, of the column axis and of the values. `cell` is the width of a
+    cell in pixels.
     """
 
     rows: Sequence[str]
@@ -169,7 +172,10 @@ class Grid:
     def numbers(
         self, values: Floats, shades: Shades, mask: Booleans | None = None, write: Write = short
     ) -> list[Cell]:
-        """Return the cells of a matrix, row by row. Cells where `mask` is False are masked."""
+        """Return the cells of a matrix, row by row. Cells where `mask` is False are masked.
+
+        `write` formats the numbers. It isn't used if the cells have no room for text.
+        """
         writer = write if self.has_room else None
         return [
             number_cell(float(value), shades, writer, masked=mask is not None and not mask[index])
@@ -185,7 +191,10 @@ class Grid:
         row_labels: bool = True,
         column_labels: bool = True,
     ) -> alt.LayerChart:
-        """Draw cells, given row by row, with words along the axes and, with `ramp`, a legend."""
+        """Draw cells, given row by row, with the labels of the rows and columns unless they are switched off.
+
+        With `ramp`, it determines the colours of the cells that hold a number, and there is a legend.
+        """
         row_name, column_name, value_name = self.names
         height = self.row_height or self.cell
         count = len(self.columns)
@@ -292,7 +301,10 @@ def word_axis(words: Sequence[str], step: int, *, orient: Literal["top", "bottom
 
 
 def beside_rows(texts: Sequence[str], cell: int, *, title: str, width: int) -> alt.Chart:
-    """Draw a column of texts next to the rows of a grid. Texts with a "!" are in the alarm colour."""
+    """Draw a column of texts next to the rows of a grid. Texts with a "!" are in the alarm colour.
+
+    `cell` is the height of a row, and `width` that of the column, in pixels.
+    """
     inks = [ALARM_INK if "!" in text else INK for text in texts]
     return (
         alt.Chart(pd.DataFrame({"row": range(len(texts)), "shown": texts, "ink": inks}))
@@ -323,7 +335,7 @@ def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
 def series(
     field: str, names: Sequence[str], legend: alt.Legend | None = None
 ) -> tuple[alt.Color, alt.StrokeDash]:
-    """Return colours and dash patterns that distinguish the lines called `names`."""
+    """Return the colour and dash encodings of `field`, which distinguish the lines called `names`."""
     colours = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
     dashes = alt.Scale(domain=names, range=list(DASHES[: len(names)]))
     return (
@@ -401,7 +413,11 @@ def texts(
 
 
 def powers_of_ten(low: float, high: float, decades_with_steps: int = 4) -> alt.Axis:
-    """Return an axis with ticks at 1, 2 and 5 times powers of ten, or only at the powers for a wide range."""
+    """Return an axis with ticks at 1, 2 and 5 times powers of ten, or only at the powers for a wide range.
+
+    A range is wide if it extends over `decades_with_steps` or more powers. If it extends over 12 or more,
+    some of the powers are skipped.
+    """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if len(decades) < decades_with_steps else (1,)
     every = 1 + len(decades) // 12

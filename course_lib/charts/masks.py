@@ -31,9 +31,9 @@ def mask_panels(
     """Draw one panel for each mask of a sentence, with a row for each query and a column for each key.
 
     `masks` maps a name to a boolean mask, True for "may attend", that broadcasts to (1, Q, K). A mask of
-    shape (1, K) has the same row for every query. `queries` and `keys` are words; by default, the keys are
-    the queries, as in self-attention. Raises ValueError if there is no mask, or if shapes and words do not
-    match.
+    shape (1, K) has the same row for every query. `queries` and `keys` are lists of Q and K words; by
+    default, the keys are the queries, as in self-attention. Raises ValueError if there is no mask, or if a
+    mask isn't boolean or doesn't broadcast to (1, Q, K).
     """
     if not masks:
         raise ValueError("masks: expected at least one named mask, got none.")

@@ -46,7 +46,8 @@ def features_in_heads(
     number i * D + f, so that each number identifies its origin: `torch.arange(L * D)`. `words` are the L
     words, at most six. A cell shows the word and the feature that its number comes from, in the colour of
     that word. Each row of a panel belongs to the word next to it; a cell from another word is framed. Raises
-    ValueError if `cuts` is empty, a number is missing or duplicated, or the words do not match.
+    ValueError if `cuts` is empty, a number is missing or duplicated, or there are more than six words or not
+    L.
     """
     if not cuts:
         raise ValueError("cuts: expected at least one way to split a sentence, got none.")
@@ -162,8 +163,9 @@ def heads_overview(
 ) -> Picture:
     """Draw the attention weights of all layers (rows) and heads (columns) of a model as small heat maps.
 
-    `weights` is (N, H, Q, K), for N layers and H heads, at most 16. A tooltip names the layer, head, query
-    and key of a cell. Raises ValueError if shapes or words do not match, or a weight isn't between 0 and 1.
+    `weights` is (N, H, Q, K), for N layers and at most 16 heads. A tooltip names the layer, head, query and
+    key of a cell. Raises ValueError if `weights` doesn't have four axes or has too many heads, if there
+    aren't Q `queries` and K `keys`, or if a weight isn't between 0 and 1.
     """
     maps = weights_from_tensor(weights, (4,))
     layers, heads, query_count, key_count = maps.shape

@@ -15,9 +15,9 @@ def aligned_shapes(
 ) -> Picture:
     """Draw the shapes of tensors, aligned at their last axes, and the shape after broadcasting below.
 
-    `shapes` maps a tensor's name to its shape. An axis of length 1 that is stretched is written "1 → 4", and
-    a missing axis "+ → 4". Where two lengths differ and neither is 1, they are orange with a "!", and so is
-    the result. Raises ValueError for fewer than two shapes, or for a shape without axes.
+    `shapes` maps a tensor's name to its shape. An axis of length 1 that is broadcast to length 4 is written
+    "1 → 4", and a missing axis "+ → 4". Where two lengths differ and neither is 1, they are orange with a
+    "!", and so is the result. Raises ValueError for fewer than two shapes, or for a shape without axes.
     """
     if len(shapes) < 2 or not all(len(shape) for shape in shapes.values()):
         raise ValueError(
@@ -75,11 +75,11 @@ def broadcast_tables(
     names: tuple[str, str, str] = ("left", "right", "result"),
     title: str = "Broadcasting repeats the shorter axis",
 ) -> Picture:
-    """Draw three tables side by side: both operands, stretched to the result's shape, and the result.
+    """Draw three tables side by side: both operands, broadcast to the result's shape, and the result.
 
     Copies are pale and in brackets. Operands and result have one or two axes; a tensor with one axis is drawn
-    as a row. `names` are written above the tables, with the shapes of the tensors. Raises ValueError if the
-    operands' shapes do not broadcast to the result's.
+    as a row. `names` are written above the tables, with the shapes of the tensors. Raises ValueError for
+    another number of axes, or if the operands' shapes do not broadcast to the result's.
     """
     operands = from_tensor(left, "left", (1, 2)), from_tensor(right, "right", (1, 2))
     outcome = from_tensor(result, "result", (1, 2))
@@ -111,7 +111,8 @@ def broadcast_tables(
 
 
 def _with_copies(grid: Grid, values: Floats, whole: tuple[int, int], shades: Shades) -> list[Cell]:
-    """Return the cells of a table broadcast to the shape `whole`, with the values this adds in brackets."""
+    """Return the cells of a table that is broadcast to the shape `whole`. The added copies are in brackets.
+    """
     table = np.atleast_2d(values)
     stretched = np.broadcast_to(table, whole)
     cells = grid.numbers(stretched, shades)

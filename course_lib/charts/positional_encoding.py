@@ -87,7 +87,8 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
 
     `values` is (R, C). `rows`, `columns` and `value` are the titles of the axes and of the legend; rows and
     columns are numbered from 0. Negative numbers are brown and positive numbers blue; if none is negative,
-    the shades start at white. Raises ValueError for more numbers, or for numbers that aren't finite.
+    the shades start at white. Raises ValueError for more than 5,000 numbers, or for numbers that aren't
+    finite.
     """
     largest = 5_000
     field = from_tensor(values, "values", (2,), finite=True)
@@ -119,7 +120,7 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
 
 
 def _numbered(count: int, step: int, orient: str) -> alt.Axis:
-    """Return an axis with as many numbers as fit without overlapping."""
+    """Return an axis with `count` indices, `step` pixels apart, and as many of their numbers as have room."""
     every = next(every for every in (1, 2, 4, 8, 16, 32, 64, 128, 10_000) if every * step >= 22)
     values = list(range(0, count, every))
     return alt.Axis(values=values, labelAngle=0, orient=orient, ticks=False, domain=False, grid=False)  # type: ignore[arg-type]

@@ -255,7 +255,8 @@ def softmax_temperature(
     The reciprocal of the factor is known as the temperature. `scores` has one axis, a finite score for each
     key; `keys` are words, by default numbers. The bar on the right is the Frobenius norm of the softmax's
     Jacobian, diag(w) - w w^T, which limits the gradient that reaches the scores. It is computed in the
-    browser, like the weights. Raises ValueError if the scores aren't finite or the words do not match.
+    browser, like the weights. Raises ValueError if the scores aren't finite, or if there isn't one word for
+    each score.
     """
     row = from_tensor(scores, "scores", (1,))
     if not np.isfinite(row).all():

@@ -30,8 +30,8 @@ def normalisation_effect(
 
     `before` and `after` are (L, D), and `words` are the words at the L positions. The bar is centred on the
     mean and reaches one standard deviation (that of all D features) to each side; both numbers are written
-    next to it. The panels share one axis. Raises ValueError if the shapes do not match or a number isn't
-    finite.
+    next to it. The panels share one axis. Raises ValueError if the shapes do not match, there aren't L words,
+    or a number isn't finite.
     """
     left = from_tensor(before, "before", (2,), finite=True)
     right = from_tensor(after, "after", (2,), finite=True)

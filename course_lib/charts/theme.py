@@ -1,5 +1,4 @@
-"""Colours, fonts and sizes shared by all charts, and the two ways to show a chart: live in a notebook or as
-SVG.
+"""Colours, fonts and sizes shared by all charts, and the functions that show a chart live or as SVG.
 
 The categories are those of Okabe and Ito (2008), made for colour-blind readers, without yellow, which is too
 pale on white. Ramps change in lightness from end to end, so that they can also be read in grey.

@@ -72,8 +72,9 @@ def token_counts(
 
     Each entry of `counts` (at most three) is a matrix (sentences, positions) of the tokens' weights in the
     loss, relative to the weight of the average token. `real` is boolean and of the same shape, False at
-    padding, which is crossed out. `sentences` name the rows. Raises ValueError if shapes or names don't
-    match, for no panels or more than three, or for numbers that aren't finite and 0 or more.
+    padding, which is crossed out. `sentences` name the rows. Raises ValueError if shapes differ, there isn't
+    one name for each sentence, or `real` isn't boolean; for no panels or more than three; or for numbers that
+    aren't finite and 0 or more.
     """
     check_count(len(counts), 3, "counts", "panels")
     matrices = {name: from_tensor(matrix, name, (2,)) for name, matrix in counts.items()}

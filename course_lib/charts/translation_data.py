@@ -42,10 +42,10 @@ def merge_steps(
 ) -> Picture:
     """Draw words as boxes, one for each symbol, with a slider for the number of merges.
 
-    `words` name the rows. `spellings` holds the symbols of each word after no merge, one merge and so on;
-    `merges` holds the merged pairs, one fewer than there are spellings. `start` is the slider's initial
-    value. Raises ValueError if there are no words or merges, the numbers of words, spellings and merges do
-    not match, the symbols of a word do not spell it, or `start` is out of range.
+    `words` name the rows. `spellings` holds the symbols of each word before the first merge and after each
+    merge; `merges` holds the merged pairs, one fewer than there are spellings. `start` is the slider's
+    initial value. Raises ValueError if there are no words or merges, the numbers of words, spellings and
+    merges do not match, the symbols of a word do not spell it, or `start` is out of range.
     """
     if not words or not merges:
         raise ValueError(f"words, merges: expected at least one of each, got {len(words)} and {len(merges)}.")
